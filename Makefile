@@ -1,0 +1,122 @@
+# immure: `make help` lists the targets.
+
+PREFIX     ?= /usr/local
+SYSCONFDIR ?= /etc
+DESTDIR    ?=
+CC         ?= cc
+SAN        ?=
+BUILD      ?= build$(if $(SAN),-san)
+V          ?= 0
+Q          := $(if $(filter 1,$(V)),,@)
+say         = $(if $(filter 1,$(V)),,@printf '  %-8s %s\n' $(1) $(2);)
+
+VERSION := $(shell sed -n 's/^## \[\([0-9][^]]*\)\].*/\1/p' CHANGELOG.md 2>/dev/null | head -n 1)
+PKGS    := libnl-3.0 libseccomp libprotobuf-c libcjson libmicrohttpd nettle
+
+CFLAGS   ?= -O2 -g
+WARN     := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wwrite-strings -Werror
+HARDEN   := -fPIE -fstack-protector-strong -fno-strict-aliasing $(if $(SAN),,-D_FORTIFY_SOURCE=2) \
+            $(if $(findstring x86_64,$(shell $(CC) -dumpmachine)),-fcf-protection)
+SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
+CPPFLAGS_ALL = -D_GNU_SOURCE -DIMMURE_VERSION='"$(or $(VERSION),0)"' -I. -I$(BUILD)/gen $(PKG_CFLAGS) $(CPPFLAGS)
+CFLAGS_ALL   = -std=c17 $(WARN) $(HARDEN) $(SANFLAGS) $(CFLAGS)
+LDFLAGS_ALL  = -pie -Wl,-z,relro,-z,now,-z,noexecstack $(SANFLAGS) $(LDFLAGS)
+PKG_CFLAGS  := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+PKG_LIBS    := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
+
+# Layers, lowest first. A layer's archive may use those before it.
+LAYERS := base jail config policy server
+SRC_base   := $(wildcard jail/base/*.c)
+SRC_jail   := $(wildcard jail/*.c)
+SRC_config := $(wildcard config/*.c)
+SRC_policy := $(wildcard policy/*.c)
+SRC_server := $(filter-out server/main.c,$(wildcard server/*.c))
+PROTO      := $(wildcard config/*.proto)
+GEN        := $(PROTO:%.proto=$(BUILD)/gen/%.pb-c.c)
+
+obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+OBJ_config := $(call obj,$(SRC_config)) $(GEN:%.c=%.o)
+$(foreach l,base jail policy server,$(eval OBJ_$(l) := $(call obj,$(SRC_$(l)))))
+LIBS := $(foreach l,$(LAYERS),$(BUILD)/lib$(l).a)
+
+# What the tests of a layer link with.
+LINK_base   := base
+LINK_jail   := jail base
+LINK_config := config base
+LINK_policy := policy config jail base
+LINK_server := server policy config jail base
+UNIT_SRC := $(wildcard tests/unit/*/test_*.c)
+UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(UNIT_SRC))
+TOOLS    := $(patsubst tests/tools/%.c,$(BUILD)/tests/tools/%,$(wildcard tests/tools/*.c))
+
+.DELETE_ON_ERROR:
+.SECONDARY:
+.PHONY: all check unit tools lint format bench fuzz install uninstall clean help
+
+all: $(BUILD)/immure
+
+help:
+	@echo 'make              build $(BUILD)/immure'
+	@echo 'make check        unit, golden, jail and API tests'
+	@echo 'make unit         the unit tests alone'
+	@echo 'make lint         clang-tidy, cppcheck, include rules, shellcheck'
+	@echo 'make format       clang-format in place'
+	@echo 'make bench        compare with bare python, bwrap, unshare; report in $(BUILD)/bench'
+	@echo 'make install      to DESTDIR=$(DESTDIR) PREFIX=$(PREFIX)'
+	@echo 'make uninstall    the reverse'
+	@echo 'make clean        remove $(BUILD)'
+	@echo 'Variables: V=1 CC= CFLAGS= LDFLAGS= BUILD= SAN=address,undefined'
+
+$(BUILD)/gen/%.pb-c.c: %.proto
+	$(call say,PROTOC,$<)mkdir -p $(BUILD)/gen && protoc-c --proto_path=. --c_out=$(BUILD)/gen $<
+
+$(BUILD)/gen/%.o: $(BUILD)/gen/%.c
+	$(call say,CC,$<)$(CC) $(CPPFLAGS_ALL) -std=c17 $(HARDEN) $(SANFLAGS) $(CFLAGS) -c -o $@ $<
+
+$(BUILD)/obj/%.o: %.c | $(GEN)
+	$(call say,CC,$<)mkdir -p $(@D) && $(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
+
+# The shipped configuration is part of the binary (config/shipped.c includes the files as they are).
+$(BUILD)/obj/config/shipped.o: $(wildcard config/*.textproto config/policies/*.textproto)
+
+define layer_rule
+$(BUILD)/lib$(1).a: $(OBJ_$(1))
+	$$(call say,AR,$$@)rm -f $$@ && ar rcs $$@ $$^
+endef
+$(foreach l,$(LAYERS),$(eval $(call layer_rule,$(l))))
+
+$(BUILD)/immure: $(BUILD)/obj/server/main.o $(LIBS)
+	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) -o $@ $< $(BUILD)/libserver.a $(BUILD)/libpolicy.a $(BUILD)/libconfig.a \
+	  $(BUILD)/libjail.a $(BUILD)/libbase.a $(PKG_LIBS)
+
+define unit_rule
+$(BUILD)/tests/unit/$(1)/%: $(BUILD)/obj/tests/unit/$(1)/%.o $(foreach l,$(LINK_$(1)),$(BUILD)/lib$(l).a)
+	$$(call say,LD,$$@)mkdir -p $$(@D) && $$(CC) $$(LDFLAGS_ALL) -o $$@ $$^ $$(PKG_LIBS) -lcmocka
+endef
+$(foreach l,$(LAYERS),$(eval $(call unit_rule,$(l))))
+
+$(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o $(LIBS)
+	$(call say,LD,$@)mkdir -p $(@D) && $(CC) $(LDFLAGS_ALL) -o $@ $< $(BUILD)/libserver.a $(BUILD)/libpolicy.a \
+	  $(BUILD)/libconfig.a $(BUILD)/libjail.a $(BUILD)/libbase.a $(PKG_LIBS)
+
+tools: $(TOOLS)
+
+unit: $(UNIT)
+	$(Q)scripts/run-unit $(UNIT)
+
+check: all tools unit
+	$(Q)scripts/run-pytest BUILD=$(BUILD)
+
+lint:
+	$(Q)scripts/lint $(BUILD)
+
+format:
+	$(Q)git ls-files '*.c' '*.h' | xargs clang-format -i
+
+bench: all
+	$(Q)scripts/bench $(BUILD)
+
+clean:
+	$(Q)rm -rf $(BUILD)
+
+-include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

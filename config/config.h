@@ -1,0 +1,80 @@
+/* struct server_config: the server's configuration as plain data: schema defaults, then the file, then the environment. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "jail/base/err.h"
+
+struct buf;
+
+#define KEY_HASH_BYTES 32
+
+enum log_format { LOG_FORMAT_LOGFMT, LOG_FORMAT_JSON };
+enum log_level { LOG_ERROR, LOG_WARNING, LOG_INFO, LOG_DEBUG };
+
+struct key_config {
+    char *name;
+    unsigned char sha256[KEY_HASH_BYTES];
+    char **policies;
+    size_t n_policies;
+    char **runtimes;
+    size_t n_runtimes;
+    uint32_t max_concurrent_jobs;
+};
+
+struct runtime_config {
+    char *name;
+    char **aliases;
+    size_t n_aliases;
+    char *interpreter;
+    char **args;
+    size_t n_args;
+    char *extension;
+    char *policy;
+};
+
+/* Meanings, units and defaults: config/server.proto. Owned; server_config_free(). */
+struct server_config {
+    char *listen;
+    char *environment;
+    struct key_config *keys;
+    size_t n_keys;
+    bool open; /* no key at all, in a local environment: everyone may call */
+    uint64_t default_timeout_ms, max_timeout_ms;
+    uint32_t max_concurrent_jobs;
+    bool cgroup_best_effort;
+    char **policy_paths;
+    size_t n_policy_paths;
+    struct runtime_config *runtimes;
+    size_t n_runtimes;
+    char *default_runtime;
+    uint64_t max_body_bytes;
+    uint32_t max_header_bytes;
+    uint64_t request_timeout_ms, idle_timeout_ms;
+    uint32_t max_connections;
+    uint64_t drain_timeout_ms;
+    bool metrics_open;
+    enum log_format log_format;
+    enum log_level log_level;
+    char *audit_log;
+    uint32_t outer_uid_base;
+    uint64_t max_output_bytes;
+};
+
+/* `path` NULL: SANDBOX_EXECUTOR_CONFIG, else the shipped configuration. Then the environment, `environ`-shaped. Values
+ * that do not parse and fields out of range are ERR_CONFIG naming file:line:column and field, or the variable.
+ * Without any key: ERR_CONFIG, unless `environment` is a local one (then `open`). */
+int server_config_load(const char *path, char *const *env, struct server_config **ret, struct err *reterr);
+void server_config_free(struct server_config *config);
+
+/* The same, packed (a Server message), for the front. */
+int server_config_encode(const struct server_config *config, struct buf *ret, struct err *reterr);
+int server_config_decode(const void *data, size_t size, struct server_config **ret, struct err *reterr);
+
+/* By name or alias; NULL: none. */
+const struct runtime_config *server_config_runtime(const struct server_config *config, const char *name);
+
+/* Overwrites and removes every variable of the process's environment that may hold a secret. */
+void server_config_scrub_environment(void);

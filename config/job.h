@@ -1,0 +1,90 @@
+/* struct job and struct job_result: one request and its verdict as plain data, whichever door it came through. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct err;
+
+/* Wishes and, in a result, what applied. 0: not given / no limit. */
+struct job_limits {
+    uint64_t memory_bytes, pids, cpu_percent, cpu_ms, scratch_bytes, output_bytes, timeout_ms;
+};
+
+/* An input file: `size` bytes at `offset` of the job's input descriptor. */
+struct job_file {
+    char *path;
+    uint64_t offset, size;
+};
+
+struct job_env {
+    char *name, *value;
+};
+
+/* Owned strings; freed by job_free(). The program's text is the first `code_size` bytes of the input descriptor. */
+struct job {
+    uint64_t id; /* unique in this server's life */
+    char *runtime;
+    char *policy; /* NULL: the runtime's own */
+    char *execution_id;
+    char *key; /* the calling key's name */
+    uint64_t code_size;
+    struct job_file *files;
+    size_t n_files;
+    char **args;
+    size_t n_args;
+    struct job_env *env;
+    size_t n_env;
+    char **outputs; /* names or globs */
+    size_t n_outputs;
+    struct job_limits limits;
+};
+void job_free(struct job *job); /* takes NULL, frees the struct too */
+
+enum job_status {
+    JOB_SUCCESS,
+    JOB_EXECUTION_ERROR,
+    JOB_TIMEOUT,
+    JOB_OOM,
+    JOB_CANCELLED,
+    JOB_SETUP_ERROR,
+    JOB_STATUS_COUNT,
+};
+const char *job_status_to_string(enum job_status status); /* "success", ... */
+
+struct job_denied {
+    char *name; /* the system call's, in the kernel's words; "?" for those past the table */
+    uint64_t count;
+};
+
+struct job_output_file {
+    char *path;
+    uint64_t size;
+    int fd;       /* its content, where asked for and within the size limit; else -1 */
+    bool asked;   /* named by `outputs` */
+    bool written; /* not an unchanged input */
+};
+
+/* Owned strings and descriptors; freed by job_result_clear(). */
+struct job_result {
+    uint64_t id;
+    enum job_status status;
+    int exit_code; /* the program's, 128+n, or -1 (contract: when the deadline ended it) */
+    int signal;    /* 0: none */
+    bool killed, oom;
+    uint64_t setup_ns, duration_ns;
+    bool has_cpu, has_memory_peak, has_pids_peak;
+    uint64_t cpu_ns, memory_peak_bytes, pids_peak;
+    struct job_denied *denied;
+    size_t n_denied;
+    struct job_output_file *files;
+    size_t n_files;
+    bool files_truncated;
+    struct job_limits limits; /* what applied */
+    bool enforced_by_cgroup;
+    char *policy, *policy_sha256;
+    char *step;       /* of a setup error; else NULL */
+    char *error_text; /* one sentence; else NULL */
+};
+void job_result_clear(struct job_result *result);

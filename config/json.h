@@ -1,0 +1,40 @@
+/* JSON, read strictly: the only file that includes cJSON. Everything cJSON would let pass is refused before it is asked:
+ * duplicate keys, invalid UTF-8, lone surrogates, NUL in strings, numbers a double cannot hold exactly where a whole number is asked
+ * for, more than JSON_DEPTH_MAX levels, bytes behind the value. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct buf;
+struct err;
+struct json; /* a value inside a document; NULL stands for "absent" and every function takes it */
+struct json_doc;
+
+#define JSON_DEPTH_MAX 64
+
+enum json_type { JSON_ABSENT, JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
+
+/* ERR_INVALID with line and column on failure. Values live as long as the document. */
+int json_parse(const char *text, size_t size, struct json_doc **ret, struct err *reterr);
+void json_free(struct json_doc *doc);
+const struct json *json_root(const struct json_doc *doc);
+
+enum json_type json_type_of(const struct json *value);
+const char *json_type_to_string(enum json_type type); /* "a string", "an object", ... for messages */
+const struct json *json_get(const struct json *object, const char *key);
+const char *json_key(const struct json *member); /* the key of an object's member */
+const struct json *json_first(const struct json *array_or_object);
+const struct json *json_next(const struct json *member);
+size_t json_count(const struct json *array_or_object);
+const char *json_string(const struct json *value); /* NULL: not a string. Holds no NUL */
+size_t json_string_length(const struct json *value);
+bool json_bool(const struct json *value);
+/* False where it is not a whole number that the type holds exactly. */
+bool json_u64(const struct json *value, uint64_t *ret);
+bool json_i64(const struct json *value, int64_t *ret);
+bool json_double(const struct json *value, double *ret);
+
+/* Writing: appends a quoted string; bytes that are not UTF-8 become U+FFFD, control characters are escaped. */
+int json_write_string(struct buf *ret, const char *text, size_t len);

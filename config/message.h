@@ -1,0 +1,55 @@
+/* Messages between front and warden: plain structs here, protobuf-c on the wire, one datagram each. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "config/job.h"
+#include "jail/base/err.h"
+
+struct buf;
+
+enum msg_type { MSG_NONE, MSG_CONFIG, MSG_HELLO, MSG_JOB, MSG_CANCEL, MSG_REFUSED, MSG_DONE, MSG_STATE, MSG_TYPE_COUNT };
+const char *msg_type_to_string(enum msg_type type);
+
+struct msg_refused {
+    uint64_t id;
+    enum err_kind kind;
+    char item[256], text[512];
+    uint64_t retry_after_ms;
+};
+
+struct msg_state {
+    bool ready, draining, enforced_by_cgroup;
+    char why[512];      /* not ready: which step failed; "" when ready */
+    char degraded[512]; /* BEST_EFFORT: what is missing; "" otherwise */
+    uint64_t front_restarts, leftovers_swept;
+};
+
+struct msg {
+    enum msg_type type;
+    union {
+        struct {
+            bool audit; /* a second descriptor is the audit log */
+        } config;
+        struct job *job; /* owned */
+        struct {
+            uint64_t id;
+        } cancel;
+        struct msg_refused refused;
+        struct job_result done; /* owned; the files' fds are the caller's to send or set */
+        struct msg_state state;
+    };
+};
+
+#define MSG_BYTES_MAX (128u << 10)
+
+/* Appends the packed message. For MSG_DONE, files with fd >= 0 are marked as attached, in order. ERR_TOO_LARGE over
+ * MSG_BYTES_MAX. */
+int msg_encode(const struct msg *msg, struct buf *ret, struct err *reterr);
+/* Strict: every required field, known enum values, no embedded NUL in text, offsets that do not overflow. For MSG_DONE,
+ * attached files get fds from `fds` in order and must match n_fds exactly. On failure `*ret` is untouched and the
+ * descriptors are still the caller's. */
+int msg_decode(const void *data, size_t size, const int *fds, size_t n_fds, struct msg *ret, struct err *reterr);
+void msg_clear(struct msg *msg);

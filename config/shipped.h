@@ -1,0 +1,15 @@
+/* The configuration and the policies that are part of the binary, so that it needs no file to start. */
+#pragma once
+
+#include <stddef.h>
+
+struct shipped_file {
+    const char *name; /* "server", "python", ... */
+    const char *data;
+    size_t size;
+};
+
+const struct shipped_file *shipped_server(void);
+/* Ends with a row whose name is NULL. */
+const struct shipped_file *shipped_policies(void);
+const struct shipped_file *shipped_policy(const char *name); /* NULL: none */

@@ -1,0 +1,38 @@
+/* Whole reads and writes, small files, and descriptors sent over sockets. All retry EINTR. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct buf;
+struct err;
+
+/* Returns the bytes read (less than `size` only at end of file) or -errno. */
+ssize_t io_read_full(int fd, void *data, size_t size);
+/* Writes everything or returns -errno. */
+int io_write_full(int fd, const void *data, size_t size);
+
+/* Appends the whole file at `path` relative to `dirfd` to `ret`; more than `limit_bytes` is -EFBIG. */
+int io_read_file_at(int dirfd, const char *path, size_t limit_bytes, struct buf *ret);
+/* Appends what is left in `fd` to `ret`; more than `limit_bytes` is -EFBIG. */
+int io_read_fd(int fd, size_t limit_bytes, struct buf *ret);
+/* Opens (O_WRONLY), writes `text` with one write(2) and closes. For cgroup and proc files. */
+int io_write_file_at(int dirfd, const char *path, const char *text);
+/* Reads a file that holds one unsigned number, or "max" (UINT64_MAX). */
+int io_read_u64_at(int dirfd, const char *path, uint64_t *ret);
+
+/* Parses a whole decimal number: no sign, no blanks, no overflow; else -EINVAL / -ERANGE. */
+int io_parse_u64(const char *text, uint64_t *ret);
+
+/* An anonymous file that holds `data`, positioned at 0. */
+int io_memfd(const char *name, const void *data, size_t size, int *ret_fd);
+
+#define IO_FDS_MAX 64
+
+/* Sends one message with up to IO_FDS_MAX descriptors over a SOCK_SEQPACKET socket; never raises SIGPIPE. */
+int io_send_fds(int sock, const void *data, size_t size, const int *fds, size_t n_fds);
+/* Receives one message. `*n_fds` is the room in `fds` before, the number received (close-on-exec) after. A message that
+ * was cut, or descriptors that did not fit, is -EMSGSIZE and nothing stays open. Returns the size, 0 at end of file,
+ * -errno otherwise (-EAGAIN where the socket is non-blocking and empty). */
+ssize_t io_recv_fds(int sock, void *data, size_t size, int *fds, size_t *n_fds);

@@ -1,0 +1,45 @@
+/* cgroup v2: the subtree of this process, one cgroup per job below it, limits in and figures out. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct err;
+struct jail_limits;
+struct jail_cgroup_tree;
+struct jail_cgroup;
+
+enum cgroup_mode {
+    CGROUP_REQUIRED,    /* refuse to start where a controller is missing */
+    CGROUP_BEST_EFFORT, /* rlimits and the memory watch instead, and say so */
+};
+
+/* Finds our own cgroup from /proc/self/cgroup up, sweeps what dead instances left, moves every process of it into a
+ * leaf, enables the memory, pids and cpu controllers below. ERR_HOST where the host does not offer that, with a sentence
+ * that names what is missing and the remedy. `*ret_swept` counts the cgroups removed (may be NULL). */
+int jail_cgroup_tree_open(struct jail_cgroup_tree **ret, unsigned *ret_swept, struct err *reterr);
+/* Removes what it made. Takes NULL. */
+void jail_cgroup_tree_free(struct jail_cgroup_tree *tree);
+/* The absolute path of the directory under which jobs' cgroups lie. */
+const char *jail_cgroup_tree_path(const struct jail_cgroup_tree *tree);
+
+/* Looks without changing anything: 0 if jail_cgroup_tree_open() would find all it needs, else the same error. */
+int jail_cgroup_probe(struct err *reterr);
+
+/* One job's cgroup, empty, with its limits written. */
+int jail_cgroup_new(struct jail_cgroup_tree *tree, const struct jail_limits *limits, struct jail_cgroup **ret,
+                    struct err *reterr);
+/* Kills what is in it and removes it. Takes NULL. */
+void jail_cgroup_free(struct jail_cgroup *cgroup);
+/* For CLONE_INTO_CGROUP. */
+int jail_cgroup_fd(const struct jail_cgroup *cgroup);
+void jail_cgroup_kill(struct jail_cgroup *cgroup);
+
+struct jail_cgroup_stat {
+    uint64_t oom_kills;         /* memory.events */
+    uint64_t cpu_ns;            /* cpu.stat usage_usec */
+    uint64_t memory_peak_bytes; /* memory.peak; UINT64_MAX: the kernel does not tell */
+    uint64_t pids_peak;         /* pids.peak, PID 1 included; UINT64_MAX likewise */
+};
+int jail_cgroup_stat(const struct jail_cgroup *cgroup, struct jail_cgroup_stat *ret, struct err *reterr);

@@ -1,0 +1,94 @@
+/* struct jail: one running jail, seen from the parent: clone, barriers, deadline, exact verdict.
+ *
+ * The parent never blocks: it watches the descriptors of jail_fds() for input and calls jail_dispatch() when one is
+ * ready. jail_wait() is the same for a caller that has nothing else to do. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/resource.h>
+
+#include "jail/plan.h"
+
+struct err;
+struct jail;
+struct jail_cgroup;
+
+enum jail_state {
+    JAIL_BUILDING, /* PID 1 applies the plan */
+    JAIL_RUNNING,  /* the program has been exec'd */
+    JAIL_ENDED,    /* PID 1 is reaped and every process of the jail is gone: jail_collect() */
+};
+const char *jail_state_to_string(enum jail_state state);
+
+/* Why a jail ended. The first reason wins. */
+enum jail_end {
+    JAIL_END_NONE,
+    JAIL_END_PROGRAM,  /* the program ended by itself: wstatus says how */
+    JAIL_END_SETUP,    /* the jail could not be built: err says where; no instruction of the program ran */
+    JAIL_END_DEADLINE, /* limits.timeout_ms passed */
+    JAIL_END_CPU,      /* limits.cpu_ms was used up */
+    JAIL_END_OOM,      /* limits.memory_bytes was passed */
+    JAIL_END_CANCEL,   /* jail_kill() by the caller */
+    JAIL_END_LOST,     /* PID 1 was killed from outside */
+};
+const char *jail_end_to_string(enum jail_end end);
+
+#define JAIL_DENIED_MAX 64 /* different system calls counted per job; further ones count under nr -1 */
+
+struct jail_denied {
+    int32_t nr;       /* of `arch`; -1: all that did not fit */
+    uint32_t arch;    /* AUDIT_ARCH_* */
+    uint64_t count;
+};
+
+struct jail_result {
+    enum jail_end end;
+    int wstatus;              /* waitpid status of the program; valid for JAIL_END_PROGRAM */
+    uint64_t setup_ns;        /* clone to exec */
+    uint64_t duration_ns;     /* exec to the program's end (or the kill) */
+    uint64_t cpu_ns;          /* user + system of the whole jail */
+    uint64_t memory_peak_bytes; /* UINT64_MAX: the host cannot tell */
+    uint64_t pids_peak;         /* without PID 1; UINT64_MAX: the host cannot tell */
+    struct jail_denied denied[JAIL_DENIED_MAX];
+    size_t n_denied;
+    bool proc_absent; /* an optional PROC step was refused by the kernel */
+};
+
+struct jail_spawn_options {
+    const struct jail_plan *plan; /* copied into the child by clone; need not outlive the call */
+    int fds[JAIL_FD_COUNT];       /* stay the caller's; -1 where not used */
+    struct jail_cgroup *cgroup;   /* NULL: no cgroup; else given away to the jail, which removes it */
+    uint32_t outer_uid, outer_gid; /* what plan->uid and plan->gid are outside */
+    bool drop_groups;  /* the parent may map gids without denying setgroups (root) */
+    uint64_t setup_timeout_ms; /* 0: 10 s */
+};
+
+/* Clones a jail. The plan is checked first. On failure nothing is left behind and `options->cgroup` is freed. */
+int jail_spawn(struct jail **ret, const struct jail_spawn_options *options, struct err *reterr);
+
+/* Kills what still runs, waits for it, and frees everything. Takes NULL. */
+void jail_free(struct jail *jail);
+
+/* The descriptors to watch for EPOLLIN, as long as the state is not JAIL_ENDED. */
+#define JAIL_WATCH_FDS 3
+void jail_fds(const struct jail *jail, int ret[JAIL_WATCH_FDS]);
+/* Handles whatever is ready, without blocking. Returns the state. */
+enum jail_state jail_dispatch(struct jail *jail);
+enum jail_state jail_state(const struct jail *jail);
+
+/* Ends the jail for `end` (DEADLINE, CPU, OOM or CANCEL). jail_dispatch() reports JAIL_ENDED later. */
+void jail_kill(struct jail *jail, enum jail_end end);
+
+/* The outer PID of the jail's PID 1. Only for looking (the memory watch); never for signals. */
+int jail_pid(const struct jail *jail);
+uint64_t jail_deadline_ns(const struct jail *jail);
+const struct jail_limits *jail_limits(const struct jail *jail);
+
+/* Once JAIL_ENDED: the verdict. For JAIL_END_SETUP `reterr` gets the sentence (ERR_SETUP, step, errno) and the return
+ * value is still 0. Removes the cgroup. */
+int jail_collect(struct jail *jail, struct jail_result *ret, struct err *reterr);
+
+/* Blocks until JAIL_ENDED. `interrupt_fd` (-1: none): when it becomes readable the jail is cancelled. */
+void jail_wait(struct jail *jail, int interrupt_fd);

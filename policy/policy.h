@@ -1,0 +1,68 @@
+/* struct policy: a policy file compiled: checked, seccomp filter built, ready to make plans. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "config/job.h"
+#include "config/policy_file.h"
+#include "jail/base/err.h"
+
+struct buf;
+struct jail_plan;
+struct runtime_config;
+struct policy;
+struct policy_set;
+
+/* Takes the spec over, also on failure. ERR_CONFIG names what is wrong and where ("mount /proc: ..."). */
+int policy_compile(struct policy_spec *spec, struct policy **ret, struct err *reterr);
+void policy_free(struct policy *policy);
+const char *policy_name(const struct policy *policy);
+const char *policy_sha256(const struct policy *policy);
+const struct policy_spec *policy_spec(const struct policy *policy);
+
+/* The shipped policies plus those of `paths` (files, or directories whose *.textproto, *.json and *.binpb are read); a later one of the same
+ * name hides an earlier one, twice the same name within `paths` is refused. */
+int policy_set_load(char *const *paths, size_t n_paths, struct policy_set **ret, struct err *reterr);
+void policy_set_free(struct policy_set *set);
+const struct policy *policy_set_find(const struct policy_set *set, const char *name);
+/* By name in the set, or a path if it holds a '/'. For the command line. */
+int policy_resolve(const char *name_or_path, struct policy **ret, struct err *reterr);
+
+/* What the server allows at most; 0: no ceiling. */
+struct policy_ceilings {
+    uint64_t default_timeout_ms, max_timeout_ms, max_output_bytes;
+    bool cgroup; /* limits are enforced by a cgroup; else rlimits stand in (RLIMIT_AS, RLIMIT_NPROC) */
+    bool drop_groups; /* setgroups(2) will be allowed */
+};
+
+/* The job's wishes held against policy and ceilings: what applies. A wish above the policy's limit is ERR_INVALID naming the
+ * field (timeout is clamped instead); env against env_allow (ERR_INVALID, field "env"). */
+int policy_limits_for(const struct policy *policy, const struct policy_ceilings *ceilings, const struct job *job,
+                      struct job_limits *ret, struct err *reterr);
+
+/* The program of a job run through a runtime: interpreter, its arguments, the script's path, the job's args. Or, with
+ * `runtime` NULL, the command in `argv` itself (`immure run`). */
+struct policy_program {
+    const struct runtime_config *runtime;
+    char *const *argv;
+    size_t n_argv;
+};
+
+/* policy + ceilings + job -> plan. Pure: opens nothing, reads nothing. The plan passes jail_plan_check(). */
+int policy_build_plan(const struct policy *policy, const struct policy_ceilings *ceilings, const struct job *job,
+                      const struct policy_program *program, struct jail_plan **ret, struct err *reterr);
+
+/* Where the script lies inside the jail: "/immure/main.py" for extension "py". */
+#define POLICY_SCRIPT_DIRECTORY "/immure"
+
+/* Findings of `immure policy lint`, one line each into `ret`; returns how many. `strict` adds advice. */
+int policy_lint(const struct policy *policy, bool strict, struct buf *ret);
+/* `immure policy explain`: limits, filter in words, the plan. */
+int policy_explain(const struct policy *policy, struct buf *ret, struct err *reterr);
+/* The shipped syscall sets with their reasons. */
+void policy_print_sets(struct buf *ret);
+
+/* "openat" for a number of an AUDIT_ARCH_*; never NULL ("syscall_999"). Into `ret` of `size` bytes. */
+const char *policy_syscall_name(uint32_t arch, int nr, char *ret, size_t size);
