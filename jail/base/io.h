@@ -1,6 +1,7 @@
 /* Whole reads and writes, small files, and descriptors sent over sockets. All retry EINTR. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>

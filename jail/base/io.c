@@ -1,0 +1,241 @@
+/* Whole reads and writes, small files, and descriptors over sockets. Used by the parent side of every process; nothing
+ * here runs between clone and exec. */
+#include "jail/base/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+
+ssize_t io_read_full(int fd, void *data, size_t size)
+{
+    size_t done = 0;
+    while (done < size) {
+        ssize_t n = read(fd, (char *)data + done, size - done);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            return -errno;
+        }
+        if (n == 0) {
+            break;
+        }
+        done += (size_t)n;
+    }
+    return (ssize_t)done;
+}
+
+int io_write_full(int fd, const void *data, size_t size)
+{
+    size_t done = 0;
+    while (done < size) {
+        ssize_t n = write(fd, (const char *)data + done, size - done);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            return -errno;
+        }
+        done += (size_t)n;
+    }
+    return 0;
+}
+
+int io_read_fd(int fd, size_t limit_bytes, struct buf *ret)
+{
+    size_t total = 0;
+    for (;;) {
+        size_t want = total == 0 ? 4096 : 65536;
+        char *to = buf_reserve(ret, want);
+        if (!to) {
+            return -ENOMEM;
+        }
+        ssize_t n = io_read_full(fd, to, want);
+        if (n < 0) {
+            return (int)n;
+        }
+        ret->len += (size_t)n;
+        ret->data[ret->len] = '\0';
+        total += (size_t)n;
+        if (total > limit_bytes) {
+            return -EFBIG;
+        }
+        if ((size_t)n < want) {
+            return 0;
+        }
+    }
+}
+
+int io_read_file_at(int dirfd, const char *path, size_t limit_bytes, struct buf *ret)
+{
+    CLEANUP(fd_closep) int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0) {
+        return -errno;
+    }
+    return io_read_fd(fd, limit_bytes, ret);
+}
+
+int io_write_file_at(int dirfd, const char *path, const char *text)
+{
+    CLEANUP(fd_closep) int fd = openat(dirfd, path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0) {
+        return -errno;
+    }
+    size_t size = strlen(text);
+    ssize_t n;
+    do {
+        n = write(fd, text, size);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0) {
+        return -errno;
+    }
+    return (size_t)n == size ? 0 : -EIO;
+}
+
+int io_read_u64_at(int dirfd, const char *path, uint64_t *ret)
+{
+    CLEANUP(fd_closep) int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0) {
+        return -errno;
+    }
+    char text[32];
+    ssize_t n = io_read_full(fd, text, sizeof text - 1);
+    if (n < 0) {
+        return (int)n;
+    }
+    if (n > 0 && text[n - 1] == '\n') {
+        n--;
+    }
+    text[n] = '\0';
+    if (strcmp(text, "max") == 0) {
+        *ret = UINT64_MAX;
+        return 0;
+    }
+    return io_parse_u64(text, ret);
+}
+
+int io_parse_u64(const char *text, uint64_t *ret)
+{
+    uint64_t value = 0;
+    if (!*text) {
+        return -EINVAL;
+    }
+    for (const char *p = text; *p; p++) {
+        if (*p < '0' || *p > '9') {
+            return -EINVAL;
+        }
+        if (__builtin_mul_overflow(value, 10u, &value) ||
+            __builtin_add_overflow(value, (uint64_t)(*p - '0'), &value)) {
+            return -ERANGE;
+        }
+    }
+    *ret = value;
+    return 0;
+}
+
+int io_memfd(const char *name, const void *data, size_t size, int *ret_fd)
+{
+    CLEANUP(fd_closep) int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) {
+        return -errno;
+    }
+    int r = io_write_full(fd, data, size);
+    if (r < 0) {
+        return r;
+    }
+    if (lseek(fd, 0, SEEK_SET) < 0) {
+        return -errno;
+    }
+    *ret_fd = TAKE_FD(fd);
+    return 0;
+}
+
+union fd_control {
+    char space[CMSG_SPACE(IO_FDS_MAX * sizeof(int))];
+    struct cmsghdr align;
+};
+
+int io_send_fds(int sock, const void *data, size_t size, const int *fds, size_t n_fds)
+{
+    if (n_fds > IO_FDS_MAX) {
+        return -EINVAL;
+    }
+    union fd_control control;
+    memset(&control, 0, sizeof control);
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = size};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    if (n_fds > 0) {
+        msg.msg_control = control.space;
+        msg.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+        struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+        cmsg->cmsg_level = SOL_SOCKET;
+        cmsg->cmsg_type = SCM_RIGHTS;
+        cmsg->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
+        memcpy(CMSG_DATA(cmsg), fds, n_fds * sizeof(int));
+    }
+    ssize_t n;
+    do {
+        n = sendmsg(sock, &msg, MSG_NOSIGNAL);
+    } while (n < 0 && errno == EINTR);
+    return n < 0 ? -errno : 0;
+}
+
+/* Moves the descriptors out of a received message; those that do not fit are closed and make it fail. */
+static int take_fds(struct msghdr *msg, int *fds, size_t room, size_t *ret_count)
+{
+    size_t count = 0;
+    bool over = false;
+    for (struct cmsghdr *cmsg = CMSG_FIRSTHDR(msg); cmsg; cmsg = CMSG_NXTHDR(msg, cmsg)) {
+        if (cmsg->cmsg_level != SOL_SOCKET || cmsg->cmsg_type != SCM_RIGHTS) {
+            continue;
+        }
+        size_t n = (cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < n; i++) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(cmsg) + i * sizeof fd, sizeof fd);
+            if (count < room) {
+                fds[count++] = fd;
+            } else {
+                close(fd);
+                over = true;
+            }
+        }
+    }
+    *ret_count = count;
+    return over ? -EMSGSIZE : 0;
+}
+
+ssize_t io_recv_fds(int sock, void *data, size_t size, int *fds, size_t *n_fds)
+{
+    union fd_control control;
+    struct iovec iov = {.iov_base = data, .iov_len = size};
+    struct msghdr msg = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = sizeof control.space};
+    ssize_t n;
+    do {
+        n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0) {
+        return -errno;
+    }
+    size_t count = 0;
+    int r = take_fds(&msg, fds, *n_fds, &count);
+    if (r == 0 && (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
+        r = -EMSGSIZE;
+    }
+    if (r < 0) {
+        for (size_t i = 0; i < count; i++) {
+            close(fds[i]);
+        }
+        *n_fds = 0;
+        return r;
+    }
+    *n_fds = count;
+    return n;
+}
