@@ -1,0 +1,124 @@
+/* Building and copying a jail's plan. Runs in whoever plans (warden, command line); only jail_plan_string()
+ * is also called between clone and exec, so it must not allocate, lock or touch stdio.
+ *
+ * What must hold: offset 0 of the arena is the empty string; a failed allocation leaves a plan that
+ * jail_plan_check() refuses, never one that looks shorter than it was meant to be. */
+#include "jail/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ARENA_FIRST 4096u
+#define STEPS_FIRST 64u
+
+struct jail_plan *jail_plan_new(void)
+{
+    struct jail_plan *plan = calloc(1, sizeof *plan);
+    if (!plan) {
+        return NULL;
+    }
+    plan->steps = calloc(STEPS_FIRST, sizeof *plan->steps);
+    plan->arena = calloc(ARENA_FIRST, 1);
+    if (!plan->steps || !plan->arena) {
+        jail_plan_free(plan);
+        return NULL;
+    }
+    plan->cap_steps = STEPS_FIRST;
+    plan->arena_cap = ARENA_FIRST;
+    plan->arena_size = 1;
+    return plan;
+}
+
+struct jail_plan *jail_plan_copy(const struct jail_plan *plan)
+{
+    struct jail_plan *copy = malloc(sizeof *copy);
+    if (!copy) {
+        return NULL;
+    }
+    *copy = *plan;
+    copy->steps = malloc(plan->cap_steps * sizeof *copy->steps);
+    copy->arena = malloc(plan->arena_cap);
+    if (!copy->steps || !copy->arena) {
+        jail_plan_free(copy);
+        return NULL;
+    }
+    memcpy(copy->steps, plan->steps, plan->n_steps * sizeof *copy->steps);
+    memcpy(copy->arena, plan->arena, plan->arena_size);
+    return copy;
+}
+
+void jail_plan_free(struct jail_plan *plan)
+{
+    if (plan) {
+        free(plan->steps);
+        free(plan->arena);
+        free(plan);
+    }
+}
+
+/* Room for `size` more bytes, the first of them at a multiple of `align`. 0: failed, and the plan knows. */
+static jail_ref arena_reserve(struct jail_plan *plan, size_t size, size_t align)
+{
+    uint64_t start = ((uint64_t)plan->arena_size + align - 1) / align * align;
+    if (plan->failed || size > JAIL_ARENA_MAX || start + size > JAIL_ARENA_MAX) {
+        plan->failed = true;
+        return 0;
+    }
+    uint32_t end = (uint32_t)(start + size);
+    if (end > plan->arena_cap) {
+        uint32_t cap = plan->arena_cap;
+        while (cap < end) {
+            cap *= 2;
+        }
+        unsigned char *arena = realloc(plan->arena, cap);
+        if (!arena) {
+            plan->failed = true;
+            return 0;
+        }
+        plan->arena = arena;
+        plan->arena_cap = cap;
+    }
+    memset(plan->arena + plan->arena_size, 0, (size_t)start - plan->arena_size);
+    plan->arena_size = end;
+    return (jail_ref)start;
+}
+
+jail_ref jail_plan_bytes(struct jail_plan *plan, const void *data, size_t size, size_t align)
+{
+    jail_ref ref = arena_reserve(plan, size, align > 0 ? align : 1);
+    if (!plan->failed && size > 0) {
+        memcpy(plan->arena + ref, data, size);
+    }
+    return ref;
+}
+
+jail_ref jail_plan_text(struct jail_plan *plan, const char *text)
+{
+    return *text ? jail_plan_bytes(plan, text, strlen(text) + 1, 1) : 0;
+}
+
+/* The last slot of `steps` is never part of the plan: it is what callers write to once an allocation has
+ * failed. */
+struct jail_step *jail_plan_add(struct jail_plan *plan, enum jail_step_kind kind)
+{
+    if (!plan->failed && plan->n_steps + 1 == plan->cap_steps) {
+        struct jail_step *steps = realloc(plan->steps, 2ul * plan->cap_steps * sizeof *steps);
+        if (steps) {
+            plan->steps = steps;
+            plan->cap_steps *= 2;
+        } else {
+            plan->failed = true;
+        }
+    }
+    struct jail_step *step = &plan->steps[plan->failed ? plan->cap_steps - 1 : plan->n_steps++];
+    *step = (struct jail_step){.kind = kind};
+    return step;
+}
+
+const char *jail_plan_string(const struct jail_plan *plan, jail_ref ref)
+{
+    if (ref >= plan->arena_size || !memchr(plan->arena + ref, '\0', plan->arena_size - ref)) {
+        return "";
+    }
+    return (const char *)plan->arena + ref;
+}
