@@ -1,0 +1,62 @@
+# shellcheck shell=bash
+# What the scripts share: progress, errors, and the installing of Debian packages. Sourced, never run.
+
+say()
+{
+    printf '%s: %s\n' "${0##*/}" "$*" >&2
+}
+
+die()
+{
+    say "$*"
+    exit 1
+}
+
+# Runs a command as root: directly, or through sudo where that works without asking.
+as_root()
+{
+    if [[ $(id -u) -eq 0 ]]; then
+        "$@"
+    elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+        sudo -n "$@"
+    else
+        return 77
+    fi
+}
+
+package_missing()
+{
+    [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null) != installed ]]
+}
+
+# Installs those of the named Debian packages that are not there. Touches nothing where none is missing.
+need_packages()
+{
+    local missing=() name
+    command -v dpkg-query >/dev/null || die "this is not a Debian system; install the equivalents of: $*"
+    for name in "$@"; do
+        if package_missing "$name"; then
+            missing+=("$name")
+        fi
+    done
+    if [[ ${#missing[@]} -eq 0 ]]; then
+        return 0
+    fi
+    as_root true || die "missing packages, and neither root nor sudo is at hand; run: apt-get install ${missing[*]}"
+    say "installing ${missing[*]}"
+    local log
+    log=$(mktemp)
+    if ! as_root apt-get update >"$log" 2>&1 ||
+        ! as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}" \
+            >"$log" 2>&1; then
+        cat "$log" >&2
+        rm -f "$log"
+        die "apt-get could not install ${missing[*]}"
+    fi
+    rm -f "$log"
+}
+
+# What `make` needs.
+# shellcheck disable=SC2034 # used by those who source this
+BUILD_PACKAGES=(gcc libc6-dev make pkg-config linux-libc-dev protobuf-c-compiler libprotobuf-c-dev libnl-3-dev
+    libseccomp-dev libcjson-dev libmicrohttpd-dev nettle-dev)
