@@ -1,0 +1,525 @@
+/* jail/plan.c, plan_check.c, plan_print.c: a plan that is in order passes; each way to break it is refused by
+ * its own sentence; printing is stable and safe on anything. */
+#include "jail/plan.h"
+
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include <cmocka.h>
+
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+
+static void plan_freep(struct jail_plan **plan)
+{
+    jail_plan_free(*plan);
+}
+
+static jail_ref add_run(struct jail_plan *plan, const char *text, size_t size)
+{
+    return jail_plan_bytes(plan, text, size, 1);
+}
+
+/* One step of each kind, in an order that the rules accept. */
+static struct jail_plan *good_plan(void)
+{
+    struct jail_plan *plan = jail_plan_new();
+    assert_non_null(plan);
+    plan->namespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWUTS;
+    plan->uid = plan->gid = 1000;
+    plan->limits = (struct jail_limits){.memory_bytes = 64 << 20,
+                                        .pids = 8,
+                                        .cpu_percent = 100,
+                                        .timeout_ms = 1000,
+                                        .scratch_bytes = 1 << 20,
+                                        .scratch_inodes = 64};
+    const uint32_t guarded = JAIL_MOUNT_NOSUID | JAIL_MOUNT_NODEV;
+    jail_plan_add(plan, JAIL_STEP_PROPAGATION);
+    struct jail_step *step = jail_plan_add(plan, JAIL_STEP_IDENTITY);
+    step->identity.uid = step->identity.gid = 1000;
+    jail_plan_add(plan, JAIL_STEP_LOOPBACK);
+    step = jail_plan_add(plan, JAIL_STEP_HOSTNAME);
+    step->hostname.name = jail_plan_text(plan, "immure");
+    step = jail_plan_add(plan, JAIL_STEP_ROOT);
+    step->root.size_bytes = 65536;
+    step->root.inodes = 64;
+    step = jail_plan_add(plan, JAIL_STEP_MKDIR);
+    step->mkdir.path = jail_plan_text(plan, "/usr");
+    step->mkdir.mode = 0755;
+    step = jail_plan_add(plan, JAIL_STEP_BIND);
+    step->bind.source = jail_plan_text(plan, "/usr/lib");
+    step->bind.path = jail_plan_text(plan, "/usr/lib");
+    step->bind.flags = guarded | JAIL_MOUNT_READONLY | JAIL_MOUNT_RECURSIVE;
+    step = jail_plan_add(plan, JAIL_STEP_SYMLINK);
+    step->symlink.target = jail_plan_text(plan, "usr/lib");
+    step->symlink.path = jail_plan_text(plan, "/lib");
+    step = jail_plan_add(plan, JAIL_STEP_FILE);
+    step->file.path = jail_plan_text(plan, "/motd");
+    step->file.mode = 0444;
+    step->file.content = jail_plan_bytes(plan, "hello,\n\"you\"", 12, 1);
+    step->file.size_bytes = 12;
+    step = jail_plan_add(plan, JAIL_STEP_FILE);
+    step->file.path = jail_plan_text(plan, "/main.py");
+    step->file.mode = 0444;
+    step->file.from_input = true;
+    step->file.size_bytes = 99;
+    step = jail_plan_add(plan, JAIL_STEP_TMPFS);
+    step->tmpfs.path = jail_plan_text(plan, "/run");
+    step->tmpfs.size_bytes = 4096;
+    step->tmpfs.inodes = 4;
+    step->tmpfs.mode = 01777;
+    step->tmpfs.flags = guarded;
+    step = jail_plan_add(plan, JAIL_STEP_PROC);
+    step->proc.path = jail_plan_text(plan, "/proc");
+    step->proc.flags = guarded | JAIL_MOUNT_READONLY | JAIL_MOUNT_NOEXEC | JAIL_MOUNT_OPTIONAL |
+                       JAIL_PROC_SUBSET_PID | JAIL_PROC_HIDE;
+    step = jail_plan_add(plan, JAIL_STEP_SCRATCH);
+    step->scratch.path = jail_plan_text(plan, "/tmp");
+    step->scratch.flags = guarded;
+    step = jail_plan_add(plan, JAIL_STEP_SUBMOUNT);
+    step->submount.source = jail_plan_text(plan, "/tmp/work");
+    step->submount.path = jail_plan_text(plan, "/workspace");
+    step->submount.flags = guarded;
+    jail_plan_add(plan, JAIL_STEP_PIVOT);
+    jail_plan_add(plan, JAIL_STEP_ROOT_READONLY);
+    jail_plan_add(plan, JAIL_STEP_STDIO);
+    jail_plan_add(plan, JAIL_STEP_CAPABILITIES);
+    jail_plan_add(plan, JAIL_STEP_NO_NEW_PRIVS);
+    jail_plan_add(plan, JAIL_STEP_PROGRAM);
+    jail_plan_add(plan, JAIL_STEP_SESSION);
+    step = jail_plan_add(plan, JAIL_STEP_UMASK);
+    step->umask.mask = 022;
+    step = jail_plan_add(plan, JAIL_STEP_WORKDIR);
+    step->workdir.path = jail_plan_text(plan, "/workspace");
+    step = jail_plan_add(plan, JAIL_STEP_RLIMIT);
+    step->rlimit.resource = RLIMIT_NOFILE;
+    step->rlimit.soft = 64;
+    step->rlimit.hard = UINT64_MAX;
+    step = jail_plan_add(plan, JAIL_STEP_SECCOMP);
+    const struct sock_filter filter[] = {BPF_STMT(BPF_RET | BPF_K, 0x7fff0000)};
+    step->seccomp.bpf = jail_plan_bytes(plan, filter, sizeof filter, 8);
+    step->seccomp.length = 1;
+    step->seccomp.notify = true;
+    step = jail_plan_add(plan, JAIL_STEP_EXEC);
+    step->exec.path = jail_plan_text(plan, "/usr/bin/python3");
+    step->exec.argv = add_run(plan, "python3\0a b\0", 12);
+    step->exec.argc = 2;
+    step->exec.envp = add_run(plan, "HOME=/workspace\0", 16);
+    step->exec.envc = 1;
+    assert_false(plan->failed);
+    return plan;
+}
+
+static struct jail_step *find(struct jail_plan *plan, enum jail_step_kind kind)
+{
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        if (plan->steps[i].kind == kind) {
+            return &plan->steps[i];
+        }
+    }
+    fail_msg("no step %s", jail_step_word(kind));
+    return NULL;
+}
+
+static void remove_step(struct jail_plan *plan, enum jail_step_kind kind)
+{
+    struct jail_step *step = find(plan, kind);
+    memmove(step, step + 1, (size_t)(plan->steps + plan->n_steps - (step + 1)) * sizeof *step);
+    plan->n_steps--;
+}
+
+/* Takes the step of kind `moved` out and puts it right before or right behind the one of kind `there`. */
+static void move_step(struct jail_plan *plan, enum jail_step_kind moved, enum jail_step_kind there,
+                      bool behind)
+{
+    struct jail_step step = *find(plan, moved);
+    remove_step(plan, moved);
+    struct jail_step *at = find(plan, there) + (behind ? 1 : 0);
+    memmove(at + 1, at, (size_t)(plan->steps + plan->n_steps - at) * sizeof *at);
+    *at = step;
+    plan->n_steps++;
+}
+
+static void assert_refused(struct jail_plan *plan, const char *words)
+{
+    struct err err = {0};
+    assert_int_equal(jail_plan_check(plan, &err), -EINVAL);
+    assert_int_equal(err.kind, ERR_SETUP);
+    if (!strstr(err.text, words)) {
+        fail_msg("refused with \"%s\" (%s), expected \"%s\"", err.text, err.step, words);
+    }
+}
+
+static void test_good_plan_passes(void **state)
+{
+    (void)state;
+    CLEANUP(plan_freep) struct jail_plan *plan = good_plan();
+    struct err err = {0};
+    int r = jail_plan_check(plan, &err);
+    assert_string_equal(err.text, "");
+    assert_int_equal(r, 0);
+}
+
+static void test_counts(void **state)
+{
+    (void)state;
+    static const struct {
+        enum jail_step_kind kind;
+        const char *words;
+    } needed[] = {
+        {JAIL_STEP_PROPAGATION, "cut off from the host's exactly once"},
+        {JAIL_STEP_IDENTITY, "identity is taken exactly once"},
+        {JAIL_STEP_ROOT, "exactly one root"},
+        {JAIL_STEP_PIVOT, "exactly one pivot"},
+        {JAIL_STEP_ROOT_READONLY, "read-only exactly once"},
+        {JAIL_STEP_STDIO, "descriptors 0, 1 and 2"},
+        {JAIL_STEP_CAPABILITIES, "capabilities are dropped exactly once"},
+        {JAIL_STEP_NO_NEW_PRIVS, "no_new_privs is set exactly once"},
+        {JAIL_STEP_PROGRAM, "process is made exactly once"},
+        {JAIL_STEP_SESSION, "session is made exactly once"},
+        {JAIL_STEP_EXEC, "exactly one exec"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(needed); i++) {
+        CLEANUP(plan_freep) struct jail_plan *without = good_plan();
+        remove_step(without, needed[i].kind);
+        assert_refused(without, needed[i].words);
+
+        CLEANUP(plan_freep) struct jail_plan *twice = good_plan();
+        struct jail_step step = *find(twice, needed[i].kind);
+        *jail_plan_add(twice, step.kind) = step;
+        assert_refused(twice, needed[i].words);
+    }
+    static const enum jail_step_kind optional[] = {JAIL_STEP_LOOPBACK, JAIL_STEP_HOSTNAME, JAIL_STEP_SCRATCH,
+                                                   JAIL_STEP_UMASK,    JAIL_STEP_WORKDIR,  JAIL_STEP_SECCOMP};
+    for (size_t i = 0; i < ARRAY_SIZE(optional); i++) {
+        CLEANUP(plan_freep) struct jail_plan *without = good_plan();
+        remove_step(without, optional[i]);
+        assert_int_equal(jail_plan_check(without, NULL), 0);
+
+        CLEANUP(plan_freep) struct jail_plan *twice = good_plan();
+        struct jail_step step = *find(twice, optional[i]);
+        *jail_plan_add(twice, step.kind) = step;
+        assert_refused(twice, "at most on");
+    }
+}
+
+static void test_order(void **state)
+{
+    (void)state;
+    static const struct {
+        enum jail_step_kind moved, there;
+        bool behind;
+        const char *words;
+    } moves[] = {
+        {JAIL_STEP_PROPAGATION, JAIL_STEP_ROOT, true, "propagation is cut before anything is mounted"},
+        {JAIL_STEP_IDENTITY, JAIL_STEP_ROOT, true, "the identity comes before the root"},
+        {JAIL_STEP_MKDIR, JAIL_STEP_ROOT, false, "before there is one"},
+        {JAIL_STEP_BIND, JAIL_STEP_PIVOT, true, "nothing is mounted or made after the pivot"},
+        {JAIL_STEP_FILE, JAIL_STEP_PIVOT, true, "nothing is mounted or made after the pivot"},
+        {JAIL_STEP_SUBMOUNT, JAIL_STEP_SCRATCH, false, "the scratch is attached before its directories"},
+        {JAIL_STEP_ROOT_READONLY, JAIL_STEP_PIVOT, false, "read-only after the pivot"},
+        {JAIL_STEP_CAPABILITIES, JAIL_STEP_ROOT_READONLY, false, "after the last step that needs one"},
+        {JAIL_STEP_HOSTNAME, JAIL_STEP_CAPABILITIES, true, "host name come before capabilities"},
+        {JAIL_STEP_LOOPBACK, JAIL_STEP_CAPABILITIES, true, "network and host name come before"},
+        {JAIL_STEP_NO_NEW_PRIVS, JAIL_STEP_CAPABILITIES, false,
+         "capabilities are dropped before no_new_privs"},
+        {JAIL_STEP_SECCOMP, JAIL_STEP_NO_NEW_PRIVS, false, "no_new_privs comes before seccomp"},
+        {JAIL_STEP_STDIO, JAIL_STEP_PROGRAM, true, "what PID 1 does stands before"},
+        {JAIL_STEP_NO_NEW_PRIVS, JAIL_STEP_PROGRAM, true, "what PID 1 does stands before"},
+        {JAIL_STEP_RLIMIT, JAIL_STEP_PROGRAM, false, "stands behind its birth"},
+        {JAIL_STEP_UMASK, JAIL_STEP_PROPAGATION, false, "stands behind its birth"},
+        {JAIL_STEP_SECCOMP, JAIL_STEP_RLIMIT, false, "seccomp is last but exec"},
+        {JAIL_STEP_EXEC, JAIL_STEP_SECCOMP, false, "exec is the last step"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(moves); i++) {
+        CLEANUP(plan_freep) struct jail_plan *plan = good_plan();
+        move_step(plan, moves[i].moved, moves[i].there, moves[i].behind);
+        assert_refused(plan, moves[i].words);
+    }
+}
+
+/* Ways to break one thing in the good plan: a name, the kind of step that `step` points to, words of the
+ * sentence that refuses it, and the statement that does it. */
+#define BREAKS(X)                                                                                            \
+    X(identity_uid, JAIL_STEP_IDENTITY, "the one that the id map maps", step->identity.uid = 1)              \
+    X(identity_gid, JAIL_STEP_IDENTITY, "the one that the id map maps", step->identity.gid = 1)              \
+    X(loopback, JAIL_STEP_LOOPBACK, "needs a network namespace",                                             \
+      plan->namespaces &= ~(uint64_t)CLONE_NEWNET)                                                           \
+    X(hostname_namespace, JAIL_STEP_HOSTNAME, "needs a UTS", plan->namespaces &= ~(uint64_t)CLONE_NEWUTS)    \
+    X(hostname_empty, JAIL_STEP_HOSTNAME, "1 to 64 bytes", step->hostname.name = 0)                          \
+    X(hostname_ref, JAIL_STEP_HOSTNAME, "inside the arena", step->hostname.name = plan->arena_size)          \
+    X(root_size, JAIL_STEP_ROOT, "size and an inode limit", step->root.size_bytes = 0)                       \
+    X(root_inodes, JAIL_STEP_ROOT, "size and an inode limit", step->root.inodes = 0)                         \
+    X(mkdir_mode, JAIL_STEP_MKDIR, "permission bits", step->mkdir.mode = 04755)                              \
+    X(path_relative, JAIL_STEP_MKDIR, "absolute", step->mkdir.path = jail_plan_text(plan, "usr"))            \
+    X(path_empty, JAIL_STEP_MKDIR, "absolute", step->mkdir.path = 0)                                         \
+    X(path_root, JAIL_STEP_MKDIR, "not a mount point", step->mkdir.path = jail_plan_text(plan, "/"))         \
+    X(path_dotdot, JAIL_STEP_MKDIR, "'.' or '..'", step->mkdir.path = jail_plan_text(plan, "/usr/.."))       \
+    X(path_dot, JAIL_STEP_MKDIR, "'.' or '..'", step->mkdir.path = jail_plan_text(plan, "/./usr"))           \
+    X(path_double, JAIL_STEP_MKDIR, "empty part", step->mkdir.path = jail_plan_text(plan, "/usr//lib"))      \
+    X(path_trailing, JAIL_STEP_MKDIR, "empty part", step->mkdir.path = jail_plan_text(plan, "/usr/"))        \
+    X(path_outside, JAIL_STEP_MKDIR, "inside the arena", step->mkdir.path = UINT32_MAX)                      \
+    X(path_open, JAIL_STEP_MKDIR, "inside the arena", step->mkdir.path = jail_plan_bytes(plan, "/x", 2, 1))  \
+    X(bind_source, JAIL_STEP_BIND, "'.' or '..'", step->bind.source = jail_plan_text(plan, "/usr/../etc"))   \
+    X(bind_suid, JAIL_STEP_BIND, "nosuid", step->bind.flags = JAIL_MOUNT_READONLY)                           \
+    X(bind_flags, JAIL_STEP_BIND, "flags that its kind knows", step->bind.flags |= JAIL_PROC_HIDE)           \
+    X(symlink_target, JAIL_STEP_SYMLINK, "has a target", step->symlink.target = 0)                           \
+    X(symlink_below, JAIL_STEP_FILE, "below a symlink", step->file.path = jail_plan_text(plan, "/lib/x"))    \
+    X(symlink_same, JAIL_STEP_FILE, "below a symlink", step->file.path = jail_plan_text(plan, "/lib"))       \
+    X(file_mode, JAIL_STEP_FILE, "permission bits only", step->file.mode = 04555)                            \
+    X(file_content, JAIL_STEP_FILE, "content lies inside", step->file.size_bytes = 1 << 24)                  \
+    X(file_content_ref, JAIL_STEP_FILE, "content lies inside", step->file.content = UINT32_MAX)              \
+    X(file_overflow, JAIL_STEP_FILE, "does not overflow", step->file.from_input = true,                      \
+      step->file.offset = UINT64_MAX)                                                                        \
+    X(tmpfs_size, JAIL_STEP_TMPFS, "size and an inode limit", step->tmpfs.size_bytes = 0)                    \
+    X(tmpfs_mode, JAIL_STEP_TMPFS, "sticky bit only", step->tmpfs.mode = 02755)                              \
+    X(tmpfs_devices, JAIL_STEP_TMPFS, "nodev", step->tmpfs.flags = JAIL_MOUNT_NOSUID)                        \
+    X(proc_writable, JAIL_STEP_PROC, "proc is read-only",                                                    \
+      step->proc.flags &= ~(uint32_t)JAIL_MOUNT_READONLY)                                                    \
+    X(scratch_limits, JAIL_STEP_SCRATCH, "size and an inode limit", plan->limits.scratch_inodes = 0)         \
+    X(scratch_readonly, JAIL_STEP_SCRATCH, "its kind knows", step->scratch.flags |= JAIL_MOUNT_READONLY)     \
+    X(submount_source, JAIL_STEP_SUBMOUNT, "absolute", step->submount.source = 0)                            \
+    X(capability, JAIL_STEP_CAPABILITIES, "the kernel has", step->capabilities.keep = 1ull << 41)            \
+    X(umask, JAIL_STEP_UMASK, "permission bits only", step->umask.mask = 01000)                              \
+    X(workdir, JAIL_STEP_WORKDIR, "absolute", step->workdir.path = 0)                                        \
+    X(rlimit_resource, JAIL_STEP_RLIMIT, "of the kernel", step->rlimit.resource = 16)                        \
+    X(rlimit_order, JAIL_STEP_RLIMIT, "not above its hard", step->rlimit.hard = 1)                           \
+    X(seccomp_empty, JAIL_STEP_SECCOMP, "1 to 4096", step->seccomp.length = 0)                               \
+    X(seccomp_long, JAIL_STEP_SECCOMP, "1 to 4096", step->seccomp.length = 4097)                             \
+    X(seccomp_unaligned, JAIL_STEP_SECCOMP, "aligned", step->seccomp.bpf += 4)                               \
+    X(seccomp_outside, JAIL_STEP_SECCOMP, "inside the arena", step->seccomp.length = 4096)                   \
+    X(exec_path, JAIL_STEP_EXEC, "absolute", step->exec.path = jail_plan_text(plan, "python3"))              \
+    X(exec_no_args, JAIL_STEP_EXEC, "its own name", step->exec.argc = 0)                                     \
+    X(exec_args, JAIL_STEP_EXEC, "inside the arena", step->exec.argc = 60000)                                \
+    X(exec_environment, JAIL_STEP_EXEC, "inside the arena", step->exec.envp = plan->arena_size - 1,          \
+      step->exec.envc = 2)                                                                                   \
+    X(unknown_kind, JAIL_STEP_UMASK, "known kind", step->kind = JAIL_STEP_COUNT)                             \
+    X(namespaces_few, JAIL_STEP_ROOT, "USER, MOUNT and PID", plan->namespaces &= ~(uint64_t)CLONE_NEWUSER)   \
+    X(namespaces_other, JAIL_STEP_ROOT, "ones of clone3", plan->namespaces |= CLONE_VM)                      \
+    X(uid_root, JAIL_STEP_ROOT, "not 0", plan->uid = 0)                                                      \
+    X(gid_root, JAIL_STEP_ROOT, "not 0", plan->gid = 0)                                                      \
+    X(memory, JAIL_STEP_ROOT, "at least 1 MiB", plan->limits.memory_bytes = 4096)                            \
+    X(pids, JAIL_STEP_ROOT, "at most 4194304", plan->limits.pids = UINT64_MAX)                               \
+    X(cpu, JAIL_STEP_ROOT, "100000 percent", plan->limits.cpu_percent = UINT32_MAX)                          \
+    X(timeout, JAIL_STEP_ROOT, "at most a year", plan->limits.timeout_ms = UINT64_MAX)                       \
+    X(cpu_time, JAIL_STEP_ROOT, "at most a year", plan->limits.cpu_ms = UINT64_MAX)                          \
+    X(scratch_bytes, JAIL_STEP_ROOT, "signed 64-bit", plan->limits.scratch_bytes = UINT64_MAX)               \
+    X(failed, JAIL_STEP_ROOT, "no allocation failed", plan->failed = true)                                   \
+    X(no_steps, JAIL_STEP_ROOT, "1 to 4096 steps", plan->n_steps = 0)
+
+#define X(name, step_kind, words, ...)                                                                       \
+    static void test_break_##name(void **state)                                                              \
+    {                                                                                                        \
+        (void)state;                                                                                         \
+        CLEANUP(plan_freep) struct jail_plan *plan = good_plan();                                            \
+        struct jail_step *step = find(plan, step_kind);                                                      \
+        __VA_ARGS__;                                                                                         \
+        (void)step;                                                                                          \
+        assert_refused(plan, words);                                                                         \
+    }
+BREAKS(X)
+#undef X
+
+static void test_rlimit_twice(void **state)
+{
+    (void)state;
+    CLEANUP(plan_freep) struct jail_plan *plan = good_plan();
+    jail_plan_add(plan, JAIL_STEP_UMASK);
+    remove_step(plan, JAIL_STEP_UMASK);
+    struct jail_step copy = *find(plan, JAIL_STEP_RLIMIT);
+    plan->steps[plan->n_steps - 1] = copy;
+    assert_refused(plan, "each resource limit is set once");
+}
+
+static void test_broken_step_is_named(void **state)
+{
+    (void)state;
+    CLEANUP(plan_freep) struct jail_plan *plan = good_plan();
+    find(plan, JAIL_STEP_BIND)->bind.flags = 0;
+    struct err err = {0};
+    jail_plan_check(plan, &err);
+    assert_string_equal(err.step, "step 7 (bind /usr/lib)");
+}
+
+static void test_describe(void **state)
+{
+    (void)state;
+    CLEANUP(plan_freep) struct jail_plan *plan = good_plan();
+    char text[64];
+    jail_plan_describe_step(plan, 0, text, sizeof text);
+    assert_string_equal(text, "step 1 (propagation)");
+    jail_plan_describe_step(plan, plan->n_steps - 1, text, sizeof text);
+    assert_string_equal(text, "step 26 (exec /usr/bin/python3)");
+    jail_plan_describe_step(plan, 999, text, sizeof text);
+    assert_string_equal(text, "step 1000");
+    char small[8];
+    jail_plan_describe_step(plan, 0, small, sizeof small);
+    assert_string_equal(small, "step 1 ");
+}
+
+static const char printed[] =
+    "namespaces user mount pid net uts\n"
+    "limits memory 67108864 bytes, pids 8, cpu 100 %, timeout 1000 ms, scratch 1048576 bytes, scratch 64 "
+    "inodes\n"
+    "  1 propagation\n"
+    "  2 identity uid 1000 gid 1000\n"
+    "  3 loopback\n"
+    "  4 hostname immure\n"
+    "  5 root 65536 bytes, 64 inodes\n"
+    "  6 mkdir /usr mode 0755\n"
+    "  7 bind /usr/lib at /usr/lib ro nosuid nodev recursive\n"
+    "  8 symlink /lib to usr/lib\n"
+    "  9 file /motd mode 0444, 12 bytes \"hello,\\n\\\"you\\\"\"\n"
+    " 10 file /main.py mode 0444, 99 bytes from the input at 0\n"
+    " 11 tmpfs /run mode 1777, 4096 bytes, 4 inodes nosuid nodev\n"
+    " 12 proc /proc ro nosuid nodev noexec optional subset=pid hidepid=invisible\n"
+    " 13 scratch /tmp nosuid nodev\n"
+    " 14 submount /tmp/work at /workspace nosuid nodev\n"
+    " 15 pivot\n"
+    " 16 root-readonly\n"
+    " 17 stdio\n"
+    " 18 capabilities keep none\n"
+    " 19 no-new-privs\n"
+    " 20 program\n"
+    " 21 session\n"
+    " 22 umask 0022\n"
+    " 23 workdir /workspace\n"
+    " 24 rlimit NOFILE soft 64 hard unlimited\n"
+    " 25 seccomp 1 instructions, denials are reported\n"
+    " 26 exec /usr/bin/python3 argv [python3, \"a b\"] environment [HOME=/workspace]\n";
+
+static void test_print(void **state)
+{
+    (void)state;
+    CLEANUP(plan_freep) struct jail_plan *plan = good_plan();
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    jail_plan_print(plan, &text);
+    assert_string_equal(text.data, printed);
+}
+
+static void test_copy_is_equal_and_independent(void **state)
+{
+    (void)state;
+    struct jail_plan *plan = good_plan();
+    CLEANUP(plan_freep) struct jail_plan *copy = jail_plan_copy(plan);
+    assert_non_null(copy);
+    jail_plan_free(plan);
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    jail_plan_print(copy, &text);
+    assert_string_equal(text.data, printed);
+    assert_int_equal(jail_plan_check(copy, NULL), 0);
+    /* The copy can grow. */
+    for (int i = 0; i < 500; i++) {
+        jail_plan_add(copy, JAIL_STEP_MKDIR)->mkdir.path =
+            jail_plan_text(copy, "/a/directory/with/a/longish/name");
+    }
+    assert_false(copy->failed);
+    assert_int_equal(copy->n_steps, 526);
+    assert_string_equal(jail_plan_string(copy, copy->steps[525].mkdir.path),
+                        "/a/directory/with/a/longish/name");
+}
+
+static void test_too_large_an_arena_fails(void **state)
+{
+    (void)state;
+    CLEANUP(plan_freep) struct jail_plan *plan = good_plan();
+    CLEANUP(freep) char *big = calloc(1, JAIL_ARENA_MAX);
+    assert_non_null(big);
+    assert_int_equal(jail_plan_bytes(plan, big, JAIL_ARENA_MAX, 8), 0);
+    assert_true(plan->failed);
+    uint32_t n_steps = plan->n_steps;
+    /* Writing on is harmless. */
+    jail_plan_add(plan, JAIL_STEP_MKDIR)->mkdir.mode = 0755;
+    assert_int_equal(plan->n_steps, n_steps);
+    assert_int_equal(jail_plan_text(plan, "x"), 0);
+    assert_refused(plan, "no allocation failed");
+}
+
+static void test_arena(void **state)
+{
+    (void)state;
+    CLEANUP(plan_freep) struct jail_plan *plan = jail_plan_new();
+    assert_string_equal(jail_plan_string(plan, 0), "");
+    assert_int_equal(jail_plan_text(plan, ""), 0);
+    jail_ref one = jail_plan_text(plan, "one");
+    jail_ref aligned = jail_plan_bytes(plan, "12345678", 8, 8);
+    assert_int_equal(aligned % 8, 0);
+    assert_string_equal(jail_plan_string(plan, one), "one");
+    assert_memory_equal(plan->arena + aligned, "12345678", 8);
+    /* Neither an open end nor a place outside is ever read. */
+    assert_string_equal(jail_plan_string(plan, aligned), "");
+    assert_string_equal(jail_plan_string(plan, UINT32_MAX), "");
+}
+
+/* Every field of every step takes wild values; check and print must come back. Run under the sanitizers. */
+static void test_garbage_is_safe(void **state)
+{
+    (void)state;
+    CLEANUP(plan_freep) struct jail_plan *plan = good_plan();
+    srandom(1);
+    size_t accepted = 0;
+    for (int round = 0; round < 20000; round++) {
+        CLEANUP(plan_freep) struct jail_plan *wild = jail_plan_copy(plan);
+        for (long n = random() % 4; n >= 0; n--) {
+            uint32_t *words = (uint32_t *)&wild->steps[(uint32_t)random() % wild->n_steps];
+            size_t at = (size_t)random() % (sizeof(struct jail_step) / sizeof *words);
+            static const uint32_t values[] = {0, 1, 2, 7, 0x7fffffff, 0x80000000, UINT32_MAX, 300};
+            words[at] = values[(size_t)random() % ARRAY_SIZE(values)];
+        }
+        for (uint32_t i = 0; i < wild->n_steps; i++) {
+            /* A bool holds 0 or 1; anything else is undefined before the code under test even looks. */
+            struct jail_step *step = &wild->steps[i];
+            unsigned char *flag = step->kind == JAIL_STEP_FILE      ? (unsigned char *)&step->file.from_input
+                                  : step->kind == JAIL_STEP_SECCOMP ? (unsigned char *)&step->seccomp.notify
+                                                                    : NULL;
+            if (flag) {
+                *flag &= 1;
+            }
+        }
+        struct err err = {0};
+        accepted += jail_plan_check(wild, &err) == 0;
+        CLEANUP(buf_free) struct buf text = BUF_INIT;
+        jail_plan_print(wild, &text);
+        assert_false(text.failed);
+    }
+    /* Some changes are legal or touch unused bytes, most are not. */
+    assert_in_range(accepted, 1, 19999);
+}
+
+static void test_words(void **state)
+{
+    (void)state;
+    assert_string_equal(jail_step_word(JAIL_STEP_ROOT_READONLY), "root-readonly");
+    assert_string_equal(jail_step_word(JAIL_STEP_COUNT), "unknown");
+    assert_string_equal(jail_step_doc(JAIL_STEP_EXEC), "become the program");
+    assert_string_equal(jail_step_doc(JAIL_STEP_COUNT), "no such step");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_good_plan_passes),
+        cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_order),
+#define X(name, step_kind, words, ...) cmocka_unit_test(test_break_##name),
+        BREAKS(X)
+#undef X
+            cmocka_unit_test(test_rlimit_twice),
+        cmocka_unit_test(test_broken_step_is_named),
+        cmocka_unit_test(test_describe),
+        cmocka_unit_test(test_print),
+        cmocka_unit_test(test_copy_is_equal_and_independent),
+        cmocka_unit_test(test_too_large_an_arena_fails),
+        cmocka_unit_test(test_arena),
+        cmocka_unit_test(test_garbage_is_safe),
+        cmocka_unit_test(test_words),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
