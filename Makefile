@@ -51,7 +51,7 @@ TOOLS    := $(patsubst tests/tools/%.c,$(BUILD)/tests/tools/%,$(wildcard tests/t
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all check unit tools lint format bench fuzz install uninstall clean help
+.PHONY: all check unit tools gen lint format bench fuzz install uninstall clean help
 
 all: $(BUILD)/immure
 
@@ -72,6 +72,8 @@ $(BUILD)/gen/%.pb-c.c: %.proto
 
 $(BUILD)/gen/%.o: $(BUILD)/gen/%.c
 	$(call say,CC,$<)$(CC) $(CPPFLAGS_ALL) -std=c17 $(HARDEN) $(SANFLAGS) $(CFLAGS) -c -o $@ $<
+
+gen: $(GEN)
 
 $(BUILD)/obj/%.o: %.c | $(GEN)
 	$(call say,CC,$<)mkdir -p $(@D) && $(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<

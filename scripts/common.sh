@@ -60,3 +60,7 @@ need_packages()
 # shellcheck disable=SC2034 # used by those who source this
 BUILD_PACKAGES=(gcc libc6-dev make pkg-config linux-libc-dev protobuf-c-compiler libprotobuf-c-dev libnl-3-dev
     libseccomp-dev libcjson-dev libmicrohttpd-dev nettle-dev)
+
+# What reads the sources.
+# shellcheck disable=SC2034
+LINT_PACKAGES=(git clang-tidy clang-format cppcheck shellcheck python3)
