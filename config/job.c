@@ -1,0 +1,66 @@
+/* The memory of jobs and their results. Runs in the front, the warden and the command line. */
+#include "config/job.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static void strings_free(char **strings, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        free(strings[i]);
+    }
+    free(strings);
+}
+
+void job_free(struct job *job)
+{
+    if (!job) {
+        return;
+    }
+    free(job->runtime);
+    free(job->policy);
+    free(job->execution_id);
+    free(job->key);
+    for (size_t i = 0; i < job->n_files; i++) {
+        free(job->files[i].path);
+    }
+    free(job->files);
+    strings_free(job->args, job->n_args);
+    for (size_t i = 0; i < job->n_env; i++) {
+        free(job->env[i].name);
+        free(job->env[i].value);
+    }
+    free(job->env);
+    strings_free(job->outputs, job->n_outputs);
+    free(job);
+}
+
+const char *job_status_to_string(enum job_status status)
+{
+    static const char *const names[JOB_STATUS_COUNT] = {
+        [JOB_SUCCESS] = "success",     [JOB_EXECUTION_ERROR] = "execution_error",
+        [JOB_TIMEOUT] = "timeout",     [JOB_OOM] = "oom",
+        [JOB_CANCELLED] = "cancelled", [JOB_SETUP_ERROR] = "setup_error",
+    };
+    return (size_t)status < JOB_STATUS_COUNT ? names[status] : "unknown";
+}
+
+void job_result_clear(struct job_result *result)
+{
+    for (size_t i = 0; i < result->n_denied; i++) {
+        free(result->denied[i].name);
+    }
+    free(result->denied);
+    for (size_t i = 0; i < result->n_files; i++) {
+        free(result->files[i].path);
+        if (result->files[i].fd >= 0) {
+            close(result->files[i].fd);
+        }
+    }
+    free(result->files);
+    free(result->policy);
+    free(result->policy_sha256);
+    free(result->step);
+    free(result->error_text);
+    *result = (struct job_result){0};
+}

@@ -1,0 +1,268 @@
+/* What the front and the warden say to each other. Each packs its own messages and holds the other's to the
+ * schema, to one encoding per content and to the ranges below, so that a front that was taken over can only
+ * say what the table in server/channel.c lets it say, and only in this form. */
+#include "config/message.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "config/message.pb-c.h"
+#include "config/message_job.h"
+#include "config/pool.h"
+#include "config/wire.h"
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+
+const char *msg_type_to_string(enum msg_type type)
+{
+    static const char *const names[MSG_TYPE_COUNT] = {
+        [MSG_NONE] = "none",     [MSG_CONFIG] = "config",   [MSG_HELLO] = "hello", [MSG_JOB] = "job",
+        [MSG_CANCEL] = "cancel", [MSG_REFUSED] = "refused", [MSG_DONE] = "done",   [MSG_STATE] = "state",
+    };
+    return (size_t)type < MSG_TYPE_COUNT ? names[type] : "unknown";
+}
+
+/* A message of each kind, of which one is packed. */
+struct outgoing {
+    Immure__Msg envelope;
+    Immure__MsgConfig config;
+    Immure__MsgHello hello;
+    Immure__MsgJob job;
+    Immure__MsgCancel cancel;
+    Immure__MsgRefused refused;
+    Immure__MsgDone done;
+    Immure__MsgState state;
+};
+
+static void fill_config(const struct msg *msg, struct outgoing *ret)
+{
+    immure__msg_config__init(&ret->config);
+    ret->config.audit = msg->config.audit;
+    ret->envelope.kind_case = IMMURE__MSG__KIND_CONFIG;
+    ret->envelope.config = &ret->config;
+}
+
+static void fill_hello(struct outgoing *ret)
+{
+    immure__msg_hello__init(&ret->hello);
+    ret->envelope.kind_case = IMMURE__MSG__KIND_HELLO;
+    ret->envelope.hello = &ret->hello;
+}
+
+static void fill_job(const struct msg *msg, struct pool *pool, struct outgoing *ret)
+{
+    immure__msg_job__init(&ret->job);
+    job_to_message(msg->job, pool, &ret->job);
+    ret->envelope.kind_case = IMMURE__MSG__KIND_JOB;
+    ret->envelope.job = &ret->job;
+}
+
+static void fill_cancel(const struct msg *msg, struct outgoing *ret)
+{
+    immure__msg_cancel__init(&ret->cancel);
+    ret->cancel.id = msg->cancel.id;
+    ret->envelope.kind_case = IMMURE__MSG__KIND_CANCEL;
+    ret->envelope.cancel = &ret->cancel;
+}
+
+/* protobuf-c's structs are not const, but packing only reads. */
+static char *text_of(const char *text)
+{
+    return (char *)(uintptr_t)text;
+}
+
+static void fill_refused(const struct msg *msg, struct outgoing *ret)
+{
+    immure__msg_refused__init(&ret->refused);
+    ret->refused.id = msg->refused.id;
+    ret->refused.kind = msg->refused.kind;
+    ret->refused.item = text_of(msg->refused.item);
+    ret->refused.text = text_of(msg->refused.text);
+    ret->refused.retry_after_ms = msg->refused.retry_after_ms;
+    ret->envelope.kind_case = IMMURE__MSG__KIND_REFUSED;
+    ret->envelope.refused = &ret->refused;
+}
+
+static void fill_done(const struct msg *msg, struct pool *pool, struct outgoing *ret)
+{
+    immure__msg_done__init(&ret->done);
+    job_result_to_message(&msg->done, pool, &ret->done);
+    ret->envelope.kind_case = IMMURE__MSG__KIND_DONE;
+    ret->envelope.done = &ret->done;
+}
+
+static void fill_state(const struct msg *msg, struct outgoing *ret)
+{
+    immure__msg_state__init(&ret->state);
+    ret->state.ready = msg->state.ready;
+    ret->state.why = text_of(msg->state.why);
+    ret->state.draining = msg->state.draining;
+    ret->state.enforced_by_cgroup = msg->state.enforced_by_cgroup;
+    ret->state.degraded = text_of(msg->state.degraded);
+    ret->state.front_restarts = msg->state.front_restarts;
+    ret->state.leftovers_swept = msg->state.leftovers_swept;
+    ret->envelope.kind_case = IMMURE__MSG__KIND_STATE;
+    ret->envelope.state = &ret->state;
+}
+
+static bool fill(const struct msg *msg, struct pool *pool, struct outgoing *ret)
+{
+    immure__msg__init(&ret->envelope);
+    switch (msg->type) {
+    case MSG_CONFIG:
+        fill_config(msg, ret);
+        return true;
+    case MSG_HELLO:
+        fill_hello(ret);
+        return true;
+    case MSG_JOB:
+        fill_job(msg, pool, ret);
+        return true;
+    case MSG_CANCEL:
+        fill_cancel(msg, ret);
+        return true;
+    case MSG_REFUSED:
+        fill_refused(msg, ret);
+        return true;
+    case MSG_DONE:
+        fill_done(msg, pool, ret);
+        return true;
+    case MSG_STATE:
+        fill_state(msg, ret);
+        return true;
+    case MSG_NONE:
+    case MSG_TYPE_COUNT:
+        break;
+    }
+    return false;
+}
+
+int msg_encode(const struct msg *msg, struct buf *ret, struct err *reterr)
+{
+    CLEANUP(pool_free) struct pool pool = POOL_INIT;
+    struct outgoing outgoing;
+    if (!fill(msg, &pool, &outgoing)) {
+        return err_set(reterr, ERR_INTERNAL, EINVAL, NULL, "there is no message of type %d", (int)msg->type);
+    }
+    if (pool.failed) {
+        return err_errno(reterr, ENOMEM, "while writing a message");
+    }
+    size_t size = immure__msg__get_packed_size(&outgoing.envelope);
+    if (size > MSG_BYTES_MAX) {
+        return err_set(
+            reterr, ERR_TOO_LARGE, EMSGSIZE, msg_type_to_string(msg->type),
+            "%zu bytes of names, arguments and variables are more than the %u that a message may have", size,
+            MSG_BYTES_MAX);
+    }
+    return wire_pack(&outgoing.envelope.base, ret) < 0 ? err_errno(reterr, ENOMEM, "while writing a message")
+                                                       : 0;
+}
+
+static int take_text(const char *text, char *ret, size_t size, const char *field, struct err *reterr)
+{
+    size_t len = strlen(text);
+    if (len >= size) {
+        return err_set(reterr, ERR_INVALID, EBADMSG, field, "is longer than %zu bytes", size - 1);
+    }
+    memcpy(ret, text, len + 1);
+    return 0;
+}
+
+static int refused_from_message(const Immure__MsgRefused *message, struct msg_refused *ret,
+                                struct err *reterr)
+{
+    if (message->kind == ERR_NONE || message->kind > ERR_UNAVAILABLE) {
+        return err_set(reterr, ERR_INVALID, EBADMSG, "refused.kind", "is not a known kind of error");
+    }
+    ret->id = message->id;
+    ret->kind = (enum err_kind)message->kind;
+    ret->retry_after_ms = message->retry_after_ms;
+    int r = take_text(message->item, ret->item, sizeof ret->item, "refused.item", reterr);
+    return r < 0 ? r : take_text(message->text, ret->text, sizeof ret->text, "refused.text", reterr);
+}
+
+static int state_from_message(const Immure__MsgState *message, struct msg_state *ret, struct err *reterr)
+{
+    ret->ready = message->ready;
+    ret->draining = message->draining;
+    ret->enforced_by_cgroup = message->enforced_by_cgroup;
+    ret->front_restarts = message->front_restarts;
+    ret->leftovers_swept = message->leftovers_swept;
+    int r = take_text(message->why, ret->why, sizeof ret->why, "state.why", reterr);
+    return r < 0
+               ? r
+               : take_text(message->degraded, ret->degraded, sizeof ret->degraded, "state.degraded", reterr);
+}
+
+static int from_envelope(const Immure__Msg *envelope, const int *fds, size_t n_fds, struct msg *ret,
+                         struct err *reterr)
+{
+    switch (envelope->kind_case) {
+    case IMMURE__MSG__KIND_CONFIG:
+        ret->type = MSG_CONFIG;
+        ret->config.audit = envelope->config->audit;
+        return 0;
+    case IMMURE__MSG__KIND_HELLO:
+        ret->type = MSG_HELLO;
+        return 0;
+    case IMMURE__MSG__KIND_JOB:
+        ret->type = MSG_JOB;
+        return job_from_message(envelope->job, &ret->job, reterr);
+    case IMMURE__MSG__KIND_CANCEL:
+        ret->type = MSG_CANCEL;
+        ret->cancel.id = envelope->cancel->id;
+        return 0;
+    case IMMURE__MSG__KIND_REFUSED:
+        ret->type = MSG_REFUSED;
+        return refused_from_message(envelope->refused, &ret->refused, reterr);
+    case IMMURE__MSG__KIND_DONE:
+        ret->type = MSG_DONE;
+        return job_result_from_message(envelope->done, fds, n_fds, &ret->done, reterr);
+    case IMMURE__MSG__KIND_STATE:
+        ret->type = MSG_STATE;
+        return state_from_message(envelope->state, &ret->state, reterr);
+    case IMMURE__MSG__KIND__NOT_SET:
+    default:
+        return err_set(reterr, ERR_INVALID, EBADMSG, "kind", "is missing");
+    }
+}
+
+static void envelope_freep(Immure__Msg **envelope)
+{
+    immure__msg__free_unpacked(*envelope, NULL);
+}
+
+int msg_decode(const void *data, size_t size, const int *fds, size_t n_fds, struct msg *ret,
+               struct err *reterr)
+{
+    if (size > MSG_BYTES_MAX) {
+        return err_set(reterr, ERR_TOO_LARGE, EMSGSIZE, NULL, "a message of %zu bytes", size);
+    }
+    CLEANUP(envelope_freep) Immure__Msg *envelope = NULL;
+    ProtobufCMessage *message;
+    int r = wire_unpack(&immure__msg__descriptor, data, size, &message);
+    if (r == -ENOMEM) {
+        return err_errno(reterr, ENOMEM, "while reading a message");
+    }
+    if (r < 0) {
+        return err_set(reterr, ERR_INVALID, EBADMSG, NULL, "%zu bytes are not a message", size);
+    }
+    envelope = (Immure__Msg *)message;
+    struct msg msg = {.type = MSG_NONE};
+    r = from_envelope(envelope, fds, n_fds, &msg, reterr);
+    if (r < 0) {
+        return r;
+    }
+    *ret = msg;
+    return 0;
+}
+
+void msg_clear(struct msg *msg)
+{
+    if (msg->type == MSG_JOB) {
+        job_free(msg->job);
+    } else if (msg->type == MSG_DONE) {
+        job_result_clear(&msg->done);
+    }
+    *msg = (struct msg){.type = MSG_NONE};
+}
