@@ -51,7 +51,7 @@ TOOLS    := $(patsubst tests/tools/%.c,$(BUILD)/tests/tools/%,$(wildcard tests/t
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all check unit tools gen lint format bench fuzz install uninstall clean help
+.PHONY: all check unit tools gen lint format bench fuzz install uninstall clean help FORCE
 
 all: $(BUILD)/immure
 
@@ -115,8 +115,44 @@ lint:
 format:
 	$(Q)git ls-files '*.c' '*.h' | xargs clang-format -i
 
-bench: all
+$(BUILD)/tests/bench/bench: $(BUILD)/obj/tests/bench/bench.o
+	$(call say,LD,$@)mkdir -p $(@D) && $(CC) $(LDFLAGS_ALL) -o $@ $<
+
+bench: all $(BUILD)/tests/bench/bench
 	$(Q)scripts/bench $(BUILD)
+
+# What is installed: DIRECTORY|MODE|FILES, below DESTDIR. Nothing outside PREFIX: the administrator's own files are his.
+BINDIR   := $(PREFIX)/bin
+SHAREDIR := $(PREFIX)/share/immure
+MAN1     := $(wildcard config/deploy/man/*.1)
+MAN5     := $(wildcard config/deploy/man/*.5)
+SERVICE  := $(BUILD)/deploy/immure.service
+
+$(SERVICE): config/deploy/systemd/immure.service FORCE
+	$(Q)mkdir -p $(@D) && sed 's|@PREFIX@|$(PREFIX)|; s|@SYSCONFDIR@|$(SYSCONFDIR)|' $< >$@
+FORCE:
+
+define INSTALLED
+$(BINDIR)|755|$(BUILD)/immure
+$(if $(MAN1),$(PREFIX)/share/man/man1|644|$(MAN1))
+$(if $(MAN5),$(PREFIX)/share/man/man5|644|$(MAN5))
+$(SHAREDIR)|644|$(wildcard config/*.textproto) config/server.proto config/policy.proto
+$(SHAREDIR)/policies|644|$(wildcard config/policies/*.textproto)
+$(SHAREDIR)/grafana|644|$(wildcard config/deploy/grafana/*.json)
+$(SHAREDIR)/kubernetes|644|$(wildcard config/deploy/kubernetes/*.yaml)
+$(SHAREDIR)/container|644|config/deploy/container/seccomp.json
+$(PREFIX)/lib/systemd/system|644|$(SERVICE)
+endef
+export INSTALLED
+
+install: all $(SERVICE)
+	$(Q)printf '%s\n' "$$INSTALLED" | grep . | while IFS='|' read -r directory mode files; do \
+	  install -d "$(DESTDIR)$$directory" && install -m "$$mode" $$files "$(DESTDIR)$$directory/" || exit 1; done
+
+uninstall:
+	$(Q)printf '%s\n' "$$INSTALLED" | grep . | while IFS='|' read -r directory mode files; do \
+	  for file in $$files; do rm -f "$(DESTDIR)$$directory/$${file##*/}"; done; done
+	$(Q)if [ -d "$(DESTDIR)$(SHAREDIR)" ]; then find "$(DESTDIR)$(SHAREDIR)" -depth -type d -empty -delete; fi
 
 clean:
 	$(Q)rm -rf $(BUILD)
