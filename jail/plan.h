@@ -1,8 +1,10 @@
-/* struct jail_plan: all that a jail will be, as pure data: an ordered array of steps that the child applies in one loop.
+/* struct jail_plan: all that a jail will be, as pure data: an ordered array of steps that the child applies
+ * in one loop.
  *
- * A plan holds no pointers and no descriptors. Strings, argument vectors, file contents and the compiled BPF lie in one
- * arena and are named by offset, so a plan can be copied, cached, sent to another process, or printed. Descriptors that
- * differ from job to job are named by slot (enum jail_fd) and handed to jail_spawn() beside the plan. */
+ * A plan holds no pointers and no descriptors. Strings, argument vectors, file contents and the compiled BPF
+ * lie in one arena and are named by offset, so a plan can be copied, cached, sent to another process, or
+ * printed. Descriptors that differ from job to job are named by slot (enum jail_fd) and handed to
+ * jail_spawn() beside the plan. */
 #pragma once
 
 #include <stdbool.h>
@@ -38,7 +40,8 @@ enum {
     JAIL_MOUNT_NOSUID = 1 << 1,
     JAIL_MOUNT_NODEV = 1 << 2,
     JAIL_MOUNT_NOEXEC = 1 << 3,
-    JAIL_MOUNT_OPTIONAL = 1 << 4,  /* BIND: skip where the source does not exist; PROC: skip where the kernel refuses */
+    JAIL_MOUNT_OPTIONAL =
+        1 << 4, /* BIND: skip where the source does not exist; PROC: skip where the kernel refuses */
     JAIL_MOUNT_RECURSIVE = 1 << 5, /* BIND: take the mounts below the source along */
     JAIL_MOUNT_FILE = 1 << 6,      /* BIND, optional ones: the mount point is a file, not a directory */
     JAIL_PROC_SUBSET_PID = 1 << 7, /* PROC: only /proc/PID, nothing of the host */
@@ -64,8 +67,8 @@ struct jail_step {
         struct {
             jail_ref path;
             uint32_t mode;
-            bool from_input;       /* content from JAIL_FD_INPUT at `offset`, else from the arena at `content` */
-            jail_ref content;      /* not a string: `size_bytes` bytes */
+            bool from_input;  /* content from JAIL_FD_INPUT at `offset`, else from the arena at `content` */
+            jail_ref content; /* not a string: `size_bytes` bytes */
             uint64_t offset, size_bytes;
         } file;
         struct {
@@ -102,7 +105,7 @@ struct jail_step {
             jail_ref path;
         } workdir;
         struct {
-            uint32_t resource; /* RLIMIT_* */
+            uint32_t resource;   /* RLIMIT_* */
             uint64_t soft, hard; /* UINT64_MAX: unlimited */
         } rlimit;
         struct {
@@ -112,7 +115,8 @@ struct jail_step {
         } seccomp;
         struct {
             jail_ref path;
-            jail_ref argv, envp; /* each: a run of `argc`/`envc` NUL-terminated strings, one behind the other */
+            jail_ref argv,
+                envp; /* each: a run of `argc`/`envc` NUL-terminated strings, one behind the other */
             uint32_t argc, envc;
         } exec;
     };
@@ -120,12 +124,12 @@ struct jail_step {
 
 /* Limits that the parent enforces from outside. 0: none. */
 struct jail_limits {
-    uint64_t memory_bytes;   /* memory.max; without cgroups: the watch */
-    uint64_t pids;           /* pids.max - 1 (PID 1 is ours), RLIMIT_NPROC */
-    uint32_t cpu_percent;    /* cpu.max; 100 is one CPU; cgroup only */
-    uint64_t cpu_ms;         /* CPU time of the whole jail */
-    uint64_t timeout_ms;     /* wall clock, from exec */
-    uint64_t scratch_bytes;  /* scratch tmpfs */
+    uint64_t memory_bytes;  /* memory.max; without cgroups: the watch */
+    uint64_t pids;          /* pids.max - 1 (PID 1 is ours), RLIMIT_NPROC */
+    uint32_t cpu_percent;   /* cpu.max; 100 is one CPU; cgroup only */
+    uint64_t cpu_ms;        /* CPU time of the whole jail */
+    uint64_t timeout_ms;    /* wall clock, from exec */
+    uint64_t scratch_bytes; /* scratch tmpfs */
     uint64_t scratch_inodes;
 };
 
@@ -134,8 +138,8 @@ struct jail_plan {
     uint32_t n_steps, cap_steps;
     unsigned char *arena;
     uint32_t arena_size, arena_cap;
-    uint64_t namespaces;  /* CLONE_NEW* bits for clone3 */
-    uint32_t uid, gid;    /* inside; what the idmap maps to the outer ids */
+    uint64_t namespaces; /* CLONE_NEW* bits for clone3 */
+    uint32_t uid, gid;   /* inside; what the idmap maps to the outer ids */
     struct jail_limits limits;
     bool failed; /* an allocation failed while building; plan_check() refuses it */
 };
@@ -148,14 +152,15 @@ struct jail_plan *jail_plan_copy(const struct jail_plan *plan); /* NULL: out of 
 void jail_plan_free(struct jail_plan *plan);
 jail_ref jail_plan_text(struct jail_plan *plan, const char *text);
 jail_ref jail_plan_bytes(struct jail_plan *plan, const void *data, size_t size, size_t align);
-/* Appends a zeroed step; the pointer is good until the next one. Never NULL (a static dummy once `failed`). */
+/* Appends a zeroed step; the pointer is good until the next one. Never NULL (a static dummy once `failed`).
+ */
 struct jail_step *jail_plan_add(struct jail_plan *plan, enum jail_step_kind kind);
 
 /* The NUL-terminated string at `ref`. Safe between clone and exec. */
 const char *jail_plan_string(const struct jail_plan *plan, jail_ref ref);
 
-/* States the order rules in words and holds the plan to them, pure: ERR_SETUP with `step` set on the first broken one.
- * jail_spawn() calls it on every plan. */
+/* States the order rules in words and holds the plan to them, pure: ERR_SETUP with `step` set on the first
+ * broken one. jail_spawn() calls it on every plan. */
 int jail_plan_check(const struct jail_plan *plan, struct err *reterr);
 
 /* Stable text, one line per step: what `immure policy explain` prints and the golden tests compare. */

@@ -281,9 +281,10 @@ static verdict check_seccomp(const struct jail_plan *plan, const struct jail_ste
 
 static verdict check_exec(const struct jail_plan *plan, const struct jail_step *step)
 {
-    verdict words = check_path(plan, step->exec.path, false);
-    if (words) {
-        return words;
+    /* Inside the jail any path will do, and a bare name is looked up along the program's own PATH. */
+    const char *path = string_at(plan, step->exec.path);
+    if (!path || *path == '\0' || strlen(path) >= PATH_MAX) {
+        return "a program has a path or a name";
     }
     if (step->exec.argc == 0 || step->exec.argc > STRINGS_MAX || step->exec.envc > STRINGS_MAX) {
         return "a program has at least its own name as an argument, and at most 65536 arguments or variables";

@@ -1,4 +1,5 @@
-/* The scratch tmpfs of a job: size- and inode-limited, made by the parent, filled and read through a descriptor only. */
+/* The scratch tmpfs of a job: size- and inode-limited, made by the parent, filled and read through a
+ * descriptor only. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,17 +14,19 @@ struct err;
 #define SCRATCH_TMP  "tmp"
 #define SCRATCH_SHM  "shm"
 
-/* A detached tmpfs with those directories, owned by uid:gid (as the caller sees them). `*ret_fd` is both what a SCRATCH
- * step attaches and what every function below works through; it stays valid after the jail's end. */
-int scratch_open(uint64_t size_bytes, uint64_t inodes, uint32_t uid, uint32_t gid, int *ret_fd, struct err *reterr);
+/* A detached tmpfs with those directories, owned by uid:gid (as the caller sees them). `*ret_fd` is both what
+ * a SCRATCH step attaches and what every function below works through; it stays valid after the jail's end.
+ */
+int scratch_open(uint64_t size_bytes, uint64_t inodes, uint32_t uid, uint32_t gid, int *ret_fd,
+                 struct err *reterr);
 
-/* Writes `size` bytes of `from` at `offset` to the working directory's `path` (relative, may hold '/', already
- * validated), making directories as needed. ERR_TOO_LARGE where the scratch is full. */
-int scratch_put(int scratch_fd, const char *path, int from, uint64_t offset, uint64_t size, uint32_t uid, uint32_t gid,
-                struct err *reterr);
+/* Writes `size` bytes of `from` at `offset` to the working directory's `path` (relative, may hold '/',
+ * already validated), making directories as needed. ERR_TOO_LARGE where the scratch is full. */
+int scratch_put(int scratch_fd, const char *path, int from, uint64_t offset, uint64_t size, uint32_t uid,
+                uint32_t gid, struct err *reterr);
 
-/* 0 if `path` is a fit relative file name: no empty part, '.', '..', leading '/', at most 255 bytes a part and
- * PATH_MAX-256 in all, not empty. ERR_INVALID with a sentence otherwise. */
+/* 0 if `path` is a fit relative file name: no empty part, '.', '..', leading '/', at most 255 bytes a part
+ * and PATH_MAX-256 in all, not empty. ERR_INVALID with a sentence otherwise. */
 int scratch_check_path(const char *path, struct err *reterr);
 
 /* Bytes and inodes used now. */
@@ -48,6 +51,7 @@ struct scratch_list {
 int scratch_list(int scratch_fd, size_t max_files, struct scratch_list *ret, struct err *reterr);
 void scratch_list_free(struct scratch_list *list);
 
-/* Opens a regular file below the working directory for reading, beneath it and through no link of any kind. -ENOENT
- * where there is none, -EINVAL/-ELOOP/-EXDEV where it is something else; no error object: such names yield nothing. */
+/* Opens a regular file below the working directory for reading, beneath it and through no link of any kind.
+ * -ENOENT where there is none, -EINVAL/-ELOOP/-EXDEV where it is something else; no error object: such names
+ * yield nothing. */
 int scratch_open_file(int scratch_fd, const char *path, int *ret_fd, uint64_t *ret_size);

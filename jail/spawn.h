@@ -1,7 +1,7 @@
 /* struct jail: one running jail, seen from the parent: clone, barriers, deadline, exact verdict.
  *
- * The parent never blocks: it watches the descriptors of jail_fds() for input and calls jail_dispatch() when one is
- * ready. jail_wait() is the same for a caller that has nothing else to do. */
+ * The parent never blocks: it watches the descriptors of jail_fds() for input and calls jail_dispatch() when
+ * one is ready. jail_wait() is the same for a caller that has nothing else to do. */
 #pragma once
 
 #include <stdbool.h>
@@ -38,17 +38,17 @@ const char *jail_end_to_string(enum jail_end end);
 #define JAIL_DENIED_MAX 64 /* different system calls counted per job; further ones count under nr -1 */
 
 struct jail_denied {
-    int32_t nr;       /* of `arch`; -1: all that did not fit */
-    uint32_t arch;    /* AUDIT_ARCH_* */
+    int32_t nr;    /* of `arch`; -1: all that did not fit */
+    uint32_t arch; /* AUDIT_ARCH_* */
     uint64_t count;
 };
 
 struct jail_result {
     enum jail_end end;
-    int wstatus;              /* waitpid status of the program; valid for JAIL_END_PROGRAM */
-    uint64_t setup_ns;        /* clone to exec */
-    uint64_t duration_ns;     /* exec to the program's end (or the kill) */
-    uint64_t cpu_ns;          /* user + system of the whole jail */
+    int wstatus;                /* waitpid status of the program; valid for JAIL_END_PROGRAM */
+    uint64_t setup_ns;          /* clone to exec */
+    uint64_t duration_ns;       /* exec to the program's end (or the kill) */
+    uint64_t cpu_ns;            /* user + system of the whole jail */
     uint64_t memory_peak_bytes; /* UINT64_MAX: the host cannot tell */
     uint64_t pids_peak;         /* without PID 1; UINT64_MAX: the host cannot tell */
     struct jail_denied denied[JAIL_DENIED_MAX];
@@ -57,15 +57,16 @@ struct jail_result {
 };
 
 struct jail_spawn_options {
-    const struct jail_plan *plan; /* copied into the child by clone; need not outlive the call */
-    int fds[JAIL_FD_COUNT];       /* stay the caller's; -1 where not used */
-    struct jail_cgroup *cgroup;   /* NULL: no cgroup; else given away to the jail, which removes it */
+    const struct jail_plan *plan;  /* copied into the child by clone; need not outlive the call */
+    int fds[JAIL_FD_COUNT];        /* stay the caller's; -1 where not used */
+    struct jail_cgroup *cgroup;    /* NULL: no cgroup; else given away to the jail, which removes it */
     uint32_t outer_uid, outer_gid; /* what plan->uid and plan->gid are outside */
-    bool drop_groups;  /* the parent may map gids without denying setgroups (root) */
-    uint64_t setup_timeout_ms; /* 0: 10 s */
+    bool drop_groups;              /* the parent may map gids without denying setgroups (root) */
+    uint64_t setup_timeout_ms;     /* 0: 10 s */
 };
 
-/* Clones a jail. The plan is checked first. On failure nothing is left behind and `options->cgroup` is freed. */
+/* Clones a jail. The plan is checked first. On failure nothing is left behind and `options->cgroup` is freed.
+ */
 int jail_spawn(struct jail **ret, const struct jail_spawn_options *options, struct err *reterr);
 
 /* Kills what still runs, waits for it, and frees everything. Takes NULL. */
@@ -86,8 +87,8 @@ int jail_pid(const struct jail *jail);
 uint64_t jail_deadline_ns(const struct jail *jail);
 const struct jail_limits *jail_limits(const struct jail *jail);
 
-/* Once JAIL_ENDED: the verdict. For JAIL_END_SETUP `reterr` gets the sentence (ERR_SETUP, step, errno) and the return
- * value is still 0. Removes the cgroup. */
+/* Once JAIL_ENDED: the verdict. For JAIL_END_SETUP `reterr` gets the sentence (ERR_SETUP, step, errno) and
+ * the return value is still 0. Removes the cgroup. */
 int jail_collect(struct jail *jail, struct jail_result *ret, struct err *reterr);
 
 /* Blocks until JAIL_ENDED. `interrupt_fd` (-1: none): when it becomes readable the jail is cancelled. */

@@ -1,12 +1,25 @@
-/* The memory and CPU watch: what a jail uses, measured from outside, where no cgroup controller does it. */
+/* The memory and CPU watch: what a jail uses, measured from outside, where no cgroup controller limits it.
+ *
+ * It looks at a jail again before the jail could have passed a limit by much, judged by the room that is
+ * left. It counts anonymous memory, shared memory that is mapped, and the scratch tmpfs. It cannot see what
+ * only a memory controller sees: pipe and socket buffers, page tables, anonymous files that nobody has
+ * mapped. */
 #pragma once
 
 #include <stdint.h>
 
+struct err;
 struct jail;
 
-/* Reads the jail's process tree once and ends the jail with JAIL_END_OOM or JAIL_END_CPU where a limit is passed.
- * `scratch_fd` (-1: none) adds the scratch tmpfs's pages. Cheap unless the jail is near its limit. Call every
- * JAIL_WATCH_INTERVAL_MS while the jail runs. */
-#define JAIL_WATCH_INTERVAL_MS 10
+/* How often jail_watch() wants to be called while a jail runs; most calls return at once. */
+#define JAIL_WATCH_INTERVAL_MS 5
+
+/* Ends the jail with JAIL_END_OOM where it has no cgroup and passes limits.memory_bytes, with JAIL_END_CPU
+ * where it passes limits.cpu_ms. `scratch_fd` (-1: none) is the jail's scratch. */
 void jail_watch(struct jail *jail, int scratch_fd);
+
+/* CPU time of the jail's living processes and of all that these have reaped, in nanoseconds. */
+uint64_t jail_watch_cpu_ns(const struct jail *jail);
+
+/* 0 if this host's /proc tells what the watch needs, else ERR_HOST. */
+int jail_watch_probe(struct err *reterr);

@@ -1,4 +1,5 @@
-/* struct buf: a byte buffer that grows. Errors stick, so that a caller may append many times and check once. */
+/* struct buf: a byte buffer that grows. Errors stick, so that a caller may append many times and check once.
+ */
 #pragma once
 
 #include <stdbool.h>
@@ -19,7 +20,8 @@ int buf_append(struct buf *buf, const void *data, size_t len);
 int buf_puts(struct buf *buf, const char *text);
 int buf_putc(struct buf *buf, char c);
 int buf_printf(struct buf *buf, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Makes room for `extra` more bytes behind len and returns where they go, or NULL. The caller then adds to len. */
+/* Makes room for `extra` more bytes behind len and returns where they go, or NULL. The caller then adds to
+ * len. */
 char *buf_reserve(struct buf *buf, size_t extra);
 
 /* Hands the NUL-terminated text on (never NULL unless an allocation failed) and leaves an empty buffer. */

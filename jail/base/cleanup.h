@@ -10,19 +10,19 @@
 #define CLEANUP(fn) __attribute__((cleanup(fn)))
 
 /* Gives the value away and leaves nothing to free: `*ret_fd = TAKE_FD(fd);` */
-#define TAKE_FD(fd)                                                                                                    \
-    __extension__({                                                                                                    \
-        int *take_fd_ = &(fd);                                                                                         \
-        int taken_ = *take_fd_;                                                                                        \
-        *take_fd_ = -1;                                                                                                \
-        taken_;                                                                                                        \
+#define TAKE_FD(fd)                                                                                          \
+    __extension__({                                                                                          \
+        int *take_fd_ = &(fd);                                                                               \
+        int taken_ = *take_fd_;                                                                              \
+        *take_fd_ = -1;                                                                                      \
+        taken_;                                                                                              \
     })
-#define TAKE_PTR(ptr)                                                                                                  \
-    __extension__({                                                                                                    \
-        __typeof__(ptr) *take_ptr_ = &(ptr);                                                                           \
-        __typeof__(ptr) taken_ = *take_ptr_;                                                                           \
-        *take_ptr_ = NULL;                                                                                             \
-        taken_;                                                                                                        \
+#define TAKE_PTR(ptr)                                                                                        \
+    __extension__({                                                                                          \
+        __typeof__(ptr) *take_ptr_ = &(ptr);                                                                 \
+        __typeof__(ptr) taken_ = *take_ptr_;                                                                 \
+        *take_ptr_ = NULL;                                                                                   \
+        taken_;                                                                                              \
     })
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))

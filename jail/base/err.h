@@ -4,19 +4,20 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Every kind of failure. server/ derives an HTTP status from it in one place, the command line an exit code. */
+/* Every kind of failure. server/ derives an HTTP status from it in one place, the command line an exit code.
+ */
 enum err_kind {
     ERR_NONE,
-    ERR_INTERNAL,    /* a system call or an invariant failed; nobody's input is to blame */
-    ERR_INVALID,     /* a caller's value; `item` is the field's name */
-    ERR_CONFIG,      /* the operator's or the policy author's value; `item` is file:line:column or the field */
-    ERR_DENIED,      /* the caller may not use this */
-    ERR_NOT_FOUND,   /* no such thing */
-    ERR_BUSY,        /* no capacity now; try again */
-    ERR_RATE,        /* this caller's own limit */
-    ERR_TOO_LARGE,   /* over a size limit */
-    ERR_HOST,        /* the host does not offer what the configuration requires */
-    ERR_SETUP,       /* the jail could not be built; `step` names the step */
+    ERR_INTERNAL,  /* a system call or an invariant failed; nobody's input is to blame */
+    ERR_INVALID,   /* a caller's value; `item` is the field's name */
+    ERR_CONFIG,    /* the operator's or the policy author's value; `item` is file:line:column or the field */
+    ERR_DENIED,    /* the caller may not use this */
+    ERR_NOT_FOUND, /* no such thing */
+    ERR_BUSY,      /* no capacity now; try again */
+    ERR_RATE,      /* this caller's own limit */
+    ERR_TOO_LARGE, /* over a size limit */
+    ERR_HOST,      /* the host does not offer what the configuration requires */
+    ERR_SETUP,     /* the jail could not be built; `step` names the step */
     ERR_UNAVAILABLE, /* shutting down, or the other process is gone */
 };
 
@@ -28,8 +29,8 @@ struct err {
     char text[512]; /* one sentence without a final full stop */
 };
 
-/* Fills `reterr` (NULL is allowed) unless it already holds an error: the first cause wins. Returns -code, or -EINVAL
- * where code is 0, so that `return err_set(...)` is how a function fails. */
+/* Fills `reterr` (NULL is allowed) unless it already holds an error: the first cause wins. Returns -code, or
+ * -EINVAL where code is 0, so that `return err_set(...)` is how a function fails. */
 int err_set(struct err *reterr, enum err_kind kind, int code, const char *item, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 

@@ -1,5 +1,5 @@
-/* Whole reads and writes, small files, and descriptors over sockets. Used by the parent side of every process; nothing
- * here runs between clone and exec. */
+/* Whole reads and writes, small files, and descriptors over sockets. Used by the parent side of every
+ * process; nothing here runs between clone and exec. */
 #include "jail/base/io.h"
 
 #include <errno.h>
@@ -215,8 +215,10 @@ ssize_t io_recv_fds(int sock, void *data, size_t size, int *fds, size_t *n_fds)
 {
     union fd_control control;
     struct iovec iov = {.iov_base = data, .iov_len = size};
-    struct msghdr msg = {
-        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = sizeof control.space};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = control.space,
+                         .msg_controllen = sizeof control.space};
     ssize_t n;
     do {
         n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);

@@ -33,7 +33,7 @@ int io_memfd(const char *name, const void *data, size_t size, int *ret_fd);
 
 /* Sends one message with up to IO_FDS_MAX descriptors over a SOCK_SEQPACKET socket; never raises SIGPIPE. */
 int io_send_fds(int sock, const void *data, size_t size, const int *fds, size_t n_fds);
-/* Receives one message. `*n_fds` is the room in `fds` before, the number received (close-on-exec) after. A message that
- * was cut, or descriptors that did not fit, is -EMSGSIZE and nothing stays open. Returns the size, 0 at end of file,
- * -errno otherwise (-EAGAIN where the socket is non-blocking and empty). */
+/* Receives one message. `*n_fds` is the room in `fds` before, the number received (close-on-exec) after. A
+ * message that was cut, or descriptors that did not fit, is -EMSGSIZE and nothing stays open. Returns the
+ * size, 0 at end of file, -errno otherwise (-EAGAIN where the socket is non-blocking and empty). */
 ssize_t io_recv_fds(int sock, void *data, size_t size, int *fds, size_t *n_fds);

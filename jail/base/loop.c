@@ -1,6 +1,6 @@
-/* The event loop: epoll with a callback per descriptor, timers as timerfds. Single-threaded, one in the warden and one
- * in the front. A source that is removed while its event is already fetched must not be called: removed sources are kept
- * on a list until the round is over. */
+/* The event loop: epoll with a callback per descriptor, timers as timerfds. Single-threaded, one in the
+ * warden and one in the front. A source that is removed while its event is already fetched must not be
+ * called: removed sources are kept on a list until the round is over. */
 #include "jail/base/loop.h"
 
 #include <errno.h>
@@ -128,8 +128,8 @@ int loop_add_timer(struct loop *loop, loop_fn fn, void *arg, struct loop_source 
 
 int loop_timer_set(struct loop_source *timer, uint64_t deadline_ns)
 {
-    struct itimerspec at = {.it_value = {.tv_sec = (time_t)(deadline_ns / NS_PER_S),
-                                         .tv_nsec = (long)(deadline_ns % NS_PER_S)}};
+    struct itimerspec at = {
+        .it_value = {.tv_sec = (time_t)(deadline_ns / NS_PER_S), .tv_nsec = (long)(deadline_ns % NS_PER_S)}};
     return timerfd_settime(timer->fd, TFD_TIMER_ABSTIME, &at, NULL) < 0 ? -errno : 0;
 }
 

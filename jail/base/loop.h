@@ -1,4 +1,5 @@
-/* struct loop: one epoll set with a callback per descriptor. Single-threaded; the warden and the front run one each. */
+/* struct loop: one epoll set with a callback per descriptor. Single-threaded; the warden and the front run
+ * one each. */
 #pragma once
 
 #include <stdbool.h>

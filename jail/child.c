@@ -1,0 +1,176 @@
+/* The child side of a launch: PID 1 of a new jail, from clone to the point where it becomes the jail's init.
+ *
+ * It runs in a copy of the parent's memory, inside the new namespaces, with a full capability set in the new
+ * user namespace and none outside. One loop applies the plan's steps; the first failure is reported by number
+ * and ends everything: there is no half-built jail. */
+#include "jail/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/close_range.h>
+#include <linux/openat2.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "jail/base/cleanup.h"
+
+int child_send(const struct child *child, const struct child_message *message, int fd)
+{
+    union {
+        char space[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control = {{0}};
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)message, .iov_len = sizeof *message};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    if (fd >= 0) {
+        msg.msg_control = control.space;
+        msg.msg_controllen = sizeof control.space;
+        struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+        *cmsg = (struct cmsghdr){
+            .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof fd)};
+        memcpy(CMSG_DATA(cmsg), &fd, sizeof fd);
+    }
+    return sendmsg(child->control, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+int child_receive(const struct child *child, enum jail_phase phase)
+{
+    struct parent_message message;
+    ssize_t n = recv(child->control, &message, sizeof message, 0);
+    if (n != (ssize_t)sizeof message || message.phase != phase) {
+        return n < 0 ? -errno : -EPIPE;
+    }
+    return -message.error;
+}
+
+static int open_beneath(int dirfd, const char *path, uint64_t flags)
+{
+    struct open_how how = {.flags = flags | O_CLOEXEC,
+                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
+    long fd = syscall(SYS_openat2, dirfd, *path ? path : ".", &how, sizeof how);
+    return fd < 0 ? -errno : (int)fd;
+}
+
+int child_open_path(struct child *child, const char *path)
+{
+    child->call = "openat2";
+    return open_beneath(child->root, path + 1, O_PATH);
+}
+
+int child_open_parent(struct child *child, const char *path, const char **ret_name)
+{
+    const char *slash = strrchr(path, '/');
+    char parent[PATH_MAX];
+    size_t length = slash > path ? (size_t)(slash - path - 1) : 0;
+    if (length >= sizeof parent) {
+        return -ENAMETOOLONG;
+    }
+    memcpy(parent, path + 1, length);
+    parent[length] = '\0';
+    *ret_name = slash + 1;
+    child->call = "openat2";
+    return open_beneath(child->root, parent, O_PATH | O_DIRECTORY);
+}
+
+typedef int (*step_fn)(struct child *child, const struct jail_step *step);
+
+static const step_fn step_functions[JAIL_STEP_COUNT] = {
+#define X(name, word, where, doc) [JAIL_STEP_##name] = step_##name,
+#include "jail/steps.def"
+#undef X
+};
+
+int child_apply(struct child *child, uint32_t *index, enum jail_step_kind stop)
+{
+    const struct jail_plan *plan = child->plan;
+    for (; *index < plan->n_steps; (*index)++) {
+        const struct jail_step *step = &plan->steps[*index];
+        if (step->kind == stop) {
+            return 0;
+        }
+        child->call = "";
+        int r = step_functions[step->kind](child, step);
+        if (r < 0) {
+            return r;
+        }
+    }
+    return 0;
+}
+
+/* Closes every descriptor but the standard ones and those the jail was given: the parent's table holds other
+ * jobs' pipes, which would otherwise never reach end of file while this jail lives. */
+static void close_others(struct child *child)
+{
+    int keep[JAIL_FD_COUNT + 1];
+    size_t n = 0;
+    keep[n++] = child->control;
+    for (size_t i = 0; i < JAIL_FD_COUNT; i++) {
+        if (child->fds[i] >= 0) {
+            keep[n++] = child->fds[i];
+        }
+    }
+    unsigned next = STDERR_FILENO + 1;
+    for (;;) {
+        unsigned lowest = UINT32_MAX;
+        for (size_t i = 0; i < n; i++) {
+            if (keep[i] >= (int)next && (unsigned)keep[i] < lowest) {
+                lowest = (unsigned)keep[i];
+            }
+        }
+        if (lowest > next) {
+            close_range(next, lowest == UINT32_MAX ? lowest : lowest - 1, 0);
+        }
+        if (lowest == UINT32_MAX) {
+            return;
+        }
+        next = lowest + 1;
+    }
+}
+
+static void report_failure(struct child *child, uint32_t step, int error)
+{
+    struct child_message message;
+    memset(&message, 0, sizeof message);
+    message.kind = CHILD_FAILED;
+    message.step = step;
+    message.error = -error;
+    for (size_t i = 0; i < CHILD_CALL_MAX - 1 && child->call[i]; i++) {
+        message.call[i] = child->call[i];
+    }
+    child_send(child, &message, -1);
+}
+
+void child_main(struct child *child)
+{
+    close_others(child);
+    /* Nothing in here may be read or traced by the program, which will have our uid: memory, descriptors,
+     * /proc/1. The parent has until now needed the opposite, to write our idmaps. */
+    int r = child_receive(child, PHASE_IDMAP);
+    if (r < 0) {
+        _exit(1);
+    }
+    prctl(PR_SET_DUMPABLE, 0);
+    umask(0);
+    child->root = -1;
+    child->listener = -1;
+    uint32_t index = 0;
+    child->call = "unshare";
+    /* Not one of clone3's flags: there it would make the parent's cgroup the new namespace's root, not the
+     * job's. */
+    r = (child->plan->namespaces & CLONE_NEWCGROUP) && unshare(CLONE_NEWCGROUP) < 0 ? -errno : 0;
+    if (r == 0) {
+        r = child_apply(child, &index, JAIL_STEP_PROGRAM);
+    }
+    if (r < 0) {
+        report_failure(child, index, r);
+        _exit(1);
+    }
+    init_main(child, index + 1);
+}

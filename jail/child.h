@@ -1,0 +1,89 @@
+/* What the two processes inside a jail share while it is being built, and the words they exchange with the
+ * parent.
+ *
+ * Everything declared here runs between clone and exec, in a copy of the parent's memory: raw system calls
+ * only, no malloc, no stdio, no locks, no logging. Errors are negative errno values; the parent writes the
+ * sentences. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "jail/plan.h"
+#include "jail/spawn.h"
+
+/* Barriers: what the parent tells the child, in this order. */
+enum jail_phase {
+    PHASE_IDMAP,    /* uid_map and gid_map are written: build */
+    PHASE_LOOPBACK, /* lo is up (`error` 0) or is not */
+};
+
+struct parent_message {
+    enum jail_phase phase;
+    int32_t error; /* positive errno, 0: done */
+};
+
+enum child_message_kind {
+    CHILD_LOOPBACK, /* bring lo up through the netlink socket that comes with this message */
+    CHILD_FAILED,   /* a step failed: step, call, error */
+    CHILD_STARTED,  /* the program has been exec'd: time_ns */
+    CHILD_ENDED,    /* the program has ended: time_ns, wstatus, denied */
+};
+
+#define CHILD_CALL_MAX 24
+
+struct child_message {
+    enum child_message_kind kind;
+    uint32_t step;
+    int32_t error; /* positive errno */
+    char call[CHILD_CALL_MAX];
+    uint64_t time_ns;
+    int32_t wstatus;
+    bool proc_absent;
+    uint32_t n_denied;
+    struct jail_denied denied[JAIL_DENIED_MAX];
+};
+
+/* The child's whole state. Filled by the parent before clone, except where noted. */
+struct child {
+    const struct jail_plan *plan;
+    int fds[JAIL_FD_COUNT];
+    int control; /* SOCK_SEQPACKET to the parent; close-on-exec, so the program never has it */
+    bool drop_groups;
+    char **argv, **envp; /* of the EXEC step, ending with NULL */
+
+    /* The child's own. */
+    int root;     /* the new root tmpfs */
+    int listener; /* seccomp user notification; -1: none */
+    bool proc_absent;
+    const char *call; /* the system call under way, for the error */
+    /* Set by the program's process, which shares memory with PID 1 until exec. */
+    uint32_t failed_step;
+    int failed_error; /* positive errno; 0: exec happened */
+};
+
+/* PID 1's entry: waits for PHASE_IDMAP, applies the plan, stays behind as init. Never returns. */
+void child_main(struct child *child) __attribute__((noreturn));
+
+/* Applies steps from `*index` on, up to and without the first one of kind `stop` (JAIL_STEP_COUNT: to the
+ * end). `*index` is where it stopped or failed. */
+int child_apply(struct child *child, uint32_t *index, enum jail_step_kind stop);
+
+int child_send(const struct child *child, const struct child_message *message, int fd);
+int child_receive(const struct child *child, enum jail_phase phase);
+
+/* PID 1's life once the jail is built: makes the program's process, which applies the steps behind `index`;
+ * reports its start or failure; answers denied system calls; reaps; reports the end. Never returns. */
+void init_main(struct child *child, uint32_t index) __attribute__((noreturn));
+
+/* Opens the parent directory of `path` in the new root, beneath it and through no link, and points
+ * `*ret_name` at the last component. Returns a descriptor or -errno. */
+int child_open_parent(struct child *child, const char *path, const char **ret_name);
+/* Opens `path` in the new root (O_PATH), beneath it and through no link. */
+int child_open_path(struct child *child, const char *path);
+
+/* One function per step; steps.def says what each does. */
+#define X(name, word, where, doc) int step_##name(struct child *child, const struct jail_step *step);
+#include "jail/steps.def"
+#undef X

@@ -1,0 +1,193 @@
+/* PID 1 of a jail: a few hundred bytes of state that outlive the building of it.
+ *
+ * It makes the program's process, answers the system calls that the filter refuses (so that a flood of them
+ * burns the job's own time and nobody else's), reaps what the program leaves behind, and forwards the
+ * program's exact wait status. Untrusted code is never PID 1 itself: default signals, abort() and
+ * kill(getpid(), SIGKILL) behave as they do outside. When it exits, the kernel ends every other process of
+ * the PID namespace. */
+#include "jail/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "jail/base/clock.h"
+
+#define PROGRAM_STACK_BYTES (64 * 1024)
+
+struct program_start {
+    struct child *child;
+    uint32_t index;
+};
+
+/* The program's process. Shares PID 1's memory (until exec) and descriptor table (until exec, which unshares
+ * it): so the seccomp listener made here is PID 1's too, and no descriptor has to be passed through the
+ * filter. */
+static int program_main(void *argument)
+{
+    struct program_start *start = argument;
+    struct child *child = start->child;
+    uint32_t index = start->index;
+    int r = child_apply(child, &index, JAIL_STEP_COUNT);
+    /* Only a failure comes back: the last step is EXEC. */
+    child->failed_step = index;
+    child->failed_error = r < 0 ? -r : ENOEXEC;
+    _exit(1);
+}
+
+static pid_t start_program(struct child *child, uint32_t index)
+{
+    char stack[PROGRAM_STACK_BYTES] __attribute__((aligned(64)));
+    struct program_start start = {.child = child, .index = index};
+    child->call = "clone";
+    child->failed_error = 0;
+    /* CLONE_VFORK: we stand still until it has exec'd or failed. */
+    pid_t pid =
+        clone(program_main, stack + sizeof stack, CLONE_VM | CLONE_VFORK | CLONE_FILES | SIGCHLD, &start);
+    return pid < 0 ? -errno : pid;
+}
+
+static void count_denied(struct child_message *end, int32_t nr, uint32_t arch)
+{
+    for (uint32_t i = 0; i < end->n_denied; i++) {
+        if (end->denied[i].nr == nr && end->denied[i].arch == arch) {
+            end->denied[i].count++;
+            return;
+        }
+    }
+    if (end->n_denied == JAIL_DENIED_MAX - 1) {
+        /* The last row counts all that find no row of their own. */
+        end->denied[end->n_denied++] = (struct jail_denied){.nr = -1};
+    }
+    if (end->n_denied == JAIL_DENIED_MAX) {
+        end->denied[JAIL_DENIED_MAX - 1].count++;
+        return;
+    }
+    end->denied[end->n_denied++] = (struct jail_denied){.nr = nr, .arch = arch, .count = 1};
+}
+
+/* Refuses one system call that the filter handed to us. */
+static void answer_notification(int listener, struct child_message *end)
+{
+    struct seccomp_notif request;
+    memset(&request, 0, sizeof request); /* the kernel insists */
+    if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &request) < 0) {
+        return; /* the caller died meanwhile */
+    }
+    count_denied(end, request.data.nr, request.data.arch);
+    struct seccomp_notif_resp response = {.id = request.id, .error = -EPERM};
+    ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &response);
+}
+
+/* Reaps everything that has ended. True once the program itself has. */
+static bool reap(pid_t program, int32_t *ret_wstatus)
+{
+    bool ended = false;
+    for (;;) {
+        int wstatus;
+        pid_t pid = waitpid(-1, &wstatus, WNOHANG | __WALL);
+        if (pid <= 0) {
+            return ended;
+        }
+        if (pid == program) {
+            *ret_wstatus = wstatus;
+            ended = true;
+        }
+    }
+}
+
+/* Closes all but what PID 1 still needs: it must not keep the job's pipes or the scratch alive. */
+static void keep_only(int a, int b, int c)
+{
+    for (unsigned fd = 0;;) {
+        unsigned next = UINT32_MAX;
+        const int keep[] = {a, b, c};
+        for (size_t i = 0; i < sizeof keep / sizeof keep[0]; i++) {
+            if (keep[i] >= (int)fd && (unsigned)keep[i] < next) {
+                next = (unsigned)keep[i];
+            }
+        }
+        if (next > fd) {
+            close_range(fd, next == UINT32_MAX ? next : next - 1, 0);
+        }
+        if (next == UINT32_MAX) {
+            return;
+        }
+        fd = next + 1;
+    }
+}
+
+static void serve_until_end(struct child *child, pid_t program, struct child_message *end)
+{
+    sigset_t chld;
+    sigemptyset(&chld);
+    sigaddset(&chld, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &chld, NULL);
+    int signals = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
+    keep_only(child->control, child->listener, signals);
+    struct pollfd watched[] = {{.fd = signals, .events = POLLIN}, {.fd = child->listener, .events = POLLIN}};
+    /* The program may have ended before SIGCHLD was blocked. */
+    while (!reap(program, &end->wstatus)) {
+        if (poll(watched, 2, -1) < 0 && errno != EINTR) {
+            _exit(1);
+        }
+        if (watched[0].revents) {
+            struct signalfd_siginfo info;
+            if (read(signals, &info, sizeof info) < 0 && errno != EAGAIN) {
+                _exit(1);
+            }
+        }
+        if (watched[1].revents & POLLIN) {
+            answer_notification(child->listener, end);
+        } else if (watched[1].revents) {
+            watched[1].fd = -1; /* no process has the filter any more */
+        }
+    }
+}
+
+/* The kernel would end them when we exit, but without adding their CPU time to ours, which the parent reads.
+ */
+static void end_others(void)
+{
+    kill(-1, SIGKILL);
+    while (waitpid(-1, NULL, __WALL) > 0) {
+    }
+}
+
+void init_main(struct child *child, uint32_t index)
+{
+    struct child_message end;
+    memset(&end, 0, sizeof end);
+    pid_t program = start_program(child, index);
+    if (program < 0 || child->failed_error > 0) {
+        end.kind = CHILD_FAILED;
+        end.step = program < 0 ? index - 1 : child->failed_step;
+        end.error = program < 0 ? -program : child->failed_error;
+        for (size_t i = 0; i < CHILD_CALL_MAX - 1 && child->call[i]; i++) {
+            end.call[i] = child->call[i];
+        }
+        child_send(child, &end, -1);
+        _exit(1);
+    }
+    end.kind = CHILD_STARTED;
+    end.time_ns = clock_now_ns();
+    end.proc_absent = child->proc_absent;
+    if (child_send(child, &end, -1) < 0) {
+        _exit(1);
+    }
+    serve_until_end(child, program, &end);
+    end.kind = CHILD_ENDED;
+    end.time_ns = clock_now_ns();
+    child_send(child, &end, -1);
+    end_others();
+    _exit(0);
+}

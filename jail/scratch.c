@@ -1,0 +1,322 @@
+/* The scratch tmpfs, from the parent's side: made, filled and read through a descriptor of its root.
+ *
+ * The program owns everything below that root and may have replaced any name by anything, at any moment. So
+ * nothing here follows a link or leaves the tree: openat2 with RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS and
+ * RESOLVE_NO_XDEV, never a path that starts anywhere else. */
+#include "jail/scratch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "jail/tmpfs.h"
+
+/* Room for the three directories and the root itself, so that a policy's limit is the program's own. */
+#define OWN_INODES 4
+
+static int open_beneath(int dirfd, const char *path, uint64_t flags, uint64_t mode)
+{
+    struct open_how how = {.flags = flags | O_CLOEXEC,
+                           .mode = mode,
+                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS |
+                                      RESOLVE_NO_XDEV};
+    long fd = syscall(SYS_openat2, dirfd, path, &how, sizeof how);
+    return fd < 0 ? -errno : (int)fd;
+}
+
+static int make_directory(int dirfd, const char *name, uint32_t mode, uint32_t uid, uint32_t gid)
+{
+    if (mkdirat(dirfd, name, mode) < 0) {
+        return -errno;
+    }
+    return fchownat(dirfd, name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
+}
+
+int scratch_open(uint64_t size_bytes, uint64_t inodes, uint32_t uid, uint32_t gid, int *ret_fd,
+                 struct err *reterr)
+{
+    const char *call;
+    int fd = tmpfs_new(size_bytes, inodes + OWN_INODES, 0755, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, &call);
+    if (fd < 0) {
+        return err_set(reterr, ERR_SETUP, -fd, NULL, "making the scratch tmpfs: %s: %s", call, strerror(-fd));
+    }
+    CLEANUP(fd_closep) int scratch = fd;
+    static const struct {
+        const char *name;
+        uint32_t mode;
+    } directories[] = {{SCRATCH_WORK, 0755}, {SCRATCH_TMP, 01777}, {SCRATCH_SHM, 01777}};
+    mode_t mask = umask(0);
+    int r = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(directories) && r == 0; i++) {
+        r = make_directory(scratch, directories[i].name, directories[i].mode, uid, gid);
+    }
+    umask(mask);
+    if (r < 0) {
+        return err_set(reterr, ERR_SETUP, -r, NULL, "making the directories of the scratch tmpfs: %s",
+                       strerror(-r));
+    }
+    *ret_fd = TAKE_FD(scratch);
+    return 0;
+}
+
+int scratch_check_path(const char *path, struct err *reterr)
+{
+    if (!*path) {
+        return err_set(reterr, ERR_INVALID, EINVAL, NULL, "a file name may not be empty");
+    }
+    if (*path == '/') {
+        return err_set(reterr, ERR_INVALID, EINVAL, NULL, "a file name may not start with '/'");
+    }
+    if (strlen(path) > PATH_MAX - 256) {
+        return err_set(reterr, ERR_INVALID, EINVAL, NULL, "a file name may have at most %d bytes",
+                       PATH_MAX - 256);
+    }
+    for (const char *part = path;;) {
+        size_t length = strcspn(part, "/");
+        if (length == 0) {
+            return err_set(reterr, ERR_INVALID, EINVAL, NULL, "a file name may not have an empty part");
+        }
+        if (length <= 2 && strspn(part, ".") >= length) {
+            return err_set(reterr, ERR_INVALID, EINVAL, NULL, "a file name may not have a part '.' or '..'");
+        }
+        if (length > NAME_MAX) {
+            return err_set(reterr, ERR_INVALID, EINVAL, NULL,
+                           "a part of a file name may have at most %d bytes", NAME_MAX);
+        }
+        if (!part[length]) {
+            return 0;
+        }
+        part += length + 1;
+    }
+}
+
+static int fail_put(struct err *reterr, int code, const char *path)
+{
+    if (code == ENOSPC) {
+        return err_set(reterr, ERR_TOO_LARGE, code, path,
+                       "the input files do not fit into the scratch limit");
+    }
+    if (code == EEXIST || code == ENOTDIR || code == EISDIR) {
+        return err_set(reterr, ERR_INVALID, code, path,
+                       "a file and a directory of this request have the same name");
+    }
+    return err_set(reterr, ERR_SETUP, code, path, "writing an input file: %s", strerror(code));
+}
+
+/* Opens the directory `part` of `parent`, made where it is missing. */
+static int enter_directory(int parent, const char *part, uint32_t uid, uint32_t gid)
+{
+    int r = make_directory(parent, part, 0755, uid, gid);
+    if (r < 0 && r != -EEXIST) {
+        return r;
+    }
+    return open_beneath(parent, part, O_RDONLY | O_DIRECTORY, 0);
+}
+
+static int copy(int from, uint64_t offset, uint64_t size, int to)
+{
+    off_t at = (off_t)offset;
+    while (size > 0) {
+        ssize_t n = sendfile(to, from, &at, size);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n <= 0) {
+            return n < 0 ? -errno : -ENODATA;
+        }
+        size -= (uint64_t)n;
+    }
+    return 0;
+}
+
+int scratch_put(int scratch_fd, const char *path, int from, uint64_t offset, uint64_t size, uint32_t uid,
+                uint32_t gid, struct err *reterr)
+{
+    int r = scratch_check_path(path, reterr);
+    if (r < 0) {
+        return r;
+    }
+    CLEANUP(fd_closep) int directory = open_beneath(scratch_fd, SCRATCH_WORK, O_RDONLY | O_DIRECTORY, 0);
+    if (directory < 0) {
+        return fail_put(reterr, -directory, path);
+    }
+    const char *part = path;
+    for (const char *slash; (slash = strchr(part, '/')); part = slash + 1) {
+        char name[NAME_MAX + 1] = "";
+        memcpy(name, part, (size_t)(slash - part));
+        int next = enter_directory(directory, name, uid, gid);
+        if (next < 0) {
+            return fail_put(reterr, -next, path);
+        }
+        close(directory);
+        directory = next;
+    }
+    CLEANUP(fd_closep)
+    int file = open_beneath(directory, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
+    r = file < 0 ? file : copy(from, offset, size, file);
+    if (r == 0 && (fchmod(file, 0644) < 0 || fchown(file, uid, gid) < 0)) {
+        r = -errno;
+    }
+    return r < 0 ? fail_put(reterr, -r, path) : 0;
+}
+
+int scratch_usage(int scratch_fd, uint64_t *ret_bytes, uint64_t *ret_inodes)
+{
+    struct statfs st;
+    if (fstatfs(scratch_fd, &st) < 0) {
+        return -errno;
+    }
+    *ret_bytes = (uint64_t)(st.f_blocks - st.f_bfree) * (uint64_t)st.f_bsize;
+    *ret_inodes = (uint64_t)(st.f_files - st.f_ffree);
+    return 0;
+}
+
+struct walk {
+    struct scratch_list *list;
+    size_t max_files, cap;
+    char path[PATH_MAX];
+};
+
+static int add_file(struct walk *walk, const struct stat *st)
+{
+    struct scratch_list *list = walk->list;
+    if (list->n_files == walk->max_files) {
+        list->truncated = true;
+        return 0;
+    }
+    if (list->n_files == walk->cap) {
+        size_t cap = walk->cap ? 2 * walk->cap : 16;
+        struct scratch_file *files = realloc(list->files, cap * sizeof *files);
+        if (!files) {
+            return -ENOMEM;
+        }
+        list->files = files;
+        walk->cap = cap;
+    }
+    char *path = strdup(walk->path);
+    if (!path) {
+        return -ENOMEM;
+    }
+    list->files[list->n_files++] = (struct scratch_file){.path = path,
+                                                         .size_bytes = (uint64_t)st->st_size,
+                                                         .mtime = st->st_mtim,
+                                                         .ctime = st->st_ctim,
+                                                         .inode = st->st_ino};
+    return 0;
+}
+
+static int walk_directory(struct walk *walk, int dirfd, size_t length, unsigned depth);
+
+/* One entry whose name has just been put behind `length` bytes of walk->path. Vanished or unreadable ones are
+ * nobody's. */
+static int walk_entry(struct walk *walk, int dirfd, const char *name, size_t length, unsigned depth)
+{
+    struct stat st;
+    if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+        return 0;
+    }
+    if (S_ISREG(st.st_mode)) {
+        return add_file(walk, &st);
+    }
+    if (!S_ISDIR(st.st_mode)) {
+        return 0;
+    }
+    if (depth == SCRATCH_DEPTH_MAX) {
+        walk->list->truncated = true;
+        return 0;
+    }
+    int sub = open_beneath(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+    return sub < 0 ? 0 : walk_directory(walk, sub, length, depth + 1);
+}
+
+/* Takes `dirfd` over. */
+static int walk_directory(struct walk *walk, int dirfd, size_t length, unsigned depth)
+{
+    CLEANUP(dir_closep) DIR *dir = fdopendir(dirfd);
+    if (!dir) {
+        close(dirfd);
+        return -errno;
+    }
+    int r = 0;
+    for (struct dirent *entry; r == 0 && !walk->list->truncated && (entry = readdir(dir));) {
+        size_t name_length = strlen(entry->d_name);
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) {
+            continue;
+        }
+        size_t start = length > 0 ? length + 1 : 0;
+        if (start + name_length + 1 > sizeof walk->path) {
+            walk->list->truncated = true;
+            break;
+        }
+        if (length > 0) {
+            walk->path[length] = '/';
+        }
+        memcpy(walk->path + start, entry->d_name, name_length + 1);
+        r = walk_entry(walk, dirfd, entry->d_name, start + name_length, depth);
+    }
+    return r;
+}
+
+static int by_path(const void *a, const void *b)
+{
+    return strcmp(((const struct scratch_file *)a)->path, ((const struct scratch_file *)b)->path);
+}
+
+int scratch_list(int scratch_fd, size_t max_files, struct scratch_list *ret, struct err *reterr)
+{
+    *ret = (struct scratch_list){0};
+    int work = open_beneath(scratch_fd, SCRATCH_WORK, O_RDONLY | O_DIRECTORY, 0);
+    struct walk walk = {.list = ret, .max_files = max_files};
+    int r = work < 0 ? work : walk_directory(&walk, work, 0, 0);
+    if (r < 0) {
+        scratch_list_free(ret);
+        return err_errno(reterr, -r, "listing output files");
+    }
+    if (ret->n_files > 0) {
+        qsort(ret->files, ret->n_files, sizeof *ret->files, by_path);
+    }
+    return 0;
+}
+
+void scratch_list_free(struct scratch_list *list)
+{
+    for (size_t i = 0; i < list->n_files; i++) {
+        free(list->files[i].path);
+    }
+    free(list->files);
+    *list = (struct scratch_list){0};
+}
+
+int scratch_open_file(int scratch_fd, const char *path, int *ret_fd, uint64_t *ret_size)
+{
+    CLEANUP(fd_closep) int work = open_beneath(scratch_fd, SCRATCH_WORK, O_RDONLY | O_DIRECTORY, 0);
+    if (work < 0) {
+        return work;
+    }
+    /* O_NONBLOCK: a FIFO must not hold us up before its kind is known. */
+    CLEANUP(fd_closep) int fd = open_beneath(work, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0);
+    if (fd < 0) {
+        return fd;
+    }
+    struct stat st;
+    if (fstat(fd, &st) < 0) {
+        return -errno;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        return -EINVAL;
+    }
+    *ret_size = (uint64_t)st.st_size;
+    *ret_fd = TAKE_FD(fd);
+    return 0;
+}

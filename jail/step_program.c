@@ -1,0 +1,128 @@
+/* Steps of the program's own process: pipes, limits, filter, exec; and the pipes' step of PID 1.
+ *
+ * Child side: raw system calls only. From SECCOMP on, the process shares memory with a PID 1 that stands
+ * still: a system call that the filter hands to PID 1 would wait for ever, so nothing but exec comes behind
+ * it. */
+#include "jail/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int step_STDIO(struct child *child, const struct jail_step *step)
+{
+    (void)step;
+    /* First out of the way of 0, 1 and 2, in case a slot lies among them; then into place. */
+    int moved[3];
+    child->call = "fcntl";
+    for (int i = 0; i < 3; i++) {
+        moved[i] = fcntl(child->fds[JAIL_FD_STDIN + i], F_DUPFD_CLOEXEC, 3);
+        if (moved[i] < 0) {
+            return -errno;
+        }
+    }
+    child->call = "dup2";
+    for (int i = 0; i < 3; i++) {
+        if (dup2(moved[i], i) < 0) {
+            return -errno;
+        }
+        close(moved[i]);
+    }
+    return 0;
+}
+
+int step_PROGRAM(struct child *child, const struct jail_step *step)
+{
+    /* init_main() makes the process; the loop stops here. */
+    (void)child;
+    (void)step;
+    return -EINVAL;
+}
+
+int step_UMASK(struct child *child, const struct jail_step *step)
+{
+    (void)child;
+    umask(step->umask.mask);
+    return 0;
+}
+
+int step_WORKDIR(struct child *child, const struct jail_step *step)
+{
+    child->call = "chdir";
+    return chdir(jail_plan_string(child->plan, step->workdir.path)) < 0 ? -errno : 0;
+}
+
+int step_RLIMIT(struct child *child, const struct jail_step *step)
+{
+    struct rlimit limit = {.rlim_cur = step->rlimit.soft, .rlim_max = step->rlimit.hard};
+    child->call = "prlimit64";
+    return prlimit(0, step->rlimit.resource, &limit, NULL) < 0 ? -errno : 0;
+}
+
+int step_SECCOMP(struct child *child, const struct jail_step *step)
+{
+    struct sock_fprog program = {.len = (unsigned short)step->seccomp.length,
+                                 .filter = (void *)(child->plan->arena + step->seccomp.bpf)};
+    child->call = "seccomp";
+    if (!step->seccomp.notify) {
+        return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) < 0 ? -errno : 0;
+    }
+    /* Once PID 1 has picked a call up, only a fatal signal interrupts it, so that it is not counted twice.
+     * Kernels before 5.19 do not have that flag. */
+    unsigned flags = SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+    long listener = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
+    if (listener < 0 && errno == EINVAL) {
+        listener = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &program);
+    }
+    if (listener < 0) {
+        return -errno;
+    }
+    child->listener = (int)listener;
+    return 0;
+}
+
+/* The PATH of the program's own environment. */
+static const char *search_path(char *const *envp)
+{
+    for (; *envp; envp++) {
+        if (strncmp(*envp, "PATH=", 5) == 0) {
+            return *envp + 5;
+        }
+    }
+    return "/usr/bin:/bin";
+}
+
+int step_EXEC(struct child *child, const struct jail_step *step)
+{
+    const char *path = jail_plan_string(child->plan, step->exec.path);
+    child->call = "execve";
+    if (strchr(path, '/')) {
+        execve(path, child->argv, child->envp);
+        return -errno;
+    }
+    /* A bare name is looked up inside the jail. */
+    int error = ENOENT;
+    size_t name_length = strlen(path);
+    for (const char *from = search_path(child->envp);;) {
+        size_t length = strcspn(from, ":");
+        char full[PATH_MAX];
+        if (length > 0 && length + name_length + 2 <= sizeof full) {
+            memcpy(full, from, length);
+            full[length] = '/';
+            memcpy(full + length + 1, path, name_length + 1);
+            execve(full, child->argv, child->envp);
+            error = errno == ENOENT || errno == ENOTDIR ? error : errno;
+        }
+        if (!from[length]) {
+            return -error;
+        }
+        from += length + 1;
+    }
+}

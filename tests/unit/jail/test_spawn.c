@@ -1,0 +1,423 @@
+/* Launches real jails from plans made by hand, as root and as an ordinary user alike: verdicts, failures by
+ * step, deadlines, and that nothing is left behind. The host's /usr serves as the jail's. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "jail/base/io.h"
+#include "jail/idmap.h"
+#include "jail/scratch.h"
+#include "jail/spawn.h"
+#include "jail/watch.h"
+
+struct fixture {
+    struct idmap_pool *pool;
+};
+
+static int set_up(void **state)
+{
+    static struct fixture fixture;
+    struct err err = {0};
+    if (!fixture.pool && idmap_pool_new(1879048192u, 64, &fixture.pool, &err) < 0) {
+        fprintf(stderr, "%s\n", err.text);
+        return -1;
+    }
+    *state = &fixture;
+    return 0;
+}
+
+/* Changes to the plan below, per test. */
+struct recipe {
+    const char *script;
+    const char *exec_path;
+    const char *bind_source;
+    bool loopback;
+    uint64_t timeout_ms, memory_bytes, cpu_ms;
+    const struct sock_filter *bpf;
+    uint32_t bpf_length;
+    bool notify;
+    struct rlimit nproc;
+};
+
+#define ADD(plan, kind, member, ...)                                                                         \
+    (jail_plan_add(plan, JAIL_STEP_##kind)->member =                                                         \
+         (__typeof__(((struct jail_step *)0)->member)){__VA_ARGS__})
+
+static void add_mounts(struct jail_plan *plan, const struct recipe *recipe)
+{
+    static const char *const directories[] = {"/usr", "/tmp", "/proc", "/dev"};
+    uint32_t safe = JAIL_MOUNT_READONLY | JAIL_MOUNT_NOSUID | JAIL_MOUNT_NODEV;
+    for (size_t i = 0; i < ARRAY_SIZE(directories); i++) {
+        ADD(plan, MKDIR, mkdir, .path = jail_plan_text(plan, directories[i]), .mode = 0755);
+    }
+    ADD(plan, BIND, bind, .source = jail_plan_text(plan, recipe->bind_source ? recipe->bind_source : "/usr"),
+        .path = jail_plan_text(plan, "/usr"), .flags = safe | JAIL_MOUNT_RECURSIVE);
+    static const char *const links[] = {"/bin", "/lib", "/lib64"};
+    for (size_t i = 0; i < ARRAY_SIZE(links); i++) {
+        char target[32];
+        snprintf(target, sizeof target, "usr%s", links[i]);
+        ADD(plan, SYMLINK, symlink, .target = jail_plan_text(plan, target),
+            .path = jail_plan_text(plan, links[i]));
+    }
+    ADD(plan, BIND, bind, .source = jail_plan_text(plan, "/dev/null"),
+        .path = jail_plan_text(plan, "/dev/null"), .flags = JAIL_MOUNT_NOSUID);
+    ADD(plan, PROC, proc, .path = jail_plan_text(plan, "/proc"),
+        .flags = safe | JAIL_MOUNT_NOEXEC | JAIL_PROC_HIDE | JAIL_PROC_SUBSET_PID);
+    ADD(plan, SCRATCH, scratch, .path = jail_plan_text(plan, "/tmp"),
+        .flags = JAIL_MOUNT_NOSUID | JAIL_MOUNT_NODEV);
+    ADD(plan, SUBMOUNT, submount, .source = jail_plan_text(plan, "/tmp/work"),
+        .path = jail_plan_text(plan, "/work"), .flags = JAIL_MOUNT_NOSUID | JAIL_MOUNT_NODEV);
+    ADD(plan, SUBMOUNT, submount, .source = jail_plan_text(plan, "/tmp/tmp"),
+        .path = jail_plan_text(plan, "/tmp"), .flags = JAIL_MOUNT_NOSUID | JAIL_MOUNT_NODEV);
+}
+
+static struct jail_plan *make_plan(const struct recipe *recipe)
+{
+    struct jail_plan *plan = jail_plan_new();
+    plan->namespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
+                       CLONE_NEWUTS | CLONE_NEWCGROUP;
+    plan->uid = plan->gid = 1000;
+    plan->limits = (struct jail_limits){.timeout_ms = recipe->timeout_ms ? recipe->timeout_ms : 20000,
+                                        .memory_bytes = recipe->memory_bytes,
+                                        .cpu_ms = recipe->cpu_ms,
+                                        .scratch_bytes = 1 << 20,
+                                        .scratch_inodes = 64};
+    jail_plan_add(plan, JAIL_STEP_PROPAGATION);
+    ADD(plan, IDENTITY, identity, .uid = 1000, .gid = 1000);
+    if (recipe->loopback) {
+        jail_plan_add(plan, JAIL_STEP_LOOPBACK);
+    }
+    ADD(plan, HOSTNAME, hostname, .name = jail_plan_text(plan, "jailed"));
+    ADD(plan, ROOT, root, .size_bytes = 1 << 20, .inodes = 64);
+    add_mounts(plan, recipe);
+    jail_plan_add(plan, JAIL_STEP_PIVOT);
+    jail_plan_add(plan, JAIL_STEP_ROOT_READONLY);
+    jail_plan_add(plan, JAIL_STEP_STDIO);
+    ADD(plan, CAPABILITIES, capabilities, .keep = 0);
+    jail_plan_add(plan, JAIL_STEP_NO_NEW_PRIVS);
+    jail_plan_add(plan, JAIL_STEP_PROGRAM);
+    jail_plan_add(plan, JAIL_STEP_SESSION);
+    ADD(plan, UMASK, umask, .mask = 022);
+    ADD(plan, WORKDIR, workdir, .path = jail_plan_text(plan, "/work"));
+    if (recipe->nproc.rlim_cur) {
+        ADD(plan, RLIMIT, rlimit, .resource = RLIMIT_NPROC, .soft = recipe->nproc.rlim_cur,
+            .hard = recipe->nproc.rlim_max);
+    }
+    if (recipe->bpf) {
+        ADD(plan, SECCOMP, seccomp,
+            .bpf = jail_plan_bytes(plan, recipe->bpf, recipe->bpf_length * sizeof *recipe->bpf, 8),
+            .length = recipe->bpf_length, .notify = recipe->notify);
+    }
+    CLEANUP(buf_free) struct buf argv = BUF_INIT;
+    const char *const words[] = {"sh", "-c", recipe->script};
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+        buf_append(&argv, words[i], strlen(words[i]) + 1);
+    }
+    static const char environment[] = "PATH=/usr/bin:/bin";
+    ADD(plan, EXEC, exec, .path = jail_plan_text(plan, recipe->exec_path ? recipe->exec_path : "/bin/sh"),
+        .argv = jail_plan_bytes(plan, argv.data, argv.len, 1), .argc = ARRAY_SIZE(words),
+        .envp = jail_plan_bytes(plan, environment, sizeof environment, 1), .envc = 1);
+    return plan;
+}
+
+struct outcome {
+    struct jail_result result;
+    struct err err;
+    char output[4096];
+};
+
+static struct outcome run(void **state, const struct recipe *recipe)
+{
+    struct fixture *fixture = *state;
+    struct outcome outcome;
+    memset(&outcome, 0, sizeof outcome);
+    struct jail_plan *plan = make_plan(recipe);
+    struct jail_spawn_options options = {.plan = plan,
+                                         .drop_groups = idmap_pool_mode(fixture->pool) == IDMAP_RANGE};
+    assert_int_equal(idmap_take(fixture->pool, &options.outer_uid, &options.outer_gid), 0);
+    struct err err = {0};
+    int scratch, pipes[2];
+    if (scratch_open(1 << 20, 64, options.outer_uid, options.outer_gid, &scratch, &err) < 0) {
+        fail_msg("%s", err.text);
+    }
+    assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    options.fds[JAIL_FD_STDIN] = null;
+    options.fds[JAIL_FD_STDOUT] = options.fds[JAIL_FD_STDERR] = pipes[1];
+    options.fds[JAIL_FD_SCRATCH] = scratch;
+    options.fds[JAIL_FD_INPUT] = -1;
+    struct jail *jail = NULL;
+    int r = jail_spawn(&jail, &options, &outcome.err);
+    close(pipes[1]);
+    close(null);
+    jail_plan_free(plan);
+    if (r == 0) {
+        while (jail_dispatch(jail) != JAIL_ENDED) {
+            jail_watch(jail, scratch);
+            usleep(1000);
+        }
+        assert_int_equal(jail_collect(jail, &outcome.result, &outcome.err), 0);
+        jail_free(jail);
+    } else {
+        outcome.result.end = JAIL_END_SETUP;
+    }
+    if (outcome.err.kind != ERR_NONE && getenv("SHOW_ERRORS")) {
+        fprintf(stderr, "%s: %s\n", outcome.err.step, outcome.err.text);
+    }
+    ssize_t n = io_read_full(pipes[0], outcome.output, sizeof outcome.output - 1);
+    assert_true(n >= 0);
+    close(pipes[0]);
+    close(scratch);
+    idmap_give_back(fixture->pool, options.outer_uid);
+    return outcome;
+}
+
+static size_t count_entries(const char *path)
+{
+    DIR *dir = opendir(path);
+    assert_non_null(dir);
+    size_t count = 0;
+    while (readdir(dir)) {
+        count++;
+    }
+    closedir(dir);
+    return count;
+}
+
+static void test_exit_codes(void **state)
+{
+    static const int codes[] = {0, 1, 3, 125, 137, 255};
+    for (size_t i = 0; i < ARRAY_SIZE(codes); i++) {
+        char script[32];
+        snprintf(script, sizeof script, "exit %d", codes[i]);
+        struct outcome o = run(state, &(struct recipe){.script = script});
+        assert_string_equal(o.err.text, "");
+        assert_int_equal(o.result.end, JAIL_END_PROGRAM);
+        assert_true(WIFEXITED(o.result.wstatus));
+        assert_int_equal(WEXITSTATUS(o.result.wstatus), codes[i]);
+        assert_true(o.result.setup_ns > 0 && o.result.duration_ns > 0);
+    }
+}
+
+static void test_signals(void **state)
+{
+    static const int signals[] = {SIGSEGV, SIGABRT, SIGKILL, SIGTERM, SIGPIPE};
+    for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
+        char script[32];
+        snprintf(script, sizeof script, "kill -%d $$", signals[i]);
+        struct outcome o = run(state, &(struct recipe){.script = script});
+        assert_int_equal(o.result.end, JAIL_END_PROGRAM);
+        assert_true(WIFSIGNALED(o.result.wstatus));
+        assert_int_equal(WTERMSIG(o.result.wstatus), signals[i]);
+    }
+}
+
+static void test_identity(void **state)
+{
+    struct outcome o = run(
+        state, &(struct recipe){.script = "id -u; id -g; id -G; echo $$; cat /proc/self/status; hostname; "
+                                          "ls /proc | grep -c '^1$'; exec 2>&1; cat /proc/1/environ"});
+    assert_int_equal(o.result.end, JAIL_END_PROGRAM);
+    assert_ptr_equal(strstr(o.output, "1000\n1000\n1000"), o.output);
+    assert_non_null(strstr(o.output, "CapEff:\t0000000000000000"));
+    assert_non_null(strstr(o.output, "CapBnd:\t0000000000000000"));
+    assert_non_null(strstr(o.output, "CapPrm:\t0000000000000000"));
+    assert_non_null(strstr(o.output, "NoNewPrivs:\t1"));
+    assert_non_null(strstr(o.output, "jailed\n0\n"));
+    assert_non_null(strstr(o.output, "/proc/1/environ: No such file"));
+}
+
+static void test_environment_and_descriptors(void **state)
+{
+    struct outcome o =
+        run(state, &(struct recipe){.script = "env | grep -v ^PWD= | grep -v ^_= ; ls /proc/self/fd"});
+    assert_string_equal(o.output, "PATH=/usr/bin:/bin\n0\n1\n2\n3\n");
+}
+
+static void test_files(void **state)
+{
+    struct outcome o = run(
+        state, &(struct recipe){.script = "echo x > /work/a && echo y > /tmp/b && ls /work /tmp; exec 2>&1; "
+                                          "echo z > /c; echo z > /usr/c; echo q > /proc/self/comm; "
+                                          "echo q > /dev/c; ls /"});
+    assert_non_null(strstr(o.output, "/tmp:\nb\n\n/work:\na\n"));
+    assert_non_null(strstr(o.output, "/c: Read-only file system"));
+    assert_non_null(strstr(o.output, "/usr/c: Read-only file system"));
+    assert_non_null(strstr(o.output, "/proc/self/comm: Read-only file system"));
+    assert_non_null(strstr(o.output, "/dev/c: Read-only file system"));
+    assert_non_null(strstr(o.output, "bin\ndev\nlib\nlib64\nproc\ntmp\nusr\nwork\n"));
+}
+
+static void test_scratch_limit(void **state)
+{
+    struct outcome o =
+        run(state, &(struct recipe){.script = "exec 2>&1; dd if=/dev/zero of=/work/big bs=1k count=2000; "
+                                              "rm /work/big; i=0; while [ $i -lt 100 ] && : > /tmp/$i; "
+                                              "do i=$((i+1)); done; echo made $i"});
+    assert_non_null(strstr(o.output, "No space left on device"));
+    assert_null(strstr(o.output, "made 100"));
+    assert_int_equal(o.result.end, JAIL_END_PROGRAM);
+}
+
+static void test_loopback(void **state)
+{
+    static const char script[] =
+        "cat /proc/self/net/dev | grep -c :; ip link show lo 2>/dev/null || cat "
+        "/sys/class/net/lo/flags 2>/dev/null; perl -MSocket -e 'socket(S,PF_INET,SOCK_DGRAM,0); "
+        "print send(S,\"x\",0,sockaddr_in(9,inet_aton(\"127.0.0.1\"))) ? \"up\\n\" : \"down\\n\"'";
+    struct outcome down = run(state, &(struct recipe){.script = script});
+    assert_non_null(strstr(down.output, "1\n"));
+    assert_non_null(strstr(down.output, "down\n"));
+    struct outcome up = run(state, &(struct recipe){.script = script, .loopback = true});
+    assert_string_equal(up.err.text, "");
+    assert_non_null(strstr(up.output, "up\n"));
+}
+
+static void test_deadline(void **state)
+{
+    struct outcome o =
+        run(state, &(struct recipe){.script = "trap '' TERM INT; (sleep 100 &) ; while :; do :; done",
+                                    .timeout_ms = 150});
+    assert_int_equal(o.result.end, JAIL_END_DEADLINE);
+    assert_in_range(o.result.duration_ns / 1000000, 150, 1000);
+}
+
+static void test_setup_failures_are_named(void **state)
+{
+    struct outcome o = run(state, &(struct recipe){.script = "true", .bind_source = "/nowhere"});
+    assert_int_equal(o.result.end, JAIL_END_SETUP);
+    assert_int_equal(o.err.kind, ERR_SETUP);
+    assert_int_equal(o.err.code, ENOENT);
+    assert_non_null(strstr(o.err.step, "bind"));
+    assert_non_null(strstr(o.err.text, "open_tree: No such file or directory"));
+    o = run(state, &(struct recipe){.script = "true", .exec_path = "/bin/nothing"});
+    assert_int_equal(o.result.end, JAIL_END_SETUP);
+    assert_non_null(strstr(o.err.step, "exec"));
+    o = run(state, &(struct recipe){.script = "true", .exec_path = "nothing"});
+    assert_int_equal(o.result.end, JAIL_END_SETUP);
+    assert_int_equal(o.err.code, ENOENT);
+    o = run(state, &(struct recipe){.script = "exit 7", .exec_path = "sh"});
+    assert_int_equal(WEXITSTATUS(o.result.wstatus), 7);
+}
+
+static void test_denied_calls_are_counted(void **state)
+{
+    static const struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mkdir, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct outcome o =
+        run(state,
+            &(struct recipe){.script = "exec 2>&1; for i in 1 2 3; do mkdir /work/$i; done; ls /work | wc -l",
+                             .bpf = filter,
+                             .bpf_length = ARRAY_SIZE(filter),
+                             .notify = true});
+    assert_int_equal(o.result.end, JAIL_END_PROGRAM);
+    assert_non_null(strstr(o.output, "Operation not permitted"));
+    assert_non_null(strstr(o.output, "0\n"));
+    assert_int_equal(o.result.n_denied, 1);
+    assert_int_equal(o.result.denied[0].nr, SYS_mkdir);
+    assert_int_equal(o.result.denied[0].count, 3);
+}
+
+static void test_children_end_with_the_program(void **state)
+{
+    struct outcome o =
+        run(state, &(struct recipe){.script = "for i in 1 2 3; do setsid sleep 1000 & done; exit 4"});
+    assert_int_equal(o.result.end, JAIL_END_PROGRAM);
+    assert_int_equal(WEXITSTATUS(o.result.wstatus), 4);
+    assert_true(o.result.duration_ns < 5000000000ull);
+}
+
+static void test_memory_watch(void **state)
+{
+    struct outcome o =
+        run(state, &(struct recipe){.script = "perl -e 'my @a; push @a, \"x\" x 1048576 while 1'",
+                                    .memory_bytes = 64 << 20});
+    assert_int_equal(o.result.end, JAIL_END_OOM);
+    o = run(state, &(struct recipe){.script = "perl -e 'my $a = \"x\" x 20000000; fork for 1..3; sleep 1'",
+                                    .memory_bytes = 128 << 20});
+    assert_int_equal(o.result.end, JAIL_END_PROGRAM);
+}
+
+static void test_cpu_watch(void **state)
+{
+    struct outcome o =
+        run(state, &(struct recipe){.script = "(while :; do :; done) & while :; do :; done", .cpu_ms = 200});
+    assert_int_equal(o.result.end, JAIL_END_CPU);
+    assert_in_range(o.result.cpu_ns / 1000000, 150, 800);
+}
+
+static void test_cpu_is_counted(void **state)
+{
+    struct outcome o = run(state, &(struct recipe){.script = "perl -e '$i=0; $i++ while times < 0.3'"});
+    assert_in_range(o.result.cpu_ns / 1000000, 250, 1500);
+}
+
+static void test_process_limit_is_the_jails_own(void **state)
+{
+    struct outcome o = run(
+        state,
+        &(struct recipe){.script = "exec 2>&1; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 10 & done; wait -n",
+                         .nproc = {.rlim_cur = 6, .rlim_max = 6},
+                         .timeout_ms = 3000});
+    assert_non_null(strstr(o.output, "ork"));
+}
+
+static void test_nothing_is_left_behind(void **state)
+{
+    run(state, &(struct recipe){.script = "true"});
+    size_t descriptors = count_entries("/proc/self/fd");
+    for (int i = 0; i < 20; i++) {
+        run(state, &(struct recipe){.script = "sleep 100 & exit 0"});
+        run(state, &(struct recipe){.script = "true", .bind_source = "/nowhere"});
+    }
+    assert_int_equal(count_entries("/proc/self/fd"), descriptors);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    assert_int_equal(errno, ECHILD);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exit_codes),
+        cmocka_unit_test(test_signals),
+        cmocka_unit_test(test_identity),
+        cmocka_unit_test(test_environment_and_descriptors),
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_scratch_limit),
+        cmocka_unit_test(test_loopback),
+        cmocka_unit_test(test_deadline),
+        cmocka_unit_test(test_setup_failures_are_named),
+        cmocka_unit_test(test_denied_calls_are_counted),
+        cmocka_unit_test(test_children_end_with_the_program),
+        cmocka_unit_test(test_memory_watch),
+        cmocka_unit_test(test_cpu_watch),
+        cmocka_unit_test(test_cpu_is_counted),
+        cmocka_unit_test(test_process_limit_is_the_jails_own),
+        cmocka_unit_test(test_nothing_is_left_behind),
+    };
+    return cmocka_run_group_tests(tests, set_up, NULL);
+}
