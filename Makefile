@@ -51,7 +51,7 @@ TOOLS    := $(patsubst tests/tools/%.c,$(BUILD)/tests/tools/%,$(wildcard tests/t
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all check unit tools gen lint format bench fuzz install uninstall clean help FORCE
+.PHONY: all check unit unit-programs tools gen lint format bench fuzz install uninstall clean help FORCE
 
 all: $(BUILD)/immure
 
@@ -98,13 +98,20 @@ endef
 $(foreach l,$(LAYERS),$(eval $(call unit_rule,$(l))))
 
 $(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o $(LIBS)
-	$(call say,LD,$@)mkdir -p $(@D) && $(CC) $(LDFLAGS_ALL) -o $@ $< $(BUILD)/libserver.a $(BUILD)/libpolicy.a \
+	$(call say,LD,$@)mkdir -p $(@D) && $(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(BUILD)/libserver.a $(BUILD)/libpolicy.a \
 	  $(BUILD)/libconfig.a $(BUILD)/libjail.a $(BUILD)/libbase.a $(PKG_LIBS)
+
+# The schema that the text format's tests read into.
+EVERYTHING := $(BUILD)/gen/tests/config/everything.pb-c
+$(BUILD)/obj/tests/tools/textproto2bin.o $(BUILD)/obj/tests/unit/config/test_textformat.o: | $(EVERYTHING).c
+$(BUILD)/tests/tools/textproto2bin $(BUILD)/tests/unit/config/test_textformat: $(EVERYTHING).o
 
 tools: $(TOOLS)
 
+unit-programs: $(UNIT)
+
 unit: $(UNIT)
-	$(Q)scripts/run-unit $(UNIT)
+	$(Q)scripts/run-unit $(if $(JUNIT),--junit $(JUNIT)) $(UNIT)
 
 check: all tools unit
 	$(Q)scripts/run-pytest BUILD=$(BUILD)

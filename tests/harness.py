@@ -1,0 +1,119 @@
+"""What tests of the running program share: a server of one's own on loopback, and calls to it."""
+
+import http.client
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = Path(os.environ.get("BUILD", ROOT / "build"))
+IMMURE = str(BUILD / "immure")
+CGROUP = os.environ.get("IMMURE_TEST_CGROUP", "BEST_EFFORT")
+
+READY_S = 60
+STOP_S = 60
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for(condition, what, seconds=30):
+    """Polls until the condition holds; for what cannot be waited for otherwise."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.01)
+    return value
+
+
+class Reply:
+    def __init__(self, response):
+        self.status, self.headers, self.body = response.status, response.headers, response.read()
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+
+class Server:
+    """`immure serve`, from entering the block to leaving it. `prefix` is a command that the server is started through."""
+
+    def __init__(self, log_path, prefix=(), cgroup=CGROUP, immure=IMMURE, **environment):
+        self.port, self.key, self.log_path = free_port(), secrets.token_hex(16), Path(log_path)
+        self.argv = [*prefix, immure, "serve"]
+        self.environment = dict(os.environ, SANDBOX_EXECUTOR_SERVICE_API_KEY=self.key,
+                                SANDBOX_EXECUTOR_ADDR=f"127.0.0.1:{self.port}", SANDBOX_EXECUTOR_CGROUP=cgroup, **environment)
+
+    def start(self):
+        with open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen(self.argv, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def log(self):
+        return self.log_path.read_text(errors="replace")
+
+    def ready(self):
+        assert self.process.poll() is None, f"the server ended with {self.process.returncode}:\n{self.log()}"
+        try:
+            return self.get("/readyz").status == 200
+        except OSError:
+            return False
+
+    def __enter__(self):
+        self.start()
+        try:
+            wait_for(self.ready, f"{' '.join(self.argv)} ready", READY_S)
+        except BaseException:
+            self.stop(signal.SIGKILL)
+            raise
+        return self
+
+    def stop(self, how=signal.SIGTERM):
+        """-> the exit code"""
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        try:
+            return self.process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+
+    def __exit__(self, *_):
+        self.stop()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    def request(self, method, path, body=None, timeout=120):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            connection.request(method, path, body, {"X-Service-API-Key": self.key, "Content-Type": "application/json",
+                                                    "Connection": "close"})
+            return Reply(connection.getresponse())
+        finally:
+            connection.close()
+
+    def get(self, path):
+        return self.request("GET", path)
+
+    def execute(self, code, **fields):
+        """-> the verdict of a job that ran"""
+        reply = self.request("POST", "/execute", json.dumps({"code": code, **fields}))
+        assert reply.status in (200, 500), reply.body
+        return reply.json
+
+    def metric(self, name):
+        """The sum over the labels of one metric."""
+        lines = self.get("/metrics").body.decode().splitlines()
+        values = [float(line.rsplit(" ", 1)[1]) for line in lines if line.split("{")[0].split(" ")[0] == name]
+        assert values, f"no metric {name}"
+        return sum(values)

@@ -1,0 +1,229 @@
+"""Limits that a cgroup enforces, seen from outside: verdicts, figures, and that nothing is left behind."""
+
+import concurrent.futures
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from conftest import REAL_IMMURE, Cgroup
+from harness import CGROUP, Server, wait_for
+
+MIB = 1 << 20
+
+ALLOCATE = """
+import sys, time
+blocks = []
+while True:
+    blocks.append(b"x" * (1 << 20))
+    print(len(blocks), time.monotonic(), flush=True)
+"""
+
+FORK_BOMB = """
+import os
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass
+"""
+
+
+def test_the_lane_is_what_it_claims_to_be(server):
+    assert CGROUP == "REQUIRED"
+    verdict = server.execute("pass")
+    assert verdict["limits"]["enforced_by"] == "cgroup2"
+
+
+def test_memory_without_end(server):
+    verdict = server.execute(ALLOCATE, limits={"memory_bytes": 64 * MIB})
+    answered = time.monotonic()
+    assert (verdict["oom"], verdict["killed"], verdict["status"]) == (True, False, "oom")
+    assert (verdict["exit_code"], verdict["signal"]) == (137, "SIGKILL")
+    blocks, when = verdict["stdout"].splitlines()[-1].split()
+    assert 32 < int(blocks) < 64
+    assert answered - float(when) < 1
+    assert verdict["usage"]["memory_peak_bytes"] <= 64 * MIB
+    assert server.execute("print(1)")["stdout"] == "1\n"
+
+
+def test_memory_of_a_child_counts_and_ends_the_whole_job(server):
+    code = "import os, time\nif os.fork() == 0:\n    x = b'x' * (1 << 30)\nos.wait()\nprint('not reached')"
+    verdict = server.execute(code, limits={"memory_bytes": 64 * MIB})
+    assert (verdict["oom"], verdict["status"], verdict["stdout"]) == (True, "oom", "")
+
+
+def test_scratch_counts_as_memory(server):
+    code = "f = open('/tmp/x', 'wb')\nfor _ in range(60):\n    f.write(bytes(1 << 20))\nprint('not reached')"
+    verdict = server.execute(code, limits={"memory_bytes": 32 * MIB})
+    assert (verdict["oom"], verdict["stdout"]) == (True, "")
+
+
+def test_fork_bomb_stops_at_pids_max(server):
+    verdict = server.execute(FORK_BOMB, limits={"pids": 16}, timeout_ms=2000)
+    assert (verdict["status"], verdict["killed"], verdict["oom"]) == ("timeout", True, False)
+    assert 14 <= verdict["usage"]["pids_peak"] <= 17
+    assert server.execute("print(1)")["stdout"] == "1\n"
+
+
+def test_number_of_processes_is_the_limit(server):
+    code = """
+import os, time
+children = 0
+while True:
+    try:
+        if os.fork() == 0:
+            time.sleep(60)
+    except BlockingIOError:
+        break
+    children += 1
+print(children + 1)
+"""
+    assert server.execute(code, limits={"pids": 10})["stdout"] == "10\n"
+
+
+def test_usage(server):
+    code = """
+import os, time
+if os.fork() == 0:
+    time.sleep(60)
+x = b"x" * (40 << 20)
+while time.process_time() < 0.4:
+    pass
+"""
+    usage = server.execute(code)["usage"]
+    assert 400 <= usage["cpu_ms"] < 4000
+    assert 40 * MIB <= usage["memory_peak_bytes"] < 120 * MIB
+    assert 2 <= usage["pids_peak"] <= 3
+
+
+def test_cpu_max_throttles(server):
+    code = "import time\nend = time.monotonic() + 2\nwhile time.monotonic() < end:\n    pass\nprint(time.process_time())"
+    free = float(server.execute(code)["stdout"])
+    throttled = float(server.execute(code, limits={"cpu_percent": 20})["stdout"])
+    assert throttled < 0.9 < free
+
+
+def test_cpu_time_limit(server):
+    verdict = server.execute("while True:\n    pass", limits={"cpu_ms": 300}, timeout_ms=20000)
+    assert (verdict["exit_code"], verdict["signal"], verdict["killed"]) == (152, "SIGXCPU", False)
+    assert verdict["duration_ms"] < 5000
+
+
+def descriptors(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def children(pid):
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def what_is_there(server):
+    """Everything that a job could leave behind."""
+    warden = server.process.pid
+    return {
+        "cgroups": server.cgroup.below(),
+        "processes": len(server.cgroup.processes()),
+        "children": len(children(warden)),
+        "mounts": len(Path(f"/proc/{warden}/mountinfo").read_text().splitlines()),
+        "mounts here": len(Path("/proc/self/mountinfo").read_text().splitlines()),
+        "warden's descriptors": descriptors(warden),
+        "front's descriptors": front_descriptors(server),
+        "running": server.metric("immure_jobs_running"),
+    }
+
+
+def front_descriptors(server):
+    """The front is not traceable, so only root may look; it counts them itself in /metrics."""
+    try:
+        return sum(descriptors(pid) for pid in children(server.process.pid))
+    except PermissionError:
+        return server.metric("process_open_fds")
+
+
+def hang_up(server, code):
+    """A caller that sends a job and goes away while it runs."""
+    body = json.dumps({"code": code}).encode()
+    with socket.create_connection(("127.0.0.1", server.port)) as sock:
+        sock.sendall(b"POST /execute HTTP/1.1\r\nHost: x\r\nX-Service-API-Key: " + server.key.encode() +
+                     b"\r\nContent-Type: application/json\r\nContent-Length: " + str(len(body)).encode() + b"\r\n\r\n" + body)
+        wait_for(lambda: server.metric("immure_jobs_running") > 0, "the job runs")
+
+
+def send_until_accepted(server, code, **fields):
+    """Busy is an answer like any other; the job is sent again."""
+    while (reply := server.request("POST", "/execute", json.dumps({"code": code, **fields}))).status == 503:
+        time.sleep(0.05)
+    return reply.json
+
+
+MIXED = [
+    ("success", lambda s: send_until_accepted(s, "print(open('in').read())", files=[{"name": "in", "content": "x"}])),
+    ("execution_error", lambda s: send_until_accepted(s, "import os\nos.abort()")),
+    ("oom", lambda s: send_until_accepted(s, "x = b'x' * (1 << 30)", limits={"memory_bytes": 32 * MIB})),
+    ("timeout", lambda s: send_until_accepted(s, "import os, time\nos.fork()\ntime.sleep(60)", timeout_ms=300)),
+    ("success", lambda s: send_until_accepted(s, "import subprocess\nsubprocess.Popen(['sleep', '60'])", outputs=["*"])),
+    ("setup_error", lambda s: send_until_accepted(s, "pass", limits={"scratch_bytes": 4096},
+                                                  files=[{"name": "in", "content": "x" * 100000}])),
+]
+
+
+def test_nothing_is_left_of_200_mixed_jobs(server):
+    server.execute("pass")
+    before = what_is_there(server)
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        jobs = [(status, pool.submit(send, server)) for _ in range(30) for status, send in MIXED]
+        verdicts = [(status, job.result()) for status, job in jobs]
+    for _ in range(20):
+        hang_up(server, "import time\ntime.sleep(60)")
+        wait_for(lambda: server.metric("immure_jobs_running") == 0, "the job is cancelled")
+    for status, verdict in verdicts:
+        assert verdict.get("status", verdict.get("code")) == status, verdict
+    wait_for(lambda: what_is_there(server) == before or print(what_is_there(server), before), "everything is as it was")
+
+
+def test_leftovers_of_a_killed_warden_are_swept(cgroup, tmp_path):
+    with Server(tmp_path / "first", cgroup.prefix, immure=REAL_IMMURE) as first:
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            job = pool.submit(first.execute, "import time\ntime.sleep(600)")
+            wait_for(lambda: first.metric("immure_jobs_running") == 1, "the job runs")
+            first.stop(signal.SIGKILL)
+            assert job.exception(30) is not None
+    wait_for(lambda: not cgroup.processes(), "front and jail die with the warden")
+    assert cgroup.below(), "there is something to sweep"
+    with Server(tmp_path / "second", cgroup.prefix, immure=REAL_IMMURE) as second:
+        assert second.metric("immure_leftovers_swept_total") > 0
+        assert second.execute("print(1)")["stdout"] == "1\n"
+    assert cgroup.below() == []
+
+
+def start_refused(prefix):
+    environment = dict(os.environ, SANDBOX_EXECUTOR_SERVICE_API_KEY="k", SANDBOX_EXECUTOR_ADDR="127.0.0.1:0",
+                       SANDBOX_EXECUTOR_CGROUP="REQUIRED")
+    done = subprocess.run([*prefix, REAL_IMMURE, "serve"], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode not in (0, -signal.SIGKILL)
+    return done.stderr
+
+
+def test_required_names_the_controller_that_is_missing(cgroup):
+    (cgroup.path / "cgroup.subtree_control").write_text("+pids +cpu")
+    inside = Cgroup.__new__(Cgroup)
+    inside.path = cgroup.path / "inside"
+    inside.path.mkdir()
+    said = start_refused(inside.prefix)
+    assert "memory" in said
+    assert "Delegate=yes" in said
+
+
+def test_best_effort_says_what_it_does_instead(cgroup, tmp_path):
+    (cgroup.path / "cgroup.subtree_control").write_text("+pids +cpu")
+    inside = Cgroup.__new__(Cgroup)
+    inside.path = cgroup.path / "inside"
+    inside.path.mkdir()
+    with Server(tmp_path / "log", inside.prefix, cgroup="BEST_EFFORT", immure=REAL_IMMURE) as server:
+        verdict = server.execute(ALLOCATE, limits={"memory_bytes": 64 * MIB})
+        assert verdict["limits"]["enforced_by"] == "rlimit"
+        assert (verdict["oom"], verdict["killed"], verdict["status"]) == (True, False, "oom")
