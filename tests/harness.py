@@ -1,6 +1,7 @@
 """What tests of the running program share: a server of one's own on loopback, and calls to it."""
 
 import http.client
+import itertools
 import json
 import os
 import secrets
@@ -12,8 +13,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = Path(os.environ.get("BUILD", ROOT / "build"))
-IMMURE = str(BUILD / "immure")
+IMMURE = os.environ.get("IMMURE_REAL", str(BUILD / "immure"))
 CGROUP = os.environ.get("IMMURE_TEST_CGROUP", "BEST_EFFORT")
+
+# Where tests may make cgroups; set where there is such a place.
+CGROUP_PARENT = os.environ.get("IMMURE_TEST_CGROUP_PARENT", "")
 
 READY_S = 60
 STOP_S = 60
@@ -117,3 +121,31 @@ class Server:
         values = [float(line.rsplit(" ", 1)[1]) for line in lines if line.split("{")[0].split(" ")[0] == name]
         assert values, f"no metric {name}"
         return sum(values)
+
+
+class Cgroup:
+    """A cgroup of the test's own, in which servers are started."""
+
+    numbers = itertools.count()
+
+    def __init__(self, parent=CGROUP_PARENT):
+        self.path = Path(parent, f"test-{os.getpid()}-{next(self.numbers)}")
+        self.path.mkdir()
+
+    @property
+    def prefix(self):
+        """Starts a command inside."""
+        return ["/bin/sh", "-c", f'echo $$ >{self.path}/cgroup.procs && exec "$@"', "sh"]
+
+    def below(self):
+        """Every cgroup below this one, by path."""
+        return sorted(str(path.relative_to(self.path)) for path in self.path.rglob("*") if path.is_dir())
+
+    def processes(self):
+        return [int(pid) for procs in self.path.rglob("cgroup.procs") for pid in procs.read_text().split()]
+
+    def remove(self):
+        for directory in sorted(self.path.rglob("*"), reverse=True):
+            if directory.is_dir():
+                directory.rmdir()
+        self.path.rmdir()

@@ -9,8 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from conftest import REAL_IMMURE, Cgroup
-from harness import CGROUP, Server, wait_for
+from harness import CGROUP, IMMURE, Cgroup, Server, wait_for
 
 MIB = 1 << 20
 
@@ -186,7 +185,7 @@ def test_nothing_is_left_of_200_mixed_jobs(server):
 
 
 def test_leftovers_of_a_killed_warden_are_swept(cgroup, tmp_path):
-    with Server(tmp_path / "first", cgroup.prefix, immure=REAL_IMMURE) as first:
+    with Server(tmp_path / "first", cgroup.prefix) as first:
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             job = pool.submit(first.execute, "import time\ntime.sleep(600)")
             wait_for(lambda: first.metric("immure_jobs_running") == 1, "the job runs")
@@ -194,7 +193,7 @@ def test_leftovers_of_a_killed_warden_are_swept(cgroup, tmp_path):
             assert job.exception(30) is not None
     wait_for(lambda: not cgroup.processes(), "front and jail die with the warden")
     assert cgroup.below(), "there is something to sweep"
-    with Server(tmp_path / "second", cgroup.prefix, immure=REAL_IMMURE) as second:
+    with Server(tmp_path / "second", cgroup.prefix) as second:
         assert second.metric("immure_leftovers_swept_total") > 0
         assert second.execute("print(1)")["stdout"] == "1\n"
     assert cgroup.below() == []
@@ -203,16 +202,14 @@ def test_leftovers_of_a_killed_warden_are_swept(cgroup, tmp_path):
 def start_refused(prefix):
     environment = dict(os.environ, SANDBOX_EXECUTOR_SERVICE_API_KEY="k", SANDBOX_EXECUTOR_ADDR="127.0.0.1:0",
                        SANDBOX_EXECUTOR_CGROUP="REQUIRED")
-    done = subprocess.run([*prefix, REAL_IMMURE, "serve"], env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*prefix, IMMURE, "serve"], env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode not in (0, -signal.SIGKILL)
     return done.stderr
 
 
 def test_required_names_the_controller_that_is_missing(cgroup):
     (cgroup.path / "cgroup.subtree_control").write_text("+pids +cpu")
-    inside = Cgroup.__new__(Cgroup)
-    inside.path = cgroup.path / "inside"
-    inside.path.mkdir()
+    inside = Cgroup(cgroup.path)
     said = start_refused(inside.prefix)
     assert "memory" in said
     assert "Delegate=yes" in said
@@ -220,10 +217,8 @@ def test_required_names_the_controller_that_is_missing(cgroup):
 
 def test_best_effort_says_what_it_does_instead(cgroup, tmp_path):
     (cgroup.path / "cgroup.subtree_control").write_text("+pids +cpu")
-    inside = Cgroup.__new__(Cgroup)
-    inside.path = cgroup.path / "inside"
-    inside.path.mkdir()
-    with Server(tmp_path / "log", inside.prefix, cgroup="BEST_EFFORT", immure=REAL_IMMURE) as server:
+    inside = Cgroup(cgroup.path)
+    with Server(tmp_path / "log", inside.prefix, cgroup="BEST_EFFORT") as server:
         verdict = server.execute(ALLOCATE, limits={"memory_bytes": 64 * MIB})
         assert verdict["limits"]["enforced_by"] == "rlimit"
         assert (verdict["oom"], verdict["killed"], verdict["status"]) == (True, False, "oom")
