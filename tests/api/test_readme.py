@@ -75,3 +75,7 @@ def test_matching():
     assert not matches("a ... c", "a b")
     assert not matches("{}", "{ }")
     assert read_commands("$ a \\\n  b\nx\n$ c\n") == [("a \\\n  b", "x"), ("c", "")]
+
+
+def test_there_are_examples():
+    assert sum(len(commands) for _, commands in read_blocks()) > 3
