@@ -1,0 +1,28 @@
+/* The sub-commands of the binary, and what they share: exit codes and the one way to report a failure. */
+#pragma once
+
+#include <stddef.h>
+
+struct err;
+
+/* Exit codes of every command; `immure run` has the program's own besides. */
+enum {
+    EXIT_CODE_OK = 0,
+    EXIT_CODE_FAILED = 1,
+    EXIT_CODE_USAGE = 2,
+    EXIT_CODE_LAUNCHER =
+        125, /* `immure run`: the jail could not be built, no instruction of the program ran */
+};
+
+/* Each takes its own name as argv[0] and returns the exit code of the process. */
+int cmd_serve(int argc, char **argv);
+int cmd_run(int argc, char **argv);
+int cmd_check(int argc, char **argv);
+int cmd_policy(int argc, char **argv);
+int cmd_front(int argc, char **argv);
+
+/* "step 7 (bind /usr): Permission denied": all that an error holds, as one sentence. */
+void command_sentence(const struct err *err, char *ret, size_t size);
+
+/* Writes "immure COMMAND: SENTENCE" to stderr and returns `code`. */
+int command_fail(const char *command, const struct err *err, int code);

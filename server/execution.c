@@ -1,0 +1,308 @@
+/* One job from request to verdict. Runs in the warden and in `immure run`; never blocks but to write input
+ * files.
+ *
+ * The order matters: everything that can be the caller's fault (limits, environment, file names) is found
+ * before the first resource is made, and whatever has been made by the time something fails is torn down
+ * whole. */
+#include "server/execution.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/policy_file.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/clock.h"
+#include "jail/base/err.h"
+#include "jail/cgroup.h"
+#include "jail/idmap.h"
+#include "jail/scratch.h"
+#include "jail/watch.h"
+#include "policy/policy.h"
+#include "server/host.h"
+#include "server/outputs.h"
+#include "server/verdict.h"
+
+struct execution {
+    enum execution_state state;
+    struct host *host;
+    struct job *job;
+    struct jail_plan *plan;
+    struct job_limits limits; /* what applies */
+    struct output_limits output_limits;
+    char *policy, policy_sha256[65];
+    bool has_outer_id;
+    uint32_t outer_uid, outer_gid;
+    int scratch_fd;
+    struct scratch_list before; /* the workspace as the program found it */
+    struct jail *jail;
+    bool enforced_by_cgroup, list_outputs;
+    uint64_t started_ns;
+};
+
+const char *execution_state_to_string(enum execution_state state)
+{
+    static const char *const names[] = {
+        [EXECUTION_PREPARING] = "preparing", [EXECUTION_BUILDING] = "building",
+        [EXECUTION_RUNNING] = "running",     [EXECUTION_ENDED] = "ended",
+        [EXECUTION_FINISHED] = "finished",
+    };
+    return (size_t)state < ARRAY_SIZE(names) ? names[state] : "unknown";
+}
+
+/* An execution only ever moves forward. */
+static void advance(struct execution *execution, enum execution_state state)
+{
+    if (state > execution->state) {
+        execution->state = state;
+    }
+}
+
+static void copy_policy_facts(struct execution *execution, const struct policy *policy)
+{
+    const struct policy_limits *limits = &policy_spec(policy)->limits;
+    execution->output_limits = (struct output_limits){limits->output_files, limits->output_file_bytes};
+    execution->policy = strdup(policy_name(policy));
+    snprintf(execution->policy_sha256, sizeof execution->policy_sha256, "%s", policy_sha256(policy));
+}
+
+static int check_file_names(const struct job *job, struct err *reterr)
+{
+    for (size_t i = 0; i < job->n_files; i++) {
+        int r = scratch_check_path(job->files[i].path, reterr);
+        if (r < 0) {
+            return r;
+        }
+    }
+    return 0;
+}
+
+/* The pure part: what applies, and the plan. */
+static int prepare_plan(struct execution *execution, const struct execution_request *request,
+                        struct err *reterr)
+{
+    copy_policy_facts(execution, request->policy);
+    if (!execution->policy) {
+        return err_errno(reterr, ENOMEM, "preparing a job");
+    }
+    int r = policy_limits_for(request->policy, request->ceilings, execution->job, &execution->limits, reterr);
+    if (r == 0) {
+        r = check_file_names(execution->job, reterr);
+    }
+    if (r == 0) {
+        r = policy_build_plan(request->policy, request->ceilings, execution->job, request->program,
+                              &execution->plan, reterr);
+    }
+    return r;
+}
+
+static int take_outer_id(struct execution *execution, struct err *reterr)
+{
+    int r = idmap_take(execution->host->ids, &execution->outer_uid, &execution->outer_gid);
+    if (r == -EAGAIN) {
+        return err_set(reterr, ERR_BUSY, EAGAIN, NULL, "server busy: execution capacity reached");
+    }
+    if (r < 0) {
+        return err_errno(reterr, -r, "taking an outer uid");
+    }
+    execution->has_outer_id = true;
+    return 0;
+}
+
+static bool plan_has_scratch(const struct jail_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        if (plan->steps[i].kind == JAIL_STEP_SCRATCH) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int fill_scratch(struct execution *execution, int input_fd, struct err *reterr)
+{
+    const struct job *job = execution->job;
+    for (size_t i = 0; i < job->n_files; i++) {
+        const struct job_file *file = &job->files[i];
+        int r = scratch_put(execution->scratch_fd, file->path, input_fd, file->offset, file->size,
+                            execution->outer_uid, execution->outer_gid, reterr);
+        if (r < 0) {
+            return r;
+        }
+    }
+    /* What the inputs look like now tells later which of them the program changed. */
+    return job->n_files > 0 ? scratch_list(execution->scratch_fd, job->n_files, &execution->before, reterr)
+                            : 0;
+}
+
+static int make_scratch(struct execution *execution, int input_fd, struct err *reterr)
+{
+    if (!plan_has_scratch(execution->plan)) {
+        return execution->job->n_files > 0
+                   ? err_set(reterr, ERR_INVALID, EINVAL, "files",
+                             "policy '%s' has no scratch mount to put files on", execution->policy)
+                   : 0;
+    }
+    const struct jail_limits *limits = &execution->plan->limits;
+    int r = scratch_open(limits->scratch_bytes, limits->scratch_inodes, execution->outer_uid,
+                         execution->outer_gid, &execution->scratch_fd, reterr);
+    return r < 0 ? r : fill_scratch(execution, input_fd, reterr);
+}
+
+static int spawn(struct execution *execution, const struct execution_request *request, struct err *reterr)
+{
+    struct jail_spawn_options options = {
+        .plan = execution->plan,
+        .outer_uid = execution->outer_uid,
+        .outer_gid = execution->outer_gid,
+        .drop_groups = execution->host->privileged,
+    };
+    memcpy(options.fds, request->fds, sizeof options.fds);
+    options.fds[JAIL_FD_SCRATCH] = execution->scratch_fd;
+    if (execution->host->cgroups) {
+        int r = jail_cgroup_new(execution->host->cgroups, &execution->plan->limits, &options.cgroup, reterr);
+        if (r < 0) {
+            return r;
+        }
+        execution->enforced_by_cgroup = true;
+    }
+    execution->started_ns = clock_now_ns();
+    int r = jail_spawn(&execution->jail, &options, reterr);
+    if (r == 0) {
+        advance(execution, EXECUTION_BUILDING);
+    }
+    return r;
+}
+
+int execution_start(const struct execution_request *request, struct execution **ret, struct err *reterr)
+{
+    CLEANUP(execution_freep) struct execution *execution = calloc(1, sizeof *execution);
+    if (!execution) {
+        job_free(request->job);
+        return err_errno(reterr, ENOMEM, "preparing a job");
+    }
+    execution->job = request->job;
+    execution->host = request->host;
+    execution->scratch_fd = -1;
+    execution->list_outputs = request->list_outputs;
+    int r = prepare_plan(execution, request, reterr);
+    if (r == 0) {
+        r = take_outer_id(execution, reterr);
+    }
+    if (r == 0) {
+        r = make_scratch(execution, request->fds[JAIL_FD_INPUT], reterr);
+    }
+    if (r == 0) {
+        r = spawn(execution, request, reterr);
+    }
+    if (r < 0) {
+        return r;
+    }
+    *ret = TAKE_PTR(execution);
+    return 0;
+}
+
+void execution_free(struct execution *execution)
+{
+    if (!execution) {
+        return;
+    }
+    jail_free(execution->jail);
+    /* Only now is no process left that has the id. */
+    if (execution->has_outer_id) {
+        idmap_give_back(execution->host->ids, execution->outer_uid);
+    }
+    scratch_list_free(&execution->before);
+    fd_closep(&execution->scratch_fd);
+    jail_plan_free(execution->plan);
+    job_free(execution->job);
+    free(execution->policy);
+    free(execution);
+}
+
+enum execution_state execution_state(const struct execution *execution)
+{
+    return execution->state;
+}
+
+const struct job *execution_job(const struct execution *execution)
+{
+    return execution->job;
+}
+
+void execution_fds(const struct execution *execution, int ret[JAIL_WATCH_FDS])
+{
+    jail_fds(execution->jail, ret);
+}
+
+enum execution_state execution_dispatch(struct execution *execution)
+{
+    static const enum execution_state states[] = {[JAIL_BUILDING] = EXECUTION_BUILDING,
+                                                  [JAIL_RUNNING] = EXECUTION_RUNNING,
+                                                  [JAIL_ENDED] = EXECUTION_ENDED};
+    advance(execution, states[jail_dispatch(execution->jail)]);
+    return execution->state;
+}
+
+bool execution_needs_watch(const struct execution *execution)
+{
+    return !execution->enforced_by_cgroup || execution->limits.cpu_ms > 0;
+}
+
+void execution_watch(struct execution *execution)
+{
+    if (execution->state == EXECUTION_RUNNING) {
+        jail_watch(execution->jail, execution->scratch_fd);
+    }
+}
+
+void execution_cancel(struct execution *execution)
+{
+    jail_kill(execution->jail, JAIL_END_CANCEL);
+}
+
+uint64_t execution_remaining_ms(const struct execution *execution, uint64_t now_ns)
+{
+    if (execution->limits.timeout_ms == 0) {
+        return UINT64_MAX;
+    }
+    /* While the jail is being built its deadline is the builder's; the job's own follows it. */
+    uint64_t deadline_ns = execution->state == EXECUTION_RUNNING
+                               ? jail_deadline_ns(execution->jail)
+                               : execution->started_ns + execution->limits.timeout_ms * NS_PER_MS;
+    return deadline_ns > now_ns ? (deadline_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS : 0;
+}
+
+int execution_finish(struct execution *execution, struct job_result *ret, struct err *reterr)
+{
+    struct jail_result jail = {0};
+    struct err setup = {0};
+    struct job_result result = {
+        .id = execution->job->id,
+        .limits = execution->limits,
+        .enforced_by_cgroup = execution->enforced_by_cgroup,
+        .policy = strdup(execution->policy),
+        .policy_sha256 = strdup(execution->policy_sha256),
+    };
+    int r = jail_collect(execution->jail, &jail, &setup);
+    if (r < 0) {
+        err_set(reterr, ERR_INTERNAL, -r, NULL, "reading the verdict: %s", setup.text);
+    }
+    if (r == 0) {
+        r = result.policy && result.policy_sha256 ? verdict_from_jail(&jail, &setup, &result) : -ENOMEM;
+        if (r < 0) {
+            err_errno(reterr, -r, "reading the verdict");
+        }
+    }
+    if (r == 0 && execution->list_outputs && execution->scratch_fd >= 0 && result.status != JOB_SETUP_ERROR) {
+        r = outputs_collect(execution->scratch_fd, execution->job, &execution->before,
+                            &execution->output_limits, &result, reterr);
+    }
+    if (r < 0) {
+        job_result_clear(&result);
+        return r;
+    }
+    advance(execution, EXECUTION_FINISHED);
+    *ret = result;
+    return 0;
+}

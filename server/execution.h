@@ -1,0 +1,70 @@
+/* struct execution: one job on its way from request to verdict: plan, scratch, cgroup, jail, result. The
+ * warden's jobs, the self-test and `immure run` all go this way. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "config/job.h"
+#include "jail/plan.h"
+#include "jail/spawn.h"
+
+struct err;
+struct host;
+struct policy;
+struct policy_ceilings;
+struct policy_program;
+struct execution;
+
+enum execution_state {
+    EXECUTION_PREPARING, /* its resources are being made */
+    EXECUTION_BUILDING,  /* PID 1 of the jail applies the plan */
+    EXECUTION_RUNNING,   /* the program runs */
+    EXECUTION_ENDED,     /* no process of the jail is left: execution_finish() */
+    EXECUTION_FINISHED,  /* the verdict has been handed out */
+    EXECUTION_STATE_COUNT,
+};
+const char *execution_state_to_string(enum execution_state state);
+
+struct execution_request {
+    struct host *host;
+    const struct policy *policy;
+    const struct policy_ceilings *ceilings;
+    const struct policy_program *program;
+    struct job *job;        /* taken over, also on failure */
+    int fds[JAIL_FD_COUNT]; /* the scratch's is made here; the others stay the caller's and may be closed
+                               afterwards */
+    bool list_outputs;      /* the result names the files that the program wrote */
+};
+
+/* Builds the plan and starts the jail; returns while it is being built. Where the jail cannot be started at
+ * all, `reterr` says why: ERR_SETUP or ERR_INTERNAL are ours, ERR_BUSY means that every outer id is taken,
+ * all else is the caller's to mend. */
+int execution_start(const struct execution_request *request, struct execution **ret, struct err *reterr);
+
+/* Kills what still runs and frees everything. Takes NULL. */
+void execution_free(struct execution *execution);
+static inline void execution_freep(struct execution **execution)
+{
+    execution_free(*execution);
+}
+
+enum execution_state execution_state(const struct execution *execution);
+const struct job *execution_job(const struct execution *execution);
+
+/* The descriptors to watch for input until EXECUTION_ENDED, and what to call when one is ready. */
+void execution_fds(const struct execution *execution, int ret[JAIL_WATCH_FDS]);
+enum execution_state execution_dispatch(struct execution *execution);
+
+/* True if execution_watch() must run every JAIL_WATCH_INTERVAL_MS: no cgroup, or a limit that no cgroup
+ * enforces. */
+bool execution_needs_watch(const struct execution *execution);
+void execution_watch(struct execution *execution);
+
+void execution_cancel(struct execution *execution);
+
+/* Milliseconds until its deadline ends it at the latest; UINT64_MAX: it has none. */
+uint64_t execution_remaining_ms(const struct execution *execution, uint64_t now_ns);
+
+/* Once EXECUTION_ENDED: the verdict, with the output files open. job_result_clear() it. */
+int execution_finish(struct execution *execution, struct job_result *ret, struct err *reterr);

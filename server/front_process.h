@@ -1,0 +1,29 @@
+/* Starts the front: our own binary again, without privileges, with two descriptors. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct err;
+
+/* Where the front finds its descriptors. Only 0, 1, 2 are open besides. */
+enum { FRONT_CHANNEL_FD = 3, FRONT_LISTEN_FD = 4 };
+
+struct front_process_options {
+    int executable_fd; /* of our own binary */
+    int listen_fd;
+    bool change_ids; /* become `uid`:`uid`; else stay who we are */
+    uint32_t uid;
+};
+
+struct front_process {
+    pid_t pid;
+    int pidfd;
+    int channel_fd; /* our end */
+};
+
+/* Forks and executes. Returns once the front's exec has happened; a failure names the step. Single-threaded
+ * callers only. */
+int front_process_start(const struct front_process_options *options, struct front_process *ret,
+                        struct err *reterr);

@@ -1,0 +1,102 @@
+/* What the host lets us make jails with. Runs in the warden, `immure run` and `immure check`, before the
+ * first jail. */
+#include "server/host.h"
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "jail/idmap.h"
+#include "policy/policy.h"
+
+int host_open(struct host *ret, enum cgroup_mode mode, uint32_t outer_uid_base, uint32_t n_outer_uids,
+              struct err *reterr)
+{
+    struct host host = {0};
+    int r = idmap_pool_new(outer_uid_base, n_outer_uids, &host.ids, reterr);
+    if (r < 0) {
+        return r;
+    }
+    host.privileged = idmap_pool_mode(host.ids) == IDMAP_RANGE;
+    struct err cgroup_err = {0};
+    r = jail_cgroup_tree_open(&host.cgroups, &host.leftovers_swept, &cgroup_err);
+    if (r < 0 && mode == CGROUP_REQUIRED) {
+        if (reterr && !err_is_set(reterr)) {
+            *reterr = cgroup_err;
+        }
+        host_close(&host);
+        return r;
+    }
+    if (r < 0) {
+        host.cgroups = NULL;
+        snprintf(host.degraded, sizeof host.degraded, "%s", cgroup_err.text);
+    }
+    *ret = host;
+    return 0;
+}
+
+void host_close(struct host *host)
+{
+    jail_cgroup_tree_free(host->cgroups);
+    idmap_pool_free(host->ids);
+    *host = (struct host){0};
+}
+
+/* What the warden still needs as root, and why. */
+static const struct {
+    unsigned number;
+    const char *reason;
+} kept_capabilities[] = {
+    {CAP_SYS_ADMIN, "namespaces, mounts and cgroups"},
+    {CAP_SETUID, "uid_map of a jail; becoming the front's uid"},
+    {CAP_SETGID, "gid_map of a jail; becoming the front's gid"},
+    {CAP_SETPCAP, "emptying the bounding set of the front"},
+    {CAP_CHOWN, "the scratch belongs to the jail's outer uid"},
+    {CAP_DAC_OVERRIDE, "files in the scratch, cgroup files"},
+    {CAP_DAC_READ_SEARCH, "reading output files of any mode"},
+    {CAP_FOWNER, "modes of files in the scratch"},
+    {CAP_KILL, "ending jails and fronts, which have other uids"},
+    {CAP_SYS_PTRACE, "the memory watch reads /proc of jails"},
+    {CAP_SYS_RESOURCE, "rlimits of a jail above our own"},
+    {CAP_NET_ADMIN, "loopback of a jail's network namespace"},
+};
+
+int host_drop_privileges(const struct host *host, struct err *reterr)
+{
+    if (!host->privileged) {
+        return 0;
+    }
+    uint64_t keep = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(kept_capabilities); i++) {
+        keep |= 1ull << kept_capabilities[i].number;
+    }
+    for (unsigned number = 0; number < 64 && prctl(PR_CAPBSET_READ, number, 0, 0, 0) >= 0; number++) {
+        if (!(keep >> number & 1) && prctl(PR_CAPBSET_DROP, number, 0, 0, 0) < 0 && errno != EPERM) {
+            return err_errno(reterr, errno, "dropping capability %u from the bounding set", number);
+        }
+    }
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2] = {{0}};
+    if (syscall(SYS_capget, &header, data) < 0) {
+        return err_errno(reterr, errno, "reading our capabilities");
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        uint32_t mask = (uint32_t)(keep >> (32 * i));
+        data[i].permitted &= mask;
+        data[i].effective = data[i].permitted;
+        data[i].inheritable = 0;
+    }
+    return syscall(SYS_capset, &header, data) < 0 ? err_errno(reterr, errno, "dropping capabilities") : 0;
+}
+
+void host_apply_to_ceilings(const struct host *host, struct policy_ceilings *ceilings)
+{
+    ceilings->cgroup = host->cgroups != NULL;
+    ceilings->drop_groups = host->privileged;
+}

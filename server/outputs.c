@@ -1,0 +1,148 @@
+/* The output files of a job. Runs in the warden once no process of the jail is left, so that nothing changes
+ * under it.
+ *
+ * Names in the workspace are the program's, so nothing here follows them: files are listed and opened beneath
+ * the scratch's descriptor, through no link, and what cannot be opened that way is listed without content or
+ * not at all. */
+#include "server/outputs.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/job.h"
+#include "config/message.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "jail/base/io.h"
+#include "jail/scratch.h"
+#include "server/glob.h"
+
+/* All paths of one result together, so that the result always fits into a message. */
+#define OUTPUT_PATHS_BYTES_MAX (MSG_BYTES_MAX / 2)
+/* What a file costs in a message beside its path. */
+#define OUTPUT_FILE_OVERHEAD_BYTES 32
+
+struct budget {
+    size_t files, attached, path_bytes;
+};
+
+static int compare_files(const void *key, const void *element)
+{
+    const struct scratch_file *a = key, *b = element;
+    return strcmp(a->path, b->path);
+}
+
+/* An input counts as unchanged only if it is the same file, never written to since. */
+static bool is_written(const struct scratch_file *file, const struct scratch_list *before)
+{
+    if (before->n_files == 0) {
+        return true;
+    }
+    const struct scratch_file *old =
+        bsearch(file, before->files, before->n_files, sizeof before->files[0], compare_files);
+    return !old || old->inode != file->inode || old->size_bytes != file->size_bytes ||
+           old->mtime.tv_sec != file->mtime.tv_sec || old->mtime.tv_nsec != file->mtime.tv_nsec ||
+           old->ctime.tv_sec != file->ctime.tv_sec || old->ctime.tv_nsec != file->ctime.tv_nsec;
+}
+
+static bool is_asked(const struct job *job, const char *path)
+{
+    for (size_t i = 0; i < job->n_outputs; i++) {
+        if (strcmp(job->outputs[i], path) == 0 || glob_match(job->outputs[i], path)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Takes the file's share of what a result may hold; false where it is used up. */
+static bool fits(struct budget *left, const char *path)
+{
+    size_t cost = strlen(path) + OUTPUT_FILE_OVERHEAD_BYTES;
+    if (left->files == 0 || left->path_bytes < cost) {
+        return false;
+    }
+    left->files--;
+    left->path_bytes -= cost;
+    return true;
+}
+
+static int add_file(int scratch_fd, const struct scratch_file *file, bool asked, bool written,
+                    uint64_t file_bytes_max, struct budget *left, struct job_result *ret)
+{
+    struct job_output_file *to = &ret->files[ret->n_files];
+    *to = (struct job_output_file){.size = file->size_bytes, .fd = -1, .asked = asked, .written = written};
+    to->path = strdup(file->path);
+    if (!to->path) {
+        return -ENOMEM;
+    }
+    ret->n_files++;
+    if (asked && file->size_bytes <= file_bytes_max) {
+        if (left->attached == 0) {
+            ret->files_truncated = true;
+        } else if (scratch_open_file(scratch_fd, file->path, &to->fd, &to->size) == 0) {
+            left->attached--;
+        }
+    }
+    return 0;
+}
+
+static int by_path(const void *a, const void *b)
+{
+    const struct job_output_file *left = a, *right = b;
+    return strcmp(left->path, right->path);
+}
+
+/* One pass adds the files that were asked for, the other those that were not. */
+static int add_files(int scratch_fd, const struct scratch_list *now, const struct job *job,
+                     const struct scratch_list *before, const struct output_limits *limits, bool pass_asked,
+                     struct budget *left, struct job_result *ret)
+{
+    for (size_t i = 0; i < now->n_files; i++) {
+        const struct scratch_file *file = &now->files[i];
+        bool asked = is_asked(job, file->path);
+        bool written = is_written(file, before);
+        if (asked != pass_asked || !(asked || written)) {
+            continue;
+        }
+        if (!fits(left, file->path)) {
+            ret->files_truncated = true;
+            return 0;
+        }
+        int r = add_file(scratch_fd, file, asked, written, limits->file_bytes_max, left, ret);
+        if (r < 0) {
+            return r;
+        }
+    }
+    return 0;
+}
+
+int outputs_collect(int scratch_fd, const struct job *job, const struct scratch_list *before,
+                    const struct output_limits *limits, struct job_result *ret, struct err *reterr)
+{
+    enum { LISTED_MAX = 1 << 20 }; /* the scratch's inode limit is what really bounds the list */
+    CLEANUP(scratch_list_free) struct scratch_list now = {0};
+    int r = scratch_list(scratch_fd, LISTED_MAX, &now, reterr);
+    if (r < 0) {
+        return r;
+    }
+    ret->files_truncated = now.truncated;
+    if (now.n_files == 0) {
+        return 0;
+    }
+    ret->files = calloc(now.n_files, sizeof ret->files[0]);
+    if (!ret->files) {
+        return err_errno(reterr, ENOMEM, "listing output files");
+    }
+    struct budget left = {limits->files_max, IO_FDS_MAX, OUTPUT_PATHS_BYTES_MAX};
+    r = add_files(scratch_fd, &now, job, before, limits, true, &left, ret);
+    if (r == 0) {
+        r = add_files(scratch_fd, &now, job, before, limits, false, &left, ret);
+    }
+    if (r < 0) {
+        return err_errno(reterr, -r, "listing output files");
+    }
+    qsort(ret->files, ret->n_files, sizeof ret->files[0], by_path);
+    return 0;
+}

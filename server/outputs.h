@@ -1,0 +1,22 @@
+/* Which files of a job's workspace go into its result. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct err;
+struct job;
+struct job_result;
+struct scratch_list;
+
+struct output_limits {
+    size_t files_max;        /* names listed */
+    uint64_t file_bytes_max; /* of one file whose content is attached */
+};
+
+/* Lists the workspace behind `scratch_fd` into `ret->files`: files that `job->outputs` names, with their
+ * content open where it is within the limit, and files that the program wrote, told from unchanged inputs by
+ * `before` (the workspace as the program found it). Sorted by path; asked ones first where not all fit. Sets
+ * `ret->files_truncated`. */
+int outputs_collect(int scratch_fd, const struct job *job, const struct scratch_list *before,
+                    const struct output_limits *limits, struct job_result *ret, struct err *reterr);

@@ -1,0 +1,157 @@
+/* The configuration together with the policies it names. Runs in the warden: at start, for --check-config, on
+ * SIGHUP. */
+#include "server/settings.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/config.h"
+#include "config/job.h"
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "jail/plan.h"
+
+static int missing_policy(struct err *reterr, const char *what, const char *owner, const char *policy)
+{
+    return err_set(reterr, ERR_CONFIG, ENOENT, what,
+                   "%s '%s' names policy '%s', which is not among the policies loaded", what, owner, policy);
+}
+
+/* What the schema cannot know: that names lead somewhere. */
+static int check_references(const struct settings *settings, struct err *reterr)
+{
+    const struct server_config *config = settings->config;
+    for (size_t i = 0; i < config->n_runtimes; i++) {
+        if (!policy_set_find(settings->policies, config->runtimes[i].policy)) {
+            return missing_policy(reterr, "runtime", config->runtimes[i].name, config->runtimes[i].policy);
+        }
+    }
+    for (size_t i = 0; i < config->n_keys; i++) {
+        const struct key_config *key = &config->keys[i];
+        for (size_t j = 0; j < key->n_policies; j++) {
+            if (!policy_set_find(settings->policies, key->policies[j])) {
+                return missing_policy(reterr, "key", key->name, key->policies[j]);
+            }
+        }
+        for (size_t j = 0; j < key->n_runtimes; j++) {
+            if (!server_config_runtime(config, key->runtimes[j])) {
+                return err_set(reterr, ERR_CONFIG, ENOENT, "key",
+                               "key '%s' names runtime '%s', which is not configured", key->name,
+                               key->runtimes[j]);
+            }
+        }
+    }
+    if (!server_config_runtime(config, config->default_runtime)) {
+        return err_set(reterr, ERR_CONFIG, ENOENT, "default_runtime", "there is no runtime '%s'",
+                       config->default_runtime);
+    }
+    return 0;
+}
+
+static int open_audit_log(struct settings *settings, struct err *reterr)
+{
+    const char *path = settings->config->audit_log;
+    if (!path || path[0] == '\0') {
+        return 0;
+    }
+    settings->audit_fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0640);
+    if (settings->audit_fd < 0) {
+        int code = errno;
+        return err_set(reterr, ERR_CONFIG, code, "audit_log", "cannot open %s for appending: %s", path,
+                       strerror(code));
+    }
+    return 0;
+}
+
+int settings_load(const char *path, char *const *env, struct settings **ret, struct err *reterr)
+{
+    CLEANUP(settings_unrefp) struct settings *settings = calloc(1, sizeof *settings);
+    if (!settings) {
+        return err_errno(reterr, ENOMEM, "loading the configuration");
+    }
+    settings->references = 1;
+    settings->audit_fd = -1;
+    int r = server_config_load(path, env, &settings->config, reterr);
+    if (r < 0) {
+        return r;
+    }
+    r = policy_set_load(settings->config->policy_paths, settings->config->n_policy_paths, &settings->policies,
+                        reterr);
+    if (r < 0) {
+        return r;
+    }
+    r = check_references(settings, reterr);
+    if (r == 0) {
+        r = open_audit_log(settings, reterr);
+    }
+    if (r < 0) {
+        return r;
+    }
+    *ret = TAKE_PTR(settings);
+    return 0;
+}
+
+struct settings *settings_ref(struct settings *settings)
+{
+    settings->references++;
+    return settings;
+}
+
+void settings_unref(struct settings *settings)
+{
+    if (!settings || --settings->references > 0) {
+        return;
+    }
+    if (settings->audit_fd >= 0) {
+        close(settings->audit_fd);
+    }
+    policy_set_free(settings->policies);
+    server_config_free(settings->config);
+    free(settings);
+}
+
+const char *settings_fixed_difference(const struct settings *old, const struct settings *new)
+{
+    if (strcmp(old->config->listen, new->config->listen) != 0) {
+        return "listen";
+    }
+    if (old->config->cgroup_best_effort != new->config->cgroup_best_effort) {
+        return "cgroup";
+    }
+    if (old->config->outer_uid_base != new->config->outer_uid_base) {
+        return "outer_uid_base";
+    }
+    return NULL;
+}
+
+static int unsupported_runtime(const struct server_config *config, const char *name, struct err *reterr)
+{
+    CLEANUP(buf_free) struct buf names = BUF_INIT;
+    for (size_t i = 0; i < config->n_runtimes; i++) {
+        buf_printf(&names, "%s%s", i == 0 ? "" : ", ", config->runtimes[i].name);
+    }
+    return err_set(reterr, ERR_INVALID, ENOENT, "runtime", "unsupported runtime: %.64s; supported: %s", name,
+                   names.data ? names.data : "");
+}
+
+int settings_find(const struct settings *settings, const struct job *job,
+                  const struct runtime_config **ret_runtime, const struct policy **ret_policy,
+                  struct err *reterr)
+{
+    const struct runtime_config *runtime = server_config_runtime(settings->config, job->runtime);
+    if (!runtime) {
+        return unsupported_runtime(settings->config, job->runtime, reterr);
+    }
+    const char *name = job->policy ? job->policy : runtime->policy;
+    const struct policy *policy = policy_set_find(settings->policies, name);
+    if (!policy) {
+        return err_set(reterr, ERR_INVALID, ENOENT, "policy", "there is no policy '%.64s'", name);
+    }
+    *ret_runtime = runtime;
+    *ret_policy = policy;
+    return 0;
+}

@@ -1,0 +1,37 @@
+/* struct settings: one reading of the configuration and its policies. A reload makes a new one; fronts and
+ * jobs of the old one keep theirs until they have ended. */
+#pragma once
+
+#include <stddef.h>
+
+#include "policy/policy.h"
+
+struct err;
+struct job;
+struct server_config;
+
+struct settings {
+    unsigned references;
+    struct server_config *config;
+    struct policy_set *policies;
+    int audit_fd; /* -1: audit lines go to the log */
+};
+
+/* Loads everything or nothing. `path` and `env` as server_config_load() takes them. Every runtime's policy,
+ * every policy a key may use, and the default runtime must exist. The new settings have one reference. */
+int settings_load(const char *path, char *const *env, struct settings **ret, struct err *reterr);
+struct settings *settings_ref(struct settings *settings);
+/* Takes NULL. */
+void settings_unref(struct settings *settings);
+static inline void settings_unrefp(struct settings **settings)
+{
+    settings_unref(*settings);
+}
+
+/* The field that a running server cannot change and that differs, or NULL. */
+const char *settings_fixed_difference(const struct settings *old, const struct settings *new);
+
+/* The runtime and policy that a job names. ERR_INVALID for one that is not there. */
+int settings_find(const struct settings *settings, const struct job *job,
+                  const struct runtime_config **ret_runtime, const struct policy **ret_policy,
+                  struct err *reterr);

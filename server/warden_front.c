@@ -1,0 +1,372 @@
+/* The front's life, as the warden sees it.
+ *
+ *     STARTING ─hello─► SERVING ─drain─► DRAINING ─exit─► (freed)
+ *         └────────────────┴────────────────┴── broken rule, closed channel ─► DYING ─exit─► (freed)
+ *
+ * There may be several at once: after a reload the old one drains while its successor serves. Each has a
+ * channel and settings of its own. When one dies, its jobs die; the current one is started again on the same
+ * socket. */
+#include "server/warden_internal.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/pidfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "config/config.h"
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/clock.h"
+#include "jail/base/err.h"
+#include "jail/base/io.h"
+#include "jail/base/loop.h"
+#include "server/channel.h"
+#include "server/log.h"
+#include "server/notify.h"
+#include "server/settings.h"
+#include "server/verdict.h"
+
+static const char *const state_names[FRONT_STATE_COUNT] = {
+    [FRONT_STARTING] = "starting",
+    [FRONT_SERVING] = "serving",
+    [FRONT_DRAINING] = "draining",
+    [FRONT_DYING] = "dying",
+};
+
+/* Which states may follow which, one bit each. */
+static const unsigned state_successors[FRONT_STATE_COUNT] = {
+    [FRONT_STARTING] = 1u << FRONT_SERVING | 1u << FRONT_DRAINING | 1u << FRONT_DYING,
+    [FRONT_SERVING] = 1u << FRONT_DRAINING | 1u << FRONT_DYING,
+    [FRONT_DRAINING] = 1u << FRONT_DYING,
+    [FRONT_DYING] = 0,
+};
+
+const char *front_state_to_string(enum front_state state)
+{
+    return (size_t)state < FRONT_STATE_COUNT ? state_names[state] : "unknown";
+}
+
+/* The only place where a front changes its state; false where it may not. */
+static bool set_state(struct front *front, enum front_state state)
+{
+    if (!(state_successors[front->state] >> state & 1)) {
+        return false;
+    }
+    LOG(front->warden->log, LOG_DEBUG, "front_state", LOG_FIELD_I64("pid", front->process.pid),
+        LOG_FIELD_STR("from", state_names[front->state]), LOG_FIELD_STR("to", state_names[state]));
+    front->state = state;
+    return true;
+}
+
+static void close_channel(struct front *front)
+{
+    loop_remove(front->channel_source);
+    front->channel_source = NULL;
+    channel_free(front->channel);
+    front->channel = NULL;
+    job_cancel_all_of(front);
+}
+
+void front_kill(struct front *front, const char *why)
+{
+    if (!set_state(front, FRONT_DYING)) {
+        return;
+    }
+    LOG(front->warden->log, LOG_ERROR, "front_killed", LOG_FIELD_I64("pid", front->process.pid),
+        LOG_FIELD_STR("reason", why));
+    pidfd_send_signal(front->process.pidfd, SIGKILL, NULL, 0);
+    close_channel(front);
+}
+
+/* Watches for room in the socket exactly as long as something is queued. */
+static void update_events(struct front *front)
+{
+    if (front->channel_source) {
+        loop_modify(front->channel_source, EPOLLIN | (channel_wants_write(front->channel) ? EPOLLOUT : 0u));
+    }
+}
+
+void front_send(struct front *front, const struct msg *msg, const int *fds, size_t n_fds)
+{
+    if (!front->channel) {
+        return;
+    }
+    struct err err = {0};
+    int r = channel_send(front->channel, msg, fds, n_fds, &err);
+    if (r == -EPIPE || r == -ECONNRESET) {
+        return; /* it is gone already; its pidfd tells the rest */
+    }
+    if (r < 0) {
+        front_kill(front, err.text);
+        return;
+    }
+    update_events(front);
+}
+
+static void send_state(struct front *front)
+{
+    struct msg msg = {.type = MSG_STATE, .state = front->warden->state};
+    msg.state.draining = front->warden->draining || front->state == FRONT_DRAINING;
+    front_send(front, &msg, NULL, 0);
+}
+
+void warden_publish_state(struct warden *warden)
+{
+    for (struct front *front = warden->fronts; front; front = front->next) {
+        send_state(front);
+    }
+}
+
+void front_drain(struct front *front)
+{
+    if (set_state(front, FRONT_DRAINING)) {
+        send_state(front);
+    }
+}
+
+static void on_hello(struct front *front)
+{
+    struct warden *warden = front->warden;
+    if (!set_state(front, FRONT_SERVING)) {
+        return; /* drains already */
+    }
+    LOG(warden->log, LOG_INFO, "front_serving", LOG_FIELD_I64("pid", front->process.pid));
+    if (front == warden->successor) {
+        warden_reload_succeeded(warden);
+    }
+    if (!warden->ready_notified) {
+        warden->ready_notified = true;
+        notify_service_manager("READY=1");
+    }
+}
+
+/* Takes the message's contents over. */
+static void handle(struct front *front, struct msg *msg, int *fds, size_t n_fds)
+{
+    switch (msg->type) {
+    case MSG_HELLO:
+        on_hello(front);
+        break;
+    case MSG_JOB:
+        job_accept(front, TAKE_PTR(msg->job), fds);
+        break;
+    case MSG_CANCEL:
+        job_cancel(front, msg->cancel.id);
+        break;
+    default: /* channel_recv() lets nothing else through */
+        break;
+    }
+    for (size_t i = 0; i < n_fds; i++) {
+        close(fds[i]);
+    }
+    msg_clear(msg);
+}
+
+static void receive(struct front *front)
+{
+    /* One front must not keep the warden from its other duties. */
+    for (int i = 0; i < 16 && front->channel; i++) {
+        struct msg msg = {.type = MSG_NONE};
+        struct err err = {0};
+        int fds[IO_FDS_MAX];
+        size_t n_fds = ARRAY_SIZE(fds);
+        int r = channel_recv(front->channel, &msg, fds, &n_fds, &err);
+        if (r == 0) {
+            return;
+        }
+        if (r == -EPIPE) {
+            if (front->state == FRONT_DRAINING) {
+                close_channel(front); /* it is exiting, as told */
+            } else {
+                front_kill(front, "it closed its channel");
+            }
+            return;
+        }
+        if (r < 0) {
+            front_kill(front, err.text);
+            return;
+        }
+        handle(front, &msg, fds, n_fds);
+    }
+}
+
+static void on_channel_event(void *arg, uint32_t events)
+{
+    struct front *front = arg;
+    if (events & EPOLLOUT) {
+        struct err err = {0};
+        int r = channel_flush(front->channel, &err);
+        if (r < 0 && r != -EPIPE && r != -ECONNRESET) {
+            front_kill(front, err.text);
+            return;
+        }
+        update_events(front);
+    }
+    if (events & ~(uint32_t)EPOLLOUT) {
+        receive(front);
+    }
+}
+
+static void free_front(struct front *front)
+{
+    struct warden *warden = front->warden;
+    struct front **at = &warden->fronts;
+    while (*at && *at != front) {
+        at = &(*at)->next;
+    }
+    if (*at) {
+        *at = front->next;
+    }
+    close_channel(front);
+    loop_remove(front->pidfd_source);
+    fd_closep(&front->process.pidfd);
+    settings_unref(front->settings);
+    free(front);
+}
+
+void front_discard(struct front *front)
+{
+    pidfd_send_signal(front->process.pidfd, SIGKILL, NULL, 0);
+    waitpid(front->process.pid, NULL, 0);
+    free_front(front);
+}
+
+static void log_exit(const struct front *front, const siginfo_t *info)
+{
+    char name[SIGNAL_NAME_BYTES];
+    bool exited = info->si_code == CLD_EXITED;
+    bool expected = front->state == FRONT_DRAINING && exited && info->si_status == 0;
+    LOG(front->warden->log, expected ? LOG_INFO : LOG_ERROR, "front_exited",
+        LOG_FIELD_I64("pid", front->process.pid), LOG_FIELD_I64("exit_code", exited ? info->si_status : -1),
+        LOG_FIELD_STR("signal", exited ? NULL : signal_name(info->si_status, name)));
+}
+
+static void schedule_restart(struct warden *warden, uint64_t lived_ns)
+{
+    warden->state.front_restarts++;
+    uint64_t delay_ns = backoff_after_death(&warden->backoff, lived_ns);
+    if (delay_ns == 0) {
+        front_start_current(warden);
+        return;
+    }
+    LOG(warden->log, LOG_WARNING, "front_restart_delayed", LOG_FIELD_U64("delay_ms", delay_ns / NS_PER_MS));
+    loop_timer_set(warden->restart_timer, clock_now_ns() + delay_ns);
+}
+
+static void on_exit_event(void *arg, uint32_t events)
+{
+    (void)events;
+    struct front *front = arg;
+    struct warden *warden = front->warden;
+    siginfo_t info = {0};
+    if (waitid(P_PIDFD, (id_t)front->process.pidfd, &info, WEXITED | WNOHANG) < 0 || info.si_pid == 0) {
+        return;
+    }
+    log_exit(front, &info);
+    bool was_current = front == warden->current;
+    bool was_successor = front == warden->successor;
+    uint64_t lived_ns = clock_now_ns() - front->started_ns;
+    free_front(front);
+    if (was_current) {
+        warden->current = NULL;
+    }
+    if (was_successor) {
+        warden_reload_failed(warden);
+    }
+    if (was_current && !warden->draining) {
+        schedule_restart(warden, lived_ns);
+    }
+    warden_check_drained(warden);
+}
+
+/* The first words: the configuration, then how things stand. */
+static int send_config(struct front *front, struct err *reterr)
+{
+    CLEANUP(buf_free) struct buf packed = BUF_INIT;
+    int r = server_config_encode(front->settings->config, &packed, reterr);
+    if (r < 0) {
+        return r;
+    }
+    CLEANUP(fd_closep) int config_fd = -1;
+    r = io_memfd("configuration", packed.data, packed.len, &config_fd);
+    if (r < 0) {
+        return err_errno(reterr, -r, "handing the configuration to the front");
+    }
+    struct msg msg = {.type = MSG_CONFIG, .config = {.audit = front->settings->audit_fd >= 0}};
+    int fds[] = {config_fd, front->settings->audit_fd};
+    r = channel_send(front->channel, &msg, fds, msg.config.audit ? 2 : 1, reterr);
+    if (r == 0) {
+        send_state(front);
+    }
+    return r;
+}
+
+static int watch_front(struct front *front, struct err *reterr)
+{
+    struct loop *loop = front->warden->loop;
+    int r = channel_new(TAKE_FD(front->process.channel_fd), CHANNEL_WARDEN, &front->channel, reterr);
+    if (r == 0) {
+        r = loop_add(loop, channel_fd(front->channel), EPOLLIN, on_channel_event, front,
+                     &front->channel_source, reterr);
+    }
+    if (r == 0) {
+        r = loop_add(loop, front->process.pidfd, EPOLLIN, on_exit_event, front, &front->pidfd_source, reterr);
+    }
+    return r == 0 ? send_config(front, reterr) : r;
+}
+
+int front_start(struct warden *warden, struct settings *settings, struct front **ret, struct err *reterr)
+{
+    struct front *front = calloc(1, sizeof *front);
+    if (!front) {
+        return err_errno(reterr, ENOMEM, "starting the front");
+    }
+    const struct front_process_options options = {
+        .executable_fd = warden->executable_fd,
+        .listen_fd = warden->listen_fd,
+        .change_ids = warden->host.privileged,
+        .uid = settings->config->outer_uid_base - 1, /* no jail ever has it */
+    };
+    int r = front_process_start(&options, &front->process, reterr);
+    if (r < 0) {
+        free(front);
+        return r;
+    }
+    front->warden = warden;
+    front->state = FRONT_STARTING;
+    front->settings = settings_ref(settings);
+    front->started_ns = clock_now_ns();
+    front->next = warden->fronts;
+    warden->fronts = front;
+    r = watch_front(front, reterr);
+    if (r < 0) {
+        front_discard(front);
+        return r;
+    }
+    LOG(warden->log, LOG_INFO, "front_started", LOG_FIELD_I64("pid", front->process.pid));
+    *ret = front;
+    return 0;
+}
+
+void front_start_current(struct warden *warden)
+{
+    struct err err = {0};
+    loop_timer_set(warden->restart_timer, 0);
+    if (front_start(warden, warden->settings, &warden->current, &err) < 0) {
+        log_err(warden->log, LOG_ERROR, "front_start_failed", &err);
+        loop_timer_set(warden->restart_timer, clock_now_ns() + NS_PER_S);
+    }
+}
+
+void front_restart_due(void *arg, uint32_t events)
+{
+    (void)events;
+    struct warden *warden = arg;
+    if (!warden->current && !warden->draining) {
+        front_start_current(warden);
+    }
+}

@@ -1,0 +1,131 @@
+/* What the parts of the warden share: the one context, its fronts and its jobs.
+ *
+ *     warden.c          start, signals, drain, end
+ *     warden_reload.c   SIGHUP
+ *     warden_front.c    the front's life: start, messages, death, back-off
+ *     warden_job.c      a job's life: message in, jail, message out
+ *     warden_selftest.c one trivial job per runtime, for /readyz */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "config/message.h"
+#include "server/backoff.h"
+#include "server/front_process.h"
+#include "server/host.h"
+#include "server/listen.h"
+
+struct channel;
+struct execution;
+struct log;
+struct loop;
+struct loop_source;
+struct settings;
+struct warden;
+
+enum front_state {
+    FRONT_STARTING, /* has its configuration, has not said hello */
+    FRONT_SERVING,  /* accepts requests */
+    FRONT_DRAINING, /* answers what it has, then exits */
+    FRONT_DYING,    /* killed; its process has not been reaped */
+    FRONT_STATE_COUNT,
+};
+const char *front_state_to_string(enum front_state state);
+
+struct front {
+    struct warden *warden;
+    struct front *next; /* in warden->fronts */
+    enum front_state state;
+    struct front_process process;
+    struct channel *channel; /* NULL once it is closed */
+    struct loop_source *channel_source, *pidfd_source;
+    struct settings *settings; /* what this front and the jobs it sends go by */
+    uint64_t started_ns;
+    uint64_t last_job_id; /* ids only ever rise, so that none can be used twice */
+};
+
+/* One job in the warden. */
+struct warden_job {
+    struct warden *warden;
+    struct warden_job *next; /* in warden->jobs */
+    struct front *front;     /* who hears the verdict; NULL: nobody any more */
+    bool is_selftest;
+    uint64_t id;
+    struct execution *execution;
+    struct loop_source *sources[3];
+};
+
+struct selftest {
+    struct settings *settings; /* whose runtimes are tested; NULL: none runs */
+    size_t runtime;            /* the one being tested */
+    struct warden_job *job;
+};
+
+struct warden {
+    const struct warden_options *options;
+    struct log *log;
+    struct loop *loop;
+    struct host host;
+    struct settings *settings; /* what new fronts go by */
+    int environment_fd, executable_fd, listen_fd, signal_fd;
+    char bound[LISTEN_TEXT_BYTES];
+    struct loop_source *signal_source, *restart_timer, *watch_timer, *drain_timer;
+
+    struct front *fronts;
+    struct front *current;   /* the one that serves, or starts to */
+    struct front *successor; /* after a reload: takes over when it says hello */
+    struct backoff backoff;
+
+    struct warden_job *jobs;
+    size_t n_jobs; /* of fronts; the self-test's do not count */
+    struct selftest selftest;
+
+    struct msg_state state; /* what every front is told */
+    bool ready_notified, watch_armed;
+    bool draining;
+};
+
+/* warden.c */
+/* Tells every front the state as it is now. */
+void warden_publish_state(struct warden *warden);
+/* Stops the loop once a drain is over. Called after each end of a front or a job. */
+void warden_check_drained(struct warden *warden);
+
+/* warden_reload.c */
+void warden_reload(struct warden *warden);
+/* The successor has said hello, or died before. */
+void warden_reload_succeeded(struct warden *warden);
+void warden_reload_failed(struct warden *warden);
+
+/* warden_front.c */
+int front_start(struct warden *warden, struct settings *settings, struct front **ret, struct err *reterr);
+/* Starts the current front; on failure, and after deaths in quick succession, later. */
+void front_start_current(struct warden *warden);
+void front_restart_due(void *arg, uint32_t events);
+/* No more requests; it exits when the last is answered. */
+void front_drain(struct front *front);
+void front_kill(struct front *front, const char *why);
+/* Sends or queues; a front that cannot be told anything is killed. */
+void front_send(struct front *front, const struct msg *msg, const int *fds, size_t n_fds);
+/* Frees it without ceremony, at the warden's end. */
+void front_discard(struct front *front);
+
+/* warden_job.c */
+/* Handles MSG_JOB: takes the job and the descriptors (input, stdin, stdout, stderr). */
+void job_accept(struct front *front, struct job *job, int fds[4]);
+void job_cancel(struct front *front, uint64_t id);
+/* The front is gone: its jobs end, and nobody hears of them. */
+void job_cancel_all_of(struct front *front);
+void job_cancel_all(struct warden *warden);
+void job_watch_due(void *arg, uint32_t events);
+void job_discard(struct warden_job *job);
+/* Starts a job of the warden's own. */
+int job_start_selftest(struct warden *warden, const struct settings *settings, struct job *job,
+                       const int fds[4], struct warden_job **ret, struct err *reterr);
+
+/* warden_selftest.c */
+void selftest_start(struct warden *warden);
+void selftest_ended(struct warden *warden, const struct job_result *result);
+void selftest_stop(struct warden *warden);

@@ -1,0 +1,322 @@
+/* A job's life in the warden: MSG_JOB in, a jail, MSG_DONE or MSG_REFUSED out.
+ *
+ * The front's word is not taken: ids must rise, the input must be an anonymous file, since reading anything
+ * else could block this single thread, and what becomes the program's stdio must be pipes, since a socket in
+ * a jail would be a way out of it. Capacity is decided here and nowhere else. */
+#include "server/warden_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config/config.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/clock.h"
+#include "jail/base/err.h"
+#include "jail/base/loop.h"
+#include "jail/watch.h"
+#include "server/execution.h"
+#include "server/log.h"
+#include "server/settings.h"
+#include "server/verdict.h"
+
+/* The descriptors of MSG_JOB, in their order. */
+enum { JOB_FD_INPUT, JOB_FD_STDIN, JOB_FD_STDOUT, JOB_FD_STDERR, JOB_FD_COUNT };
+
+static uint64_t soonest_end_ms(const struct warden *warden)
+{
+    const uint64_t floor_ms = 1;
+    uint64_t soonest = UINT64_MAX, now_ns = clock_now_ns();
+    for (const struct warden_job *job = warden->jobs; job; job = job->next) {
+        uint64_t remaining = job->is_selftest ? UINT64_MAX : execution_remaining_ms(job->execution, now_ns);
+        soonest = remaining < soonest ? remaining : soonest;
+    }
+    return soonest == UINT64_MAX ? 0 : soonest > floor_ms ? soonest : floor_ms;
+}
+
+static void refuse(struct front *front, uint64_t id, const struct err *err)
+{
+    struct msg msg = {.type = MSG_REFUSED};
+    msg.refused.id = id;
+    msg.refused.kind = err->kind;
+    snprintf(msg.refused.item, sizeof msg.refused.item, "%s", err->item);
+    snprintf(msg.refused.text, sizeof msg.refused.text, "%s", err->text);
+    if (err->kind == ERR_BUSY) {
+        msg.refused.retry_after_ms = soonest_end_ms(front->warden);
+    }
+    front_send(front, &msg, NULL, 0);
+}
+
+/* A jail that could not even be started is a verdict like any other setup error. */
+static void report_setup_error(struct front *front, uint64_t id, const struct err *err)
+{
+    struct msg msg = {.type = MSG_DONE};
+    msg.done.id = id;
+    msg.done.enforced_by_cgroup = front->warden->host.cgroups != NULL;
+    msg.done.policy = strdup("");
+    msg.done.policy_sha256 = strdup("");
+    if (msg.done.policy && msg.done.policy_sha256 && verdict_from_setup_error(err, &msg.done) == 0) {
+        front_send(front, &msg, NULL, 0);
+    } else {
+        refuse(front, id, err);
+    }
+    job_result_clear(&msg.done);
+}
+
+static void report_failure(struct front *front, uint64_t id, const struct err *err)
+{
+    log_err(front->warden->log, err->kind == ERR_BUSY || err->kind == ERR_INVALID ? LOG_DEBUG : LOG_WARNING,
+            "job_refused", err);
+    if (err->kind == ERR_SETUP || err->kind == ERR_HOST) {
+        report_setup_error(front, id, err);
+    } else {
+        refuse(front, id, err);
+    }
+}
+
+static struct policy_ceilings ceilings_of(const struct warden *warden, const struct settings *settings)
+{
+    struct policy_ceilings ceilings = {
+        .default_timeout_ms = settings->config->default_timeout_ms,
+        .max_timeout_ms = settings->config->max_timeout_ms,
+        .max_output_bytes = settings->config->max_output_bytes,
+    };
+    host_apply_to_ceilings(&warden->host, &ceilings);
+    return ceilings;
+}
+
+static void unlink_job(struct warden_job *job)
+{
+    struct warden_job **at = &job->warden->jobs;
+    while (*at && *at != job) {
+        at = &(*at)->next;
+    }
+    if (*at) {
+        *at = job->next;
+        job->warden->n_jobs -= !job->is_selftest;
+    }
+}
+
+/* Frees a job, running or not. */
+void job_discard(struct warden_job *job)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(job->sources); i++) {
+        loop_remove(job->sources[i]);
+    }
+    unlink_job(job);
+    execution_free(job->execution);
+    free(job);
+}
+
+static void tell_verdict(struct warden_job *job, int r, struct job_result *result, const struct err *err)
+{
+    struct warden *warden = job->warden;
+    if (job->is_selftest) {
+        return;
+    }
+    if (!job->front) {
+        LOG(warden->log, LOG_WARNING, "job_orphaned", LOG_FIELD_U64("job", job->id),
+            LOG_FIELD_STR("execution_id", execution_job(job->execution)->execution_id),
+            LOG_FIELD_STR("key", execution_job(job->execution)->key));
+    } else if (r < 0) {
+        log_err(warden->log, LOG_ERROR, "job_verdict_lost", err);
+        refuse(job->front, job->id, err);
+    } else {
+        struct msg msg = {.type = MSG_DONE, .done = *result};
+        front_send(job->front, &msg, NULL, 0);
+    }
+}
+
+static void finish(struct warden_job *job)
+{
+    struct warden *warden = job->warden;
+    struct job_result result = {0};
+    struct err err = {0};
+    int r = execution_finish(job->execution, &result, &err);
+    tell_verdict(job, r, &result, &err);
+    bool is_selftest = job->is_selftest;
+    job_discard(job);
+    if (is_selftest) {
+        selftest_ended(warden, r < 0 ? NULL : &result);
+    }
+    job_result_clear(&result);
+    warden_check_drained(warden);
+}
+
+static void on_jail_event(void *arg, uint32_t events)
+{
+    (void)events;
+    struct warden_job *job = arg;
+    if (execution_dispatch(job->execution) == EXECUTION_ENDED) {
+        finish(job);
+    }
+}
+
+/* Jobs that start must not push the next look of those that run ever further away. */
+static void arm_watch(struct warden *warden)
+{
+    if (!warden->watch_armed) {
+        warden->watch_armed = true;
+        loop_timer_set(warden->watch_timer, clock_now_ns() + JAIL_WATCH_INTERVAL_MS * NS_PER_MS);
+    }
+}
+
+void job_watch_due(void *arg, uint32_t events)
+{
+    (void)events;
+    struct warden *warden = arg;
+    bool again = false;
+    warden->watch_armed = false;
+    for (struct warden_job *job = warden->jobs; job; job = job->next) {
+        if (execution_needs_watch(job->execution)) {
+            execution_watch(job->execution);
+            again = true;
+        }
+    }
+    if (again) {
+        arm_watch(warden);
+    }
+}
+
+/* Puts a started execution under the loop's care. */
+static int adopt(struct warden_job *job, struct err *reterr)
+{
+    struct warden *warden = job->warden;
+    int fds[JAIL_WATCH_FDS];
+    _Static_assert(JAIL_WATCH_FDS == ARRAY_SIZE(job->sources), "one source per descriptor");
+    execution_fds(job->execution, fds);
+    for (size_t i = 0; i < JAIL_WATCH_FDS; i++) {
+        int r = loop_add(warden->loop, fds[i], EPOLLIN, on_jail_event, job, &job->sources[i], reterr);
+        if (r < 0) {
+            return r;
+        }
+    }
+    job->next = warden->jobs;
+    warden->jobs = job;
+    warden->n_jobs += !job->is_selftest;
+    if (execution_needs_watch(job->execution)) {
+        arm_watch(warden);
+    }
+    return 0;
+}
+
+/* Takes `wish` over. */
+static int start(struct warden *warden, const struct settings *settings, struct job *wish,
+                 const int fds[JOB_FD_COUNT], bool is_selftest, struct warden_job **ret, struct err *reterr)
+{
+    const struct runtime_config *runtime;
+    const struct policy *policy;
+    struct warden_job *job = calloc(1, sizeof *job);
+    int r = job ? settings_find(settings, wish, &runtime, &policy, reterr)
+                : err_errno(reterr, ENOMEM, "starting a job");
+    if (r < 0) {
+        job_free(wish);
+        free(job);
+        return r;
+    }
+    *job = (struct warden_job){.warden = warden, .is_selftest = is_selftest, .id = wish->id};
+    struct policy_ceilings ceilings = ceilings_of(warden, settings);
+    struct policy_program program = {.runtime = runtime};
+    struct execution_request request = {.host = &warden->host,
+                                        .policy = policy,
+                                        .ceilings = &ceilings,
+                                        .program = &program,
+                                        .job = wish,
+                                        .list_outputs = !is_selftest};
+    request.fds[JAIL_FD_STDIN] = fds[JOB_FD_STDIN];
+    request.fds[JAIL_FD_STDOUT] = fds[JOB_FD_STDOUT];
+    request.fds[JAIL_FD_STDERR] = fds[JOB_FD_STDERR];
+    request.fds[JAIL_FD_INPUT] = fds[JOB_FD_INPUT];
+    request.fds[JAIL_FD_SCRATCH] = -1;
+    r = execution_start(&request, &job->execution, reterr);
+    if (r == 0) {
+        r = adopt(job, reterr);
+    }
+    if (r < 0) {
+        job_discard(job);
+        return r;
+    }
+    *ret = job;
+    return 0;
+}
+
+/* NULL, or which rule the front has broken. */
+static const char *check_descriptors(const int fds[JOB_FD_COUNT])
+{
+    struct stat st;
+    /* Only anonymous memory has seals; reading anything else could block. */
+    if (fstat(fds[JOB_FD_INPUT], &st) < 0 || !S_ISREG(st.st_mode) ||
+        fcntl(fds[JOB_FD_INPUT], F_GET_SEALS) < 0) {
+        return "a job's input is not an anonymous file";
+    }
+    for (int i = JOB_FD_STDIN; i <= JOB_FD_STDERR; i++) {
+        if (fstat(fds[i], &st) < 0 || !S_ISFIFO(st.st_mode)) {
+            return "a job's stdio is not a pipe";
+        }
+    }
+    return NULL;
+}
+
+void job_accept(struct front *front, struct job *wish, int fds[JOB_FD_COUNT])
+{
+    struct warden *warden = front->warden;
+    struct err err = {0};
+    uint64_t id = wish->id;
+    const char *broken = id <= front->last_job_id ? "a job's id was used before" : check_descriptors(fds);
+    if (broken) {
+        job_free(wish);
+        front_kill(front, broken);
+        return;
+    }
+    front->last_job_id = id;
+    if (warden->n_jobs >= warden->settings->config->max_concurrent_jobs) {
+        job_free(wish);
+        err_set(&err, ERR_BUSY, EAGAIN, NULL, "server busy: execution capacity reached");
+        refuse(front, id, &err);
+        return;
+    }
+    struct warden_job *job;
+    if (start(warden, front->settings, wish, fds, false, &job, &err) < 0) {
+        report_failure(front, id, &err);
+    } else {
+        job->front = front;
+    }
+}
+
+int job_start_selftest(struct warden *warden, const struct settings *settings, struct job *wish,
+                       const int fds[JOB_FD_COUNT], struct warden_job **ret, struct err *reterr)
+{
+    return start(warden, settings, wish, fds, true, ret, reterr);
+}
+
+void job_cancel(struct front *front, uint64_t id)
+{
+    for (struct warden_job *job = front->warden->jobs; job; job = job->next) {
+        if (job->front == front && job->id == id) {
+            execution_cancel(job->execution);
+        }
+    }
+    /* One that is not there has ended meanwhile: its verdict is on the way. */
+}
+
+void job_cancel_all_of(struct front *front)
+{
+    for (struct warden_job *job = front->warden->jobs; job; job = job->next) {
+        if (job->front == front) {
+            job->front = NULL;
+            execution_cancel(job->execution);
+        }
+    }
+}
+
+void job_cancel_all(struct warden *warden)
+{
+    for (struct warden_job *job = warden->jobs; job; job = job->next) {
+        execution_cancel(job->execution);
+    }
+}

@@ -1,0 +1,88 @@
+/* SIGHUP: the configuration and every policy are read again, all or nothing.
+ *
+ * A new front is started with the new settings while the old one goes on serving. Only when the new one has
+ * said hello do the new settings count, and the old front drains: its running jobs keep their channel and
+ * what they went by. Whatever fails before that leaves everything as it was. */
+#include "server/warden_internal.h"
+
+#include "config/config.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "server/environment.h"
+#include "server/log.h"
+#include "server/settings.h"
+#include "server/warden.h"
+
+static int load(const struct warden *warden, struct settings **ret, struct err *reterr)
+{
+    CLEANUP(environment_wipe) struct environment environment = {0};
+    int r = environment_restore(warden->environment_fd, &environment, reterr);
+    return r < 0 ? r : settings_load(warden->options->config_path, environment.vars, ret, reterr);
+}
+
+static int load_and_compare(const struct warden *warden, struct settings **ret, struct err *reterr)
+{
+    CLEANUP(settings_unrefp) struct settings *settings = NULL;
+    int r = load(warden, &settings, reterr);
+    if (r < 0) {
+        return r;
+    }
+    const char *field = settings_fixed_difference(warden->settings, settings);
+    if (field) {
+        return err_set(reterr, ERR_CONFIG, 0, field, "%s cannot change while the server runs; restart it",
+                       field);
+    }
+    *ret = TAKE_PTR(settings);
+    return 0;
+}
+
+void warden_reload(struct warden *warden)
+{
+    CLEANUP(settings_unrefp) struct settings *settings = NULL;
+    struct err err = {0};
+    if (warden->draining) {
+        return;
+    }
+    if (warden->successor) { /* overtaken by this one */
+        struct front *overtaken = warden->successor;
+        warden->successor = NULL;
+        front_kill(overtaken, "another reload overtook it");
+    }
+    int r = load_and_compare(warden, &settings, &err);
+    if (r == 0) {
+        r = front_start(warden, settings, &warden->successor, &err);
+    }
+    if (r < 0) {
+        warden->successor = NULL;
+        log_err(warden->log, LOG_ERROR, "reload_refused", &err);
+    }
+}
+
+void warden_reload_failed(struct warden *warden)
+{
+    struct err err = {0};
+    warden->successor = NULL;
+    err_set(&err, ERR_UNAVAILABLE, 0, NULL, "the front did not start with the new configuration");
+    log_err(warden->log, LOG_ERROR, "reload_refused", &err);
+}
+
+void warden_reload_succeeded(struct warden *warden)
+{
+    struct front *old = warden->current;
+    warden->current = warden->successor;
+    warden->successor = NULL;
+    settings_unref(warden->settings);
+    warden->settings = settings_ref(warden->current->settings);
+    const struct server_config *config = warden->settings->config;
+    struct log *log = log_new(2, config->log_format, config->log_level, "warden");
+    if (log) {
+        log_free(warden->log);
+        warden->log = log;
+    }
+    LOG(warden->log, LOG_INFO, "reloaded", LOG_FIELD_U64("runtimes", config->n_runtimes),
+        LOG_FIELD_U64("keys", config->n_keys));
+    if (old) {
+        front_drain(old);
+    }
+    selftest_start(warden);
+}
