@@ -51,7 +51,7 @@ struct jail_cgroup_tree {
 
 static const char *const remedy = "give this process a delegated cgroup v2 subtree (systemd: Delegate=yes; "
                                   "containers: a writable cgroup2 mount and "
-                                  "cgroupns private), or set cgroup to BEST_EFFORT";
+                                  "cgroupns private)";
 
 /* Splits off the next blank-separated word. */
 static char *next_word(char **save)
