@@ -103,6 +103,7 @@ $(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o $(LIBS)
 
 # The schema that the text format's tests read into.
 EVERYTHING := $(BUILD)/gen/tests/config/everything.pb-c
+gen: $(EVERYTHING).c
 $(BUILD)/obj/tests/tools/textproto2bin.o $(BUILD)/obj/tests/unit/config/test_textformat.o: | $(EVERYTHING).c
 $(BUILD)/tests/tools/textproto2bin $(BUILD)/tests/unit/config/test_textformat: $(EVERYTHING).o
 
