@@ -1,0 +1,99 @@
+"""The installed systemd unit, started by a real systemd. Installs into /usr: only ever run in the virtual machine."""
+
+import json
+import os
+import subprocess
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from harness import BUILD, ROOT, wait_for
+
+URL = "http://127.0.0.1:9099"
+KEY = "a key of thirty-two letters or so"
+DELEGATED = Path("/sys/fs/cgroup/system.slice/immure.service")
+
+
+def systemctl(*words):
+    done = subprocess.run(["systemctl", "--no-pager", *words], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr + journal()
+    return done.stdout.strip()
+
+
+def journal():
+    return Path("/run/immure.log").read_text() if Path("/run/immure.log").exists() else ""
+
+
+def call(path, body=None):
+    request = urllib.request.Request(URL + path, body and json.dumps(body).encode(),
+                                     {"X-Service-API-Key": KEY, "Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        return reply.read()
+
+
+def execute(code, **fields):
+    return json.loads(call("/execute", {"code": code, **fields}))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def service():
+    assert os.environ.get("IMMURE_VM") == "1" or Path("/run/vm/directory").exists(), "not in the virtual machine"
+    subprocess.run(["make", "-s", "-C", str(ROOT), f"BUILD={BUILD}", "PREFIX=/usr", "install"], check=True)
+    settings = Path("/etc/immure")
+    settings.mkdir()
+    (settings / "api-key").write_text(KEY)
+    (settings / "api-key").chmod(0o600)
+    (settings / "environment").write_text("SANDBOX_EXECUTOR_MAX_CONCURRENT_JOBS=2\n")
+    override = Path("/run/systemd/system/immure.service.d/log.conf")
+    override.parent.mkdir(parents=True)
+    override.write_text("[Service]\nStandardOutput=file:/run/immure.log\nStandardError=inherit\n")
+    systemctl("daemon-reload")
+    # Type=notify: returns when the server has said that it is ready.
+    systemctl("start", "immure")
+    yield
+    systemctl("stop", "immure")
+
+
+def status_of(pid):
+    return dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
+
+
+def test_it_is_ready_when_systemd_says_so():
+    assert systemctl("is-active", "immure") == "active"
+    assert json.loads(call("/healthz"))["status"] == "ready"
+    call("/readyz")
+
+
+def test_it_runs_as_nobody_in_particular_without_privileges():
+    status = status_of(systemctl("show", "--value", "-p", "MainPID", "immure"))
+    assert status["NoNewPrivs"] == "1"
+    assert "0" not in status["Uid"].split()
+
+
+def test_limits_are_the_kernels():
+    verdict = execute("x = b'x' * (1 << 30)", limits={"memory_bytes": 64 << 20})
+    assert (verdict["status"], verdict["limits"]["enforced_by"]) == ("oom", "cgroup2")
+    assert execute("print(1)")["stdout"] == "1\n"
+
+
+def test_the_server_survives_the_death_of_its_front():
+    warden = systemctl("show", "--value", "-p", "MainPID", "immure")
+    [front] = Path(f"/proc/{warden}/task/{warden}/children").read_text().split()
+    os.kill(int(front), 9)
+
+    def answers():
+        try:
+            return execute("print(1)")["stdout"] == "1\n"
+        except OSError:
+            return False
+
+    wait_for(answers, "a new front answers")
+
+
+def test_stop_leaves_nothing_and_start_works_again():
+    systemctl("stop", "immure")
+    assert not DELEGATED.exists()
+    assert systemctl("show", "--value", "-p", "Result", "immure") == "success"
+    systemctl("start", "immure")
+    assert execute("print(1)")["stdout"] == "1\n"
