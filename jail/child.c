@@ -106,7 +106,7 @@ int child_apply(struct child *child, uint32_t *index, enum jail_step_kind stop)
 
 /* Closes every descriptor but the standard ones and those the jail was given: the parent's table holds other
  * jobs' pipes, which would otherwise never reach end of file while this jail lives. */
-static void close_others(struct child *child)
+void child_close_others(const struct child *child)
 {
     int keep[JAIL_FD_COUNT + 1];
     size_t n = 0;
@@ -134,7 +134,7 @@ static void close_others(struct child *child)
     }
 }
 
-static void report_failure(struct child *child, uint32_t step, int error)
+void child_report_failure(const struct child *child, uint32_t step, int error)
 {
     struct child_message message;
     memset(&message, 0, sizeof message);
@@ -149,7 +149,7 @@ static void report_failure(struct child *child, uint32_t step, int error)
 
 void child_main(struct child *child)
 {
-    close_others(child);
+    child_close_others(child);
     /* Nothing in here may be read or traced by the program, which will have our uid: memory, descriptors,
      * /proc/1. The parent has until now needed the opposite, to write our idmaps. */
     int r = child_receive(child, PHASE_IDMAP);
@@ -169,7 +169,7 @@ void child_main(struct child *child)
         r = child_apply(child, &index, JAIL_STEP_PROGRAM);
     }
     if (r < 0) {
-        report_failure(child, index, r);
+        child_report_failure(child, index, r);
         _exit(1);
     }
     init_main(child, index + 1);

@@ -25,6 +25,8 @@ struct parent_message {
 };
 
 enum child_message_kind {
+    CHILD_CLONED,   /* a template has made PID 1 of this jail: its pidfd comes with this message */
+    CHILD_PARKED,   /* the jail is built, its program's process waits for a program */
     CHILD_LOOPBACK, /* bring lo up through the netlink socket that comes with this message */
     CHILD_FAILED,   /* a step failed: step, call, error */
     CHILD_STARTED,  /* the program has been exec'd: time_ns */
@@ -40,6 +42,7 @@ struct child_message {
     char call[CHILD_CALL_MAX];
     uint64_t time_ns;
     int32_t wstatus;
+    uint64_t cpu_ns; /* of the whole jail */
     bool proc_absent;
     uint32_t n_denied;
     struct jail_denied denied[JAIL_DENIED_MAX];
@@ -51,6 +54,7 @@ struct child {
     int fds[JAIL_FD_COUNT];
     int control; /* SOCK_SEQPACKET to the parent; close-on-exec, so the program never has it */
     bool drop_groups;
+    bool in_process;     /* a template's copy: its signal dispositions are the interpreter's own */
     char **argv, **envp; /* of the EXEC step, ending with NULL */
 
     /* The child's own. */
@@ -76,6 +80,17 @@ int child_receive(const struct child *child, enum jail_phase phase);
 /* PID 1's life once the jail is built: makes the program's process, which applies the steps behind `index`;
  * reports its start or failure; answers denied system calls; reaps; reports the end. Never returns. */
 void init_main(struct child *child, uint32_t index) __attribute__((noreturn));
+
+/* The second half of that, for a program whose process is there already: serves until it ends, and reports it
+ * with what `end` holds. `listener_source` (-1: none) is a socket over which the seccomp listener may come.
+ * Never returns. */
+void init_serve(struct child *child, pid_t program, int listener_source, struct child_message *end)
+    __attribute__((noreturn));
+
+/* Closes every descriptor but 0, 1, 2 and those the child was given. */
+void child_close_others(const struct child *child);
+/* Reports a failed step to the parent, if it is still there. */
+void child_report_failure(const struct child *child, uint32_t step, int error);
 
 /* Opens the parent directory of `path` in the new root, beneath it and through no link, and points
  * `*ret_name` at the last component. Returns a descriptor or -errno. */

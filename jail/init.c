@@ -20,7 +20,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
+#include "jail/base/io.h"
 
 #define PROGRAM_STACK_BYTES (64 * 1024)
 
@@ -106,12 +108,11 @@ static bool reap(pid_t program, int32_t *ret_wstatus)
 }
 
 /* Closes all but what PID 1 still needs: it must not keep the job's pipes or the scratch alive. */
-static void keep_only(int a, int b, int c)
+static void keep_only(const int *keep, size_t n)
 {
     for (unsigned fd = 0;;) {
         unsigned next = UINT32_MAX;
-        const int keep[] = {a, b, c};
-        for (size_t i = 0; i < sizeof keep / sizeof keep[0]; i++) {
+        for (size_t i = 0; i < n; i++) {
             if (keep[i] >= (int)fd && (unsigned)keep[i] < next) {
                 next = (unsigned)keep[i];
             }
@@ -126,18 +127,33 @@ static void keep_only(int a, int b, int c)
     }
 }
 
-static void serve_until_end(struct child *child, pid_t program, struct child_message *end)
+/* A parked program's filter is made long after its process: the listener follows in a message. */
+static void receive_listener(struct child *child, int from)
+{
+    char byte;
+    size_t n_fds = 1;
+    int fd = -1;
+    if (io_recv_fds(from, &byte, sizeof byte, &fd, &n_fds) == (ssize_t)sizeof byte && n_fds == 1) {
+        child->listener = fd;
+    }
+}
+
+static void serve_until_end(struct child *child, pid_t program, int listener_source,
+                            struct child_message *end)
 {
     sigset_t chld;
     sigemptyset(&chld);
     sigaddset(&chld, SIGCHLD);
     sigprocmask(SIG_BLOCK, &chld, NULL);
     int signals = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
-    keep_only(child->control, child->listener, signals);
-    struct pollfd watched[] = {{.fd = signals, .events = POLLIN}, {.fd = child->listener, .events = POLLIN}};
+    const int keep[] = {child->control, child->listener, signals, listener_source};
+    keep_only(keep, ARRAY_SIZE(keep));
+    struct pollfd watched[] = {{.fd = signals, .events = POLLIN},
+                               {.fd = child->listener, .events = POLLIN},
+                               {.fd = listener_source, .events = POLLIN}};
     /* The program may have ended before SIGCHLD was blocked. */
     while (!reap(program, &end->wstatus)) {
-        if (poll(watched, 2, -1) < 0 && errno != EINTR) {
+        if (poll(watched, ARRAY_SIZE(watched), -1) < 0 && errno != EINTR) {
             _exit(1);
         }
         if (watched[0].revents) {
@@ -151,6 +167,11 @@ static void serve_until_end(struct child *child, pid_t program, struct child_mes
         } else if (watched[1].revents) {
             watched[1].fd = -1; /* no process has the filter any more */
         }
+        if (watched[2].revents) {
+            receive_listener(child, listener_source);
+            watched[1] = (struct pollfd){.fd = child->listener, .events = POLLIN};
+            watched[2].fd = -1;
+        }
     }
 }
 
@@ -161,6 +182,20 @@ static void end_others(void)
     kill(-1, SIGKILL);
     while (waitpid(-1, NULL, __WALL) > 0) {
     }
+}
+
+void init_serve(struct child *child, pid_t program, int listener_source, struct child_message *end)
+{
+    serve_until_end(child, program, listener_source, end);
+    end->kind = CHILD_ENDED;
+    end->time_ns = clock_now_ns();
+    end_others();
+    struct rusage self, children;
+    if (getrusage(RUSAGE_SELF, &self) == 0 && getrusage(RUSAGE_CHILDREN, &children) == 0) {
+        end->cpu_ns = rusage_cpu_ns(&self) + rusage_cpu_ns(&children);
+    }
+    child_send(child, end, -1);
+    _exit(0);
 }
 
 void init_main(struct child *child, uint32_t index)
@@ -184,10 +219,5 @@ void init_main(struct child *child, uint32_t index)
     if (child_send(child, &end, -1) < 0) {
         _exit(1);
     }
-    serve_until_end(child, program, &end);
-    end.kind = CHILD_ENDED;
-    end.time_ns = clock_now_ns();
-    child_send(child, &end, -1);
-    end_others();
-    _exit(0);
+    init_serve(child, program, -1, &end);
 }

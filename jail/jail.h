@@ -15,8 +15,9 @@ struct jail {
     enum jail_end end;
     struct err err; /* JAIL_END_SETUP: the sentence */
     pid_t pid;
-    int pidfd, control, timer;
-    bool control_closed;        /* end of file has been seen */
+    int pidfd, control, timer;  /* control: -1 after end of file */
+    int ready;                  /* epoll set of these three: the one descriptor that callers watch */
+    bool by_template;           /* PID 1 is a template's child: not ours to wait for, only to watch */
     struct jail_plan *plan;     /* kept for the names of steps, and the limits */
     struct jail_cgroup *cgroup; /* NULL: none */
     uint64_t cloned_ns, started_ns, ended_ns, deadline_ns;
@@ -27,3 +28,14 @@ struct jail {
     bool proc_absent;
     struct rusage rusage;
 };
+
+/* A jail without a process: sockets, timer, copy of the plan. Takes the cgroup over, also on failure.
+ * `*ret_childs_end` is the other end of the control socket. */
+int jail_new(const struct jail_plan *plan, struct jail_cgroup *cgroup, struct jail **ret, int *ret_childs_end,
+             struct err *reterr);
+/* Arms the deadline (absolute; 0: none). */
+int jail_arm(struct jail *jail, uint64_t deadline_ns);
+/* Tells PID 1 that a barrier is reached. 0 or -errno. */
+int jail_tell(const struct jail *jail, enum jail_phase phase, int error);
+/* Adds the pidfd to what the caller watches. */
+int jail_watch_pidfd(struct jail *jail);

@@ -5,8 +5,11 @@
  * jail_plan_check() refuses, never one that looks shorter than it was meant to be. */
 #include "jail/plan.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "jail/base/buf.h"
 
 #define ARENA_FIRST 4096u
 #define STEPS_FIRST 64u
@@ -121,4 +124,70 @@ const char *jail_plan_string(const struct jail_plan *plan, jail_ref ref)
         return "";
     }
     return (const char *)plan->arena + ref;
+}
+
+/* What stands before the steps and the arena of an encoded plan. */
+struct encoded_plan {
+    uint64_t
+        size_bytes; /* of everything; with the sizes below it also tells one build's layout from another's */
+    uint32_t step_size, n_steps, arena_size;
+    uint32_t uid, gid;
+    uint64_t namespaces;
+    struct jail_limits limits;
+};
+
+int jail_plan_encode(const struct jail_plan *plan, struct buf *ret)
+{
+    struct encoded_plan header;
+    memset(&header, 0, sizeof header); /* padding must not carry what was on the stack */
+    size_t steps_size = plan->n_steps * sizeof *plan->steps;
+    header.size_bytes = sizeof header + steps_size + plan->arena_size;
+    header.step_size = sizeof *plan->steps;
+    header.n_steps = plan->n_steps;
+    header.arena_size = plan->arena_size;
+    header.uid = plan->uid;
+    header.gid = plan->gid;
+    header.namespaces = plan->namespaces;
+    header.limits = plan->limits;
+    buf_append(ret, &header, sizeof header);
+    buf_append(ret, plan->steps, steps_size);
+    buf_append(ret, plan->arena, plan->arena_size);
+    return ret->failed ? -ENOMEM : 0;
+}
+
+int jail_plan_decode(const void *data, size_t size, struct jail_plan **ret)
+{
+    struct encoded_plan header;
+    if (size < sizeof header) {
+        return -EBADMSG;
+    }
+    memcpy(&header, data, sizeof header);
+    size_t steps_size = (size_t)header.n_steps * sizeof(struct jail_step);
+    if (header.size_bytes != size || header.step_size != sizeof(struct jail_step) ||
+        header.arena_size > JAIL_ARENA_MAX || size - sizeof header != steps_size + header.arena_size) {
+        return -EBADMSG;
+    }
+    struct jail_plan *plan = calloc(1, sizeof *plan);
+    if (!plan) {
+        return -ENOMEM;
+    }
+    plan->steps = malloc(steps_size + sizeof *plan->steps);
+    plan->arena = malloc(header.arena_size + 1ul);
+    if (!plan->steps || !plan->arena) {
+        jail_plan_free(plan);
+        return -ENOMEM;
+    }
+    const unsigned char *from = (const unsigned char *)data + sizeof header;
+    memcpy(plan->steps, from, steps_size);
+    memcpy(plan->arena, from + steps_size, header.arena_size);
+    plan->n_steps = header.n_steps;
+    plan->cap_steps = header.n_steps + 1;
+    plan->arena_size = header.arena_size;
+    plan->arena_cap = header.arena_size + 1;
+    plan->uid = header.uid;
+    plan->gid = header.gid;
+    plan->namespaces = header.namespaces;
+    plan->limits = header.limits;
+    *ret = plan;
+    return 0;
 }

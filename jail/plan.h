@@ -163,6 +163,11 @@ const char *jail_plan_string(const struct jail_plan *plan, jail_ref ref);
  * broken one. jail_spawn() calls it on every plan. */
 int jail_plan_check(const struct jail_plan *plan, struct err *reterr);
 
+/* The plan as bytes, to be sent to a template of the same build. */
+int jail_plan_encode(const struct jail_plan *plan, struct buf *ret);
+/* -EBADMSG where the bytes are not a whole plan. The plan still has to pass jail_plan_check(). */
+int jail_plan_decode(const void *data, size_t size, struct jail_plan **ret);
+
 /* Stable text, one line per step: what `immure policy explain` prints and the golden tests compare. */
 void jail_plan_print(const struct jail_plan *plan, struct buf *ret);
 

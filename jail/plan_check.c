@@ -66,11 +66,12 @@ static const struct count_rule {
     {JAIL_STEP_IDENTITY, 1, 1, "the identity is taken exactly once"},
     {JAIL_STEP_LOOPBACK, 0, 1, "loopback is brought up at most once"},
     {JAIL_STEP_HOSTNAME, 0, 1, "the host name is set at most once"},
-    {JAIL_STEP_ROOT, 1, 1, "there is exactly one root"},
+    {JAIL_STEP_ROOT, 0, 1, "there is at most one root"},
+    {JAIL_STEP_ROOT_INHERITED, 0, 1, "a root is inherited at most once"},
     {JAIL_STEP_SCRATCH, 0, 1, "the scratch is attached at most once"},
-    {JAIL_STEP_PIVOT, 1, 1, "there is exactly one pivot"},
-    {JAIL_STEP_ROOT_READONLY, 1, 1, "the root is made read-only exactly once"},
-    {JAIL_STEP_STDIO, 1, 1, "descriptors 0, 1 and 2 are the job's, set exactly once"},
+    {JAIL_STEP_PIVOT, 0, 1, "there is at most one pivot"},
+    {JAIL_STEP_ROOT_READONLY, 0, 1, "the root is made read-only at most once"},
+    {JAIL_STEP_STDIO, 0, 1, "descriptors 0, 1 and 2 are set at most once"},
     {JAIL_STEP_CAPABILITIES, 1, 1, "capabilities are dropped exactly once"},
     {JAIL_STEP_NO_NEW_PRIVS, 1, 1, "no_new_privs is set exactly once"},
     {JAIL_STEP_PROGRAM, 1, 1, "the program's process is made exactly once"},
@@ -78,7 +79,23 @@ static const struct count_rule {
     {JAIL_STEP_UMASK, 0, 1, "the umask is set at most once"},
     {JAIL_STEP_WORKDIR, 0, 1, "the working directory is set at most once"},
     {JAIL_STEP_SECCOMP, 0, 1, "there is at most one seccomp filter"},
-    {JAIL_STEP_EXEC, 1, 1, "there is exactly one exec"},
+    {JAIL_STEP_EXEC, 0, 1, "there is at most one exec"},
+    {JAIL_STEP_RUN, 0, 1, "there is at most one run"},
+};
+
+/* Steps that come together or not at all: a plan makes a root, pivots to it and ends in exec, or it takes the
+ * template's root (which has all that behind it) and ends in run. */
+static const struct pair_rule {
+    enum jail_step_kind one, other;
+    bool together; /* both or neither; else exactly one of them */
+    const char *words;
+} pair_rules[] = {
+    {JAIL_STEP_ROOT, JAIL_STEP_ROOT_INHERITED, false, "there is exactly one root, made or inherited"},
+    {JAIL_STEP_EXEC, JAIL_STEP_RUN, false, "there is exactly one exec or run"},
+    {JAIL_STEP_ROOT, JAIL_STEP_PIVOT, true, "there is exactly one pivot to a root that was made"},
+    {JAIL_STEP_ROOT, JAIL_STEP_ROOT_READONLY, true, "a root that was made is made read-only exactly once"},
+    {JAIL_STEP_ROOT, JAIL_STEP_EXEC, true, "a root that was made ends in exec, an inherited one in run"},
+    {JAIL_STEP_EXEC, JAIL_STEP_STDIO, true, "descriptors 0, 1 and 2 are the job's before exec"},
 };
 
 /* Every step of a kind in `these` stands before every step of a kind in `those`. */
@@ -87,9 +104,10 @@ static const struct order_rule {
     const char *words;
 } order_rules[] = {
     {BIT(PROPAGATION), BIT(ROOT) | TREE_STEPS | BIT(PIVOT), "propagation is cut before anything is mounted"},
-    {BIT(IDENTITY), BIT(ROOT), "the identity comes before the root, so that the root belongs to it"},
+    {BIT(IDENTITY), BIT(ROOT) | BIT(ROOT_INHERITED),
+     "the identity comes before the root, so that the root belongs to it"},
     {BIT(IDENTITY), TREE_STEPS, "the identity comes before every file and mount"},
-    {BIT(ROOT), TREE_STEPS, "nothing is put into the root before there is one"},
+    {BIT(ROOT) | BIT(ROOT_INHERITED), TREE_STEPS, "nothing is put into the root before there is one"},
     {TREE_STEPS, BIT(PIVOT), "nothing is mounted or made after the pivot"},
     {BIT(SCRATCH), BIT(SUBMOUNT), "the scratch is attached before its directories are"},
     {BIT(PIVOT), BIT(ROOT_READONLY), "the root becomes read-only after the pivot"},
@@ -100,8 +118,8 @@ static const struct order_rule {
     {BIT(NO_NEW_PRIVS), BIT(SECCOMP), "no_new_privs comes before seccomp"},
     {INIT_STEPS & ~BIT(PROGRAM), BIT(PROGRAM), "what PID 1 does stands before the program's process"},
     {BIT(PROGRAM), PROGRAM_STEPS, "what the program's process does stands behind its birth"},
-    {ALL_STEPS & ~(BIT(SECCOMP) | BIT(EXEC)), BIT(SECCOMP), "seccomp is last but exec"},
-    {ALL_STEPS & ~BIT(EXEC), BIT(EXEC), "exec is the last step"},
+    {ALL_STEPS & ~(BIT(SECCOMP) | BIT(EXEC) | BIT(RUN)), BIT(SECCOMP), "seccomp is last but exec"},
+    {ALL_STEPS & ~(BIT(EXEC) | BIT(RUN)), BIT(EXEC) | BIT(RUN), "exec is the last step"},
 };
 
 /* Which flags a mount may and must have. Nothing in a jail is ever setuid, and only what is bound from the
@@ -380,8 +398,10 @@ static verdict check_content(const struct jail_plan *plan, const struct jail_ste
     case JAIL_STEP_SECCOMP:
         return check_seccomp(plan, step);
     case JAIL_STEP_EXEC:
+    case JAIL_STEP_RUN:
         return check_exec(plan, step);
     case JAIL_STEP_PROPAGATION:
+    case JAIL_STEP_ROOT_INHERITED:
     case JAIL_STEP_PIVOT:
     case JAIL_STEP_ROOT_READONLY:
     case JAIL_STEP_STDIO:
@@ -408,6 +428,12 @@ static int check_counts(const struct jail_plan *plan, struct err *reterr)
         const struct count_rule *rule = &count_rules[i];
         if (counts[rule->kind] < rule->least || counts[rule->kind] > rule->most) {
             return broken(plan, last[rule->kind], rule->words, reterr);
+        }
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(pair_rules); i++) {
+        const struct pair_rule *rule = &pair_rules[i];
+        if ((counts[rule->one] == counts[rule->other]) != rule->together) {
+            return broken(plan, last[rule->one], rule->words, reterr);
         }
     }
     return 0;

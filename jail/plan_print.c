@@ -256,6 +256,7 @@ static void put_content(struct buf *ret, const struct jail_plan *plan, const str
                    step->seccomp.notify ? ", denials are reported" : "");
         break;
     case JAIL_STEP_EXEC:
+    case JAIL_STEP_RUN:
         put_exec(ret, plan, step);
         break;
     default:
@@ -333,6 +334,7 @@ static const char *step_item(const struct jail_plan *plan, const struct jail_ste
     case JAIL_STEP_RLIMIT:
         return step->rlimit.resource < ARRAY_SIZE(rlimit_words) ? rlimit_words[step->rlimit.resource] : "";
     case JAIL_STEP_EXEC:
+    case JAIL_STEP_RUN:
         return jail_plan_string(plan, step->exec.path);
     default:
         return "";

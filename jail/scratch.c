@@ -22,8 +22,9 @@
 #include "jail/base/err.h"
 #include "jail/tmpfs.h"
 
-/* Room for the three directories and the root itself, so that a policy's limit is the program's own. */
-#define OWN_INODES 4
+/* Room for the four directories, a script and the root itself, so that a policy's limit is the program's own.
+ */
+#define OWN_INODES 6
 
 static int open_beneath(int dirfd, const char *path, uint64_t flags, uint64_t mode)
 {
@@ -55,7 +56,8 @@ int scratch_open(uint64_t size_bytes, uint64_t inodes, uint32_t uid, uint32_t gi
     static const struct {
         const char *name;
         uint32_t mode;
-    } directories[] = {{SCRATCH_WORK, 0755}, {SCRATCH_TMP, 01777}, {SCRATCH_SHM, 01777}};
+    } directories[] = {
+        {SCRATCH_WORK, 0755}, {SCRATCH_TMP, 01777}, {SCRATCH_SHM, 01777}, {SCRATCH_CODE, 0755}};
     mode_t mask = umask(0);
     int r = 0;
     for (size_t i = 0; i < ARRAY_SIZE(directories) && r == 0; i++) {
@@ -140,6 +142,15 @@ static int copy(int from, uint64_t offset, uint64_t size, int to)
     return 0;
 }
 
+static int write_file(int directory, const char *name, int from, uint64_t offset, uint64_t size, uint32_t uid,
+                      uint32_t gid)
+{
+    CLEANUP(fd_closep)
+    int file = open_beneath(directory, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
+    int r = file < 0 ? file : copy(from, offset, size, file);
+    return r == 0 && (fchmod(file, 0644) < 0 || fchown(file, uid, gid) < 0) ? -errno : r;
+}
+
 int scratch_put(int scratch_fd, const char *path, int from, uint64_t offset, uint64_t size, uint32_t uid,
                 uint32_t gid, struct err *reterr)
 {
@@ -163,12 +174,16 @@ int scratch_put(int scratch_fd, const char *path, int from, uint64_t offset, uin
         directory = next;
     }
     CLEANUP(fd_closep)
-    int file = open_beneath(directory, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
-    r = file < 0 ? file : copy(from, offset, size, file);
-    if (r == 0 && (fchmod(file, 0644) < 0 || fchown(file, uid, gid) < 0)) {
-        r = -errno;
-    }
+    r = write_file(directory, part, from, offset, size, uid, gid);
     return r < 0 ? fail_put(reterr, -r, path) : 0;
+}
+
+int scratch_put_script(int scratch_fd, const char *name, int from, uint64_t size, uint32_t uid, uint32_t gid,
+                       struct err *reterr)
+{
+    CLEANUP(fd_closep) int directory = open_beneath(scratch_fd, SCRATCH_CODE, O_RDONLY | O_DIRECTORY, 0);
+    int r = directory < 0 ? directory : write_file(directory, name, from, 0, size, uid, gid);
+    return r < 0 ? fail_put(reterr, -r, name) : 0;
 }
 
 int scratch_usage(int scratch_fd, uint64_t *ret_bytes, uint64_t *ret_inodes)

@@ -13,6 +13,7 @@ struct err;
 #define SCRATCH_WORK "work" /* the working directory: input files in, output files out */
 #define SCRATCH_TMP  "tmp"
 #define SCRATCH_SHM  "shm"
+#define SCRATCH_CODE "code" /* the script of a job from a template; read-only for the program */
 
 /* A detached tmpfs with those directories, owned by uid:gid (as the caller sees them). `*ret_fd` is both what
  * a SCRATCH step attaches and what every function below works through; it stays valid after the jail's end.
@@ -24,6 +25,10 @@ int scratch_open(uint64_t size_bytes, uint64_t inodes, uint32_t uid, uint32_t gi
  * already validated), making directories as needed. ERR_TOO_LARGE where the scratch is full. */
 int scratch_put(int scratch_fd, const char *path, int from, uint64_t offset, uint64_t size, uint32_t uid,
                 uint32_t gid, struct err *reterr);
+
+/* Writes the script of a job from a template, `name` in the code directory. */
+int scratch_put_script(int scratch_fd, const char *name, int from, uint64_t size, uint32_t uid, uint32_t gid,
+                       struct err *reterr);
 
 /* 0 if `path` is a fit relative file name: no empty part, '.', '..', leading '/', at most 255 bytes a part
  * and PATH_MAX-256 in all, not empty. ERR_INVALID with a sentence otherwise. */

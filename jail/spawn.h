@@ -17,6 +17,7 @@ struct jail_cgroup;
 
 enum jail_state {
     JAIL_BUILDING, /* PID 1 applies the plan */
+    JAIL_PARKED,   /* built by a template, waits for jail_run() */
     JAIL_RUNNING,  /* the program has been exec'd */
     JAIL_ENDED,    /* PID 1 is reaped and every process of the jail is gone: jail_collect() */
 };
@@ -61,8 +62,10 @@ struct jail_spawn_options {
     int fds[JAIL_FD_COUNT];        /* stay the caller's; -1 where not used */
     struct jail_cgroup *cgroup;    /* NULL: no cgroup; else given away to the jail, which removes it */
     uint32_t outer_uid, outer_gid; /* what plan->uid and plan->gid are outside */
-    bool drop_groups;              /* the parent may map gids without denying setgroups (root) */
-    uint64_t setup_timeout_ms;     /* 0: 10 s */
+    /* A template maps a whole range instead, of which plan->uid and plan->gid are part. 0: no range. */
+    uint32_t range_inside, range_outside, range_count;
+    bool drop_groups;          /* the parent may map gids without denying setgroups (root) */
+    uint64_t setup_timeout_ms; /* 0: 10 s */
 };
 
 /* Clones a jail. The plan is checked first. On failure nothing is left behind and `options->cgroup` is freed.
@@ -73,7 +76,7 @@ int jail_spawn(struct jail **ret, const struct jail_spawn_options *options, stru
 void jail_free(struct jail *jail);
 
 /* The descriptors to watch for EPOLLIN, as long as the state is not JAIL_ENDED. */
-#define JAIL_WATCH_FDS 3
+#define JAIL_WATCH_FDS 1
 void jail_fds(const struct jail *jail, int ret[JAIL_WATCH_FDS]);
 /* Handles whatever is ready, without blocking. Returns the state. */
 enum jail_state jail_dispatch(struct jail *jail);

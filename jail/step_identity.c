@@ -173,7 +173,7 @@ int step_SESSION(struct child *child, const struct jail_step *step)
     }
     /* clone3 has reset the handlers, but what the parent ignores (SIGPIPE, or SIGHUP under nohup) is still
      * ignored. */
-    for (int sig = 1; sig < 32; sig++) {
+    for (int sig = 1; sig < 32 && !child->in_process; sig++) {
         if (sig != SIGKILL && sig != SIGSTOP) {
             signal(sig, SIG_DFL);
         }

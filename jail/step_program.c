@@ -38,6 +38,14 @@ int step_STDIO(struct child *child, const struct jail_step *step)
     return 0;
 }
 
+int step_RUN(struct child *child, const struct jail_step *step)
+{
+    /* zygote_serve() returns to the interpreter; the loop stops here. */
+    (void)child;
+    (void)step;
+    return -EINVAL;
+}
+
 int step_PROGRAM(struct child *child, const struct jail_step *step)
 {
     /* init_main() makes the process; the loop stops here. */

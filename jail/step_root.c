@@ -31,6 +31,14 @@ int step_ROOT(struct child *child, const struct jail_step *step)
     return move_mount(root, "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
 }
 
+int step_ROOT_INHERITED(struct child *child, const struct jail_step *step)
+{
+    (void)step;
+    child->call = "open";
+    child->root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return child->root < 0 ? -errno : 0;
+}
+
 int step_MKDIR(struct child *child, const struct jail_step *step)
 {
     const char *name;

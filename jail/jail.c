@@ -1,0 +1,409 @@
+/* The life of a jail as its parent sees it, from the first message to the verdict. Runs in the warden and in
+ * `immure run`, both single-threaded; nothing here blocks but jail_wait() and jail_free(). How a jail comes
+ * to be is spawn.c's (by clone) and template.c's (by a template). */
+#include "jail/jail.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/clock.h"
+#include "jail/base/io.h"
+#include "jail/cgroup.h"
+#include "jail/netns.h"
+#include "jail/watch.h"
+
+const char *jail_state_to_string(enum jail_state state)
+{
+    static const char *const names[] = {[JAIL_BUILDING] = "building",
+                                        [JAIL_PARKED] = "parked",
+                                        [JAIL_RUNNING] = "running",
+                                        [JAIL_ENDED] = "ended"};
+    return names[state];
+}
+
+const char *jail_end_to_string(enum jail_end end)
+{
+    static const char *const names[] = {
+        [JAIL_END_NONE] = "none",         [JAIL_END_PROGRAM] = "program", [JAIL_END_SETUP] = "setup",
+        [JAIL_END_DEADLINE] = "deadline", [JAIL_END_CPU] = "cpu",         [JAIL_END_OOM] = "oom",
+        [JAIL_END_CANCEL] = "cancel",     [JAIL_END_LOST] = "lost"};
+    return names[end];
+}
+
+static int watch(struct jail *jail, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    return epoll_ctl(jail->ready, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+int jail_watch_pidfd(struct jail *jail)
+{
+    return watch(jail, jail->pidfd);
+}
+
+static int open_descriptors(struct jail *jail, int *ret_childs_end)
+{
+    int sockets[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0) {
+        return -errno;
+    }
+    jail->control = sockets[0];
+    CLEANUP(fd_closep) int childs_end = sockets[1];
+    jail->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    jail->ready = epoll_create1(EPOLL_CLOEXEC);
+    if (jail->timer < 0 || jail->ready < 0 || fcntl(jail->control, F_SETFL, O_NONBLOCK) < 0) {
+        return -errno;
+    }
+    int r = watch(jail, jail->control);
+    r = r < 0 ? r : watch(jail, jail->timer);
+    if (r == 0) {
+        *ret_childs_end = TAKE_FD(childs_end);
+    }
+    return r;
+}
+
+int jail_new(const struct jail_plan *plan, struct jail_cgroup *cgroup, struct jail **ret, int *ret_childs_end,
+             struct err *reterr)
+{
+    struct jail *jail = calloc(1, sizeof *jail);
+    if (!jail) {
+        jail_cgroup_free(cgroup);
+        return err_errno(reterr, ENOMEM, "making a jail");
+    }
+    jail->pidfd = jail->control = jail->timer = jail->ready = -1;
+    jail->cgroup = cgroup;
+    jail->plan = jail_plan_copy(plan);
+    int r = jail->plan ? open_descriptors(jail, ret_childs_end) : -ENOMEM;
+    if (r < 0) {
+        jail_free(jail);
+        return err_errno(reterr, -r, "making a jail");
+    }
+    *ret = jail;
+    return 0;
+}
+
+int jail_arm(struct jail *jail, uint64_t deadline_ns)
+{
+    jail->deadline_ns = deadline_ns;
+    struct itimerspec at = {
+        .it_value = {.tv_sec = (time_t)(deadline_ns / NS_PER_S), .tv_nsec = (long)(deadline_ns % NS_PER_S)}};
+    return timerfd_settime(jail->timer, TFD_TIMER_ABSTIME, &at, NULL) < 0 ? -errno : 0;
+}
+
+int jail_tell(const struct jail *jail, enum jail_phase phase, int error)
+{
+    struct parent_message message = {.phase = phase, .error = error};
+    return io_send_fds(jail->control, &message, sizeof message, NULL, 0);
+}
+
+void jail_fds(const struct jail *jail, int ret[JAIL_WATCH_FDS])
+{
+    ret[0] = jail->ready;
+}
+
+enum jail_state jail_state(const struct jail *jail)
+{
+    return jail->state;
+}
+
+int jail_pid(const struct jail *jail)
+{
+    return jail->pid;
+}
+
+uint64_t jail_deadline_ns(const struct jail *jail)
+{
+    return jail->deadline_ns;
+}
+
+const struct jail_limits *jail_limits(const struct jail *jail)
+{
+    return &jail->plan->limits;
+}
+
+static void close_control(struct jail *jail)
+{
+    fd_closep(&jail->control); /* which takes it out of the epoll set */
+}
+
+void jail_kill(struct jail *jail, enum jail_end end)
+{
+    if (jail->state == JAIL_ENDED) {
+        return;
+    }
+    if (jail->end == JAIL_END_NONE) {
+        jail->end = end;
+        jail->ended_ns = clock_now_ns();
+    }
+    if (jail->pidfd < 0) {
+        /* The template has not told us of it yet. Without its control socket it ends by itself. */
+        close_control(jail);
+        jail->state = JAIL_ENDED;
+        return;
+    }
+    if (!jail->cgroup && jail->state == JAIL_RUNNING && jail->seen_cpu_ns == 0) {
+        /* Whoever is killed along with PID 1 is not added to what it used. */
+        jail->seen_cpu_ns = jail_watch_cpu_ns(jail);
+    }
+    /* PID 1 takes its whole PID namespace along. */
+    pidfd_send_signal(jail->pidfd, SIGKILL, NULL, 0);
+}
+
+static void fail_setup(struct jail *jail, uint32_t step, int error, const char *call)
+{
+    if (jail->end != JAIL_END_NONE) {
+        return;
+    }
+    jail->end = JAIL_END_SETUP;
+    err_set(&jail->err, ERR_SETUP, error, NULL, "%s%s%s", call, *call ? ": " : "", strerror(error));
+    jail_plan_describe_step(jail->plan, step, jail->err.step, sizeof jail->err.step);
+}
+
+static void bring_loopback_up(struct jail *jail, int netlink)
+{
+    struct err err = {0};
+    if (netlink < 0) {
+        jail_tell(jail, PHASE_LOOPBACK, EPROTO);
+        return;
+    }
+    int r = netns_loopback_up(netlink, &err);
+    jail_tell(jail, PHASE_LOOPBACK, r < 0 ? -r : 0);
+}
+
+/* The pid behind a pidfd, as our own PID namespace counts; 0 where it has ended. */
+static pid_t pid_of(int pidfd)
+{
+    char path[64];
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", pidfd);
+    if (io_read_file_at(AT_FDCWD, path, 4096, &text) < 0) {
+        return 0;
+    }
+    const char *line = strstr(text.data, "\nPid:");
+    int pid = line ? atoi(line + strlen("\nPid:")) : 0;
+    return pid > 0 ? pid : 0;
+}
+
+/* Takes the pidfd of a PID 1 that a template has cloned for us. */
+static void adopt(struct jail *jail, int pidfd)
+{
+    if (pidfd < 0 || jail->pidfd >= 0) {
+        fd_closep(&pidfd);
+        return;
+    }
+    jail->pidfd = pidfd;
+    jail->pid = pid_of(pidfd);
+    jail_watch_pidfd(jail);
+}
+
+static void handle_message(struct jail *jail, const struct child_message *message, int fd)
+{
+    switch (message->kind) {
+    case CHILD_CLONED:
+        adopt(jail, fd);
+        return;
+    case CHILD_PARKED:
+        jail->state = JAIL_PARKED;
+        jail_arm(jail, 0);
+        break;
+    case CHILD_LOOPBACK:
+        bring_loopback_up(jail, fd);
+        return;
+    case CHILD_FAILED:
+        fail_setup(jail, message->step, message->error, message->call);
+        break;
+    case CHILD_STARTED:
+        jail->state = JAIL_RUNNING;
+        jail->started_ns = message->time_ns;
+        jail->proc_absent = message->proc_absent;
+        jail_arm(jail, jail->plan->limits.timeout_ms
+                           ? message->time_ns + jail->plan->limits.timeout_ms * NS_PER_MS
+                           : 0);
+        break;
+    case CHILD_ENDED:
+        jail->last = *message;
+        jail->has_ended_message = true;
+        if (jail->end == JAIL_END_NONE) {
+            jail->end = JAIL_END_PROGRAM;
+            jail->ended_ns = message->time_ns;
+        }
+        break;
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
+static void read_messages(struct jail *jail)
+{
+    while (jail->control >= 0) {
+        struct child_message message;
+        int fd = -1;
+        size_t n_fds = 1;
+        ssize_t n = io_recv_fds(jail->control, &message, sizeof message, &fd, &n_fds);
+        if (n == 0) {
+            /* End of file: PID 1 is exiting, its pidfd tells the rest. The socket would be ready for ever. */
+            close_control(jail);
+            return;
+        }
+        if (n != (ssize_t)sizeof message) {
+            return;
+        }
+        message.call[CHILD_CALL_MAX - 1] = '\0';
+        handle_message(jail, &message, n_fds == 1 ? fd : -1);
+    }
+}
+
+static void expire(struct jail *jail)
+{
+    if (jail->end != JAIL_END_NONE || jail->deadline_ns == 0 || clock_now_ns() < jail->deadline_ns) {
+        return;
+    }
+    uint64_t expirations;
+    if (read(jail->timer, &expirations, sizeof expirations) < 0) {
+        return; /* armed anew meanwhile */
+    }
+    if (jail->state != JAIL_RUNNING) {
+        jail->end = JAIL_END_SETUP;
+        err_set(&jail->err, ERR_SETUP, ETIMEDOUT, NULL, "the jail was not built in time");
+        jail_kill(jail, JAIL_END_SETUP);
+        return;
+    }
+    jail_kill(jail, JAIL_END_DEADLINE);
+}
+
+/* True once PID 1 is gone, and with it its PID namespace. */
+static bool has_ended(struct jail *jail)
+{
+    if (jail->by_template) {
+        struct pollfd exited = {.fd = jail->pidfd, .events = POLLIN};
+        return jail->pidfd < 0 ? jail->control < 0 : poll(&exited, 1, 0) == 1;
+    }
+    siginfo_t info = {0};
+    /* The system call rather than glibc's wrapper: only it tells the resources used. */
+    long r = syscall(SYS_waitid, P_PIDFD, jail->pidfd, &info, WEXITED | WNOHANG, &jail->rusage);
+    return r == 0 && info.si_pid != 0;
+}
+
+static void reap(struct jail *jail)
+{
+    if (!has_ended(jail)) {
+        return;
+    }
+    read_messages(jail); /* its last words may have come between the last look and its end */
+    if (jail->end == JAIL_END_NONE) {
+        jail->ended_ns = clock_now_ns();
+        jail->end = JAIL_END_LOST;
+        if (jail->state != JAIL_RUNNING) {
+            jail->end = JAIL_END_SETUP;
+            err_set(&jail->err, ERR_SETUP, ECHILD, NULL, "PID 1 of the jail died while building it");
+        }
+    }
+    jail->state = JAIL_ENDED;
+}
+
+enum jail_state jail_dispatch(struct jail *jail)
+{
+    if (jail->state == JAIL_ENDED) {
+        return jail->state;
+    }
+    read_messages(jail);
+    expire(jail);
+    reap(jail);
+    return jail->state;
+}
+
+void jail_wait(struct jail *jail, int interrupt_fd)
+{
+    while (jail_dispatch(jail) != JAIL_ENDED) {
+        struct pollfd fds[] = {{.fd = jail->ready, .events = POLLIN}, {.fd = interrupt_fd, .events = POLLIN}};
+        poll(fds, ARRAY_SIZE(fds), -1);
+        if (fds[1].revents) {
+            jail_kill(jail, JAIL_END_CANCEL);
+            interrupt_fd = -1;
+        }
+    }
+}
+
+void jail_free(struct jail *jail)
+{
+    if (!jail) {
+        return;
+    }
+    if (jail->state != JAIL_ENDED && (jail->pidfd >= 0 || jail->by_template)) {
+        jail_kill(jail, JAIL_END_CANCEL);
+        jail_wait(jail, -1);
+    }
+    fd_closep(&jail->pidfd);
+    fd_closep(&jail->control);
+    fd_closep(&jail->timer);
+    fd_closep(&jail->ready);
+    jail_cgroup_free(jail->cgroup);
+    jail_plan_free(jail->plan);
+    free(jail);
+}
+
+/* The kernel's word on memory outranks how the end looked: the OOM killer's SIGKILL takes PID 1 along, or the
+ * program alone when PID 1 was quicker to report it. */
+static void apply_oom(struct jail *jail, const struct jail_cgroup_stat *stat)
+{
+    bool killed =
+        jail->has_ended_message && WIFSIGNALED(jail->last.wstatus) && WTERMSIG(jail->last.wstatus) == SIGKILL;
+    if (stat->oom_kills > 0 && (jail->end == JAIL_END_LOST || (jail->end == JAIL_END_PROGRAM && killed))) {
+        jail->end = JAIL_END_OOM;
+    }
+}
+
+int jail_collect(struct jail *jail, struct jail_result *ret, struct err *reterr)
+{
+    if (jail->state != JAIL_ENDED) {
+        return err_errno(reterr, EBUSY, "collecting a jail that is %s", jail_state_to_string(jail->state));
+    }
+    struct jail_cgroup_stat stat = {.memory_peak_bytes = UINT64_MAX, .pids_peak = UINT64_MAX};
+    uint64_t cpu_ns = rusage_cpu_ns(&jail->rusage);
+    if (jail->has_ended_message && jail->last.cpu_ns > cpu_ns) {
+        cpu_ns = jail->last.cpu_ns; /* a template's: nobody but PID 1 itself can tell */
+    }
+    if (jail->cgroup) {
+        int r = jail_cgroup_stat(jail->cgroup, &stat, reterr);
+        if (r < 0) {
+            return r;
+        }
+        apply_oom(jail, &stat);
+        cpu_ns = stat.cpu_ns;
+    } else if (jail->seen_cpu_ns > cpu_ns) {
+        cpu_ns = jail->seen_cpu_ns;
+    }
+    memset(ret, 0, sizeof *ret);
+    ret->end = jail->end;
+    ret->wstatus = jail->last.wstatus;
+    ret->setup_ns = jail->started_ns ? jail->started_ns - jail->cloned_ns : 0;
+    ret->duration_ns =
+        jail->started_ns && jail->ended_ns > jail->started_ns ? jail->ended_ns - jail->started_ns : 0;
+    ret->cpu_ns = cpu_ns;
+    ret->memory_peak_bytes = stat.memory_peak_bytes;
+    ret->pids_peak =
+        stat.pids_peak == UINT64_MAX || stat.pids_peak == 0 ? stat.pids_peak : stat.pids_peak - 1;
+    ret->n_denied = jail->last.n_denied <= JAIL_DENIED_MAX ? jail->last.n_denied : 0;
+    memcpy(ret->denied, jail->last.denied, sizeof ret->denied);
+    ret->proc_absent = jail->proc_absent;
+    if (jail->end == JAIL_END_SETUP && reterr) {
+        *reterr = jail->err;
+    }
+    jail_cgroup_free(TAKE_PTR(jail->cgroup));
+    return 0;
+}

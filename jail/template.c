@@ -1,0 +1,161 @@
+/* The parent's side of templates. Runs in the warden.
+ *
+ * A template is an ordinary jail whose descriptor 0 is a socket to us. What we ask of it are jails; each
+ * answers on a control socket of its own, with the messages of any other jail (jail.c), so a job's life is
+ * one code whichever way it came to be. */
+#include "jail/template.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/clock.h"
+#include "jail/base/err.h"
+#include "jail/base/io.h"
+#include "jail/cgroup.h"
+#include "jail/jail.h"
+#include "jail/zygote_message.h"
+
+#define BUILD_TIMEOUT_MS 10000
+
+struct jail_template {
+    struct jail *jail;
+    int sock;
+    uint32_t range_base, range_count;
+    uint32_t inner_self; /* unprivileged: the one id there is */
+};
+
+int jail_template_new(const struct jail_template_options *options, struct jail_template **ret,
+                      struct err *reterr)
+{
+    int sockets[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0) {
+        jail_cgroup_free(options->cgroup);
+        return err_errno(reterr, errno, "making the socket of a template");
+    }
+    CLEANUP(fd_closep) int ours = sockets[0];
+    CLEANUP(fd_closep) int its = sockets[1];
+    struct jail_template *template = calloc(1, sizeof *template);
+    if (!template) {
+        jail_cgroup_free(options->cgroup);
+        return err_errno(reterr, ENOMEM, "making a template");
+    }
+    const struct jail_spawn_options spawn = {
+        .plan = options->plan,
+        .fds = {its, options->log_fd, options->log_fd, -1, -1},
+        .cgroup = options->cgroup,
+        .outer_uid = options->outer_uid,
+        .outer_gid = options->outer_gid,
+        .range_inside = TEMPLATE_INNER_BASE,
+        .range_outside = options->range_base,
+        .range_count = options->range_count,
+        .drop_groups = options->range_count > 0,
+    };
+    int r = jail_spawn(&template->jail, &spawn, reterr);
+    if (r < 0) {
+        free(template);
+        return r;
+    }
+    template->sock = TAKE_FD(ours);
+    template->range_base = options->range_base;
+    template->range_count = options->range_count;
+    template->inner_self = options->plan->uid;
+    *ret = template;
+    return 0;
+}
+
+void jail_template_free(struct jail_template *template)
+{
+    if (template) {
+        fd_closep(&template->sock);
+        jail_free(template->jail);
+        free(template);
+    }
+}
+
+struct jail *jail_template_jail(struct jail_template *template)
+{
+    return template->jail;
+}
+
+/* A header and an encoded plan in one datagram. */
+static int send_plan(int sock, const struct zygote_header *header, const struct jail_plan *plan,
+                     const int *fds, size_t n_fds)
+{
+    CLEANUP(buf_free) struct buf message = BUF_INIT;
+    buf_append(&message, header, sizeof *header);
+    int r = jail_plan_encode(plan, &message);
+    if (r == 0 && message.len > ZYGOTE_MESSAGE_MAX) {
+        return -E2BIG;
+    }
+    return r < 0 ? r : io_send_fds(sock, message.data, message.len, fds, n_fds);
+}
+
+int jail_park(struct jail_template *template, const struct jail_park_options *options, struct jail **ret,
+              struct err *reterr)
+{
+    int r = jail_plan_check(options->plan, reterr);
+    if (r < 0) {
+        jail_cgroup_free(options->cgroup);
+        return r;
+    }
+    struct jail *jail = NULL;
+    CLEANUP(fd_closep) int childs_end = -1;
+    r = jail_new(options->plan, options->cgroup, &jail, &childs_end, reterr);
+    if (r < 0) {
+        return r;
+    }
+    jail->by_template = true;
+    jail->cloned_ns = clock_now_ns();
+    struct zygote_header header;
+    memset(&header, 0, sizeof header);
+    header.kind = ZYGOTE_PARK;
+    header.drop_groups = template->range_count > 0;
+    header.inner_uid = template->range_count > 0
+                           ? TEMPLATE_INNER_BASE + (options->outer_uid - template->range_base)
+                           : template->inner_self;
+    const int fds[] = {childs_end, options->scratch_fd, jail->cgroup ? jail_cgroup_fd(jail->cgroup) : -1};
+    r = jail_arm(jail, clock_now_ns() + BUILD_TIMEOUT_MS * NS_PER_MS);
+    r = r < 0 ? r : send_plan(template->sock, &header, options->plan, fds, jail->cgroup ? 3 : 2);
+    if (r < 0) {
+        jail_free(jail);
+        return err_set(reterr, ERR_SETUP, -r, NULL, "asking a template for a jail: %s", strerror(-r));
+    }
+    *ret = jail;
+    return 0;
+}
+
+int jail_run(struct jail *jail, const struct jail_plan *plan, const int stdio[3], struct err *reterr)
+{
+    if (jail->state != JAIL_PARKED) {
+        return err_errno(reterr, EBUSY, "handing a program to a jail that is %s",
+                         jail_state_to_string(jail->state));
+    }
+    int r = jail_plan_check(plan, reterr);
+    if (r < 0) {
+        return r;
+    }
+    struct jail_plan *copy = jail_plan_copy(plan);
+    if (!copy) {
+        return err_errno(reterr, ENOMEM, "handing a program to a parked jail");
+    }
+    struct zygote_header header;
+    memset(&header, 0, sizeof header);
+    header.kind = ZYGOTE_RUN;
+    uint64_t now_ns = clock_now_ns();
+    r = send_plan(jail->control, &header, plan, stdio, 3);
+    r = r < 0 ? r : jail_arm(jail, now_ns + BUILD_TIMEOUT_MS * NS_PER_MS);
+    if (r < 0) {
+        jail_plan_free(copy);
+        return err_set(reterr, ERR_SETUP, -r, NULL, "handing a program to a parked jail: %s", strerror(-r));
+    }
+    jail_plan_free(jail->plan);
+    jail->plan = copy;
+    jail->state = JAIL_BUILDING;
+    jail->cloned_ns = now_ns; /* set-up is what this job waited for */
+    return 0;
+}

@@ -1,0 +1,67 @@
+/* Templates: a warm interpreter in a jail of its own, from which jobs are forked; and parked jails, each used
+ * once.
+ *
+ * The parent's side. What happens inside is jail/zygote.h. A job on this path gets the same plan as on the
+ * exec path, turned by jail_plan_for_template() and jail_plan_for_run() into the part that the template does
+ * once and the part that is every job's own. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "jail/plan.h"
+
+struct err;
+struct jail;
+struct jail_cgroup;
+struct jail_result;
+struct jail_template;
+
+/* Inside a privileged template's user namespace the pool of outer ids starts here. */
+#define TEMPLATE_INNER_BASE 65536u
+
+/* Where the script's directory of a job lies on its scratch, and where a run plan puts it. */
+#define TEMPLATE_SCRIPT_DIRECTORY "/immure"
+
+/* The template's own plan: everything of `plan` that is the same for every job, so its root with all its
+ * mounts but the scratch's, whose places are left as empty directories; and exec of `program` (a file of the
+ * host, bound at TEMPLATE_SCRIPT_DIRECTORY/template) with `argv` behind its name and `plan`'s environment.
+ * `uid` is its id inside. -EOPNOTSUPP with ERR_HOST where the plan does not fit a template: no procfs, or a
+ * writable host directory. */
+int jail_plan_for_template(const struct jail_plan *plan, const char *program, char *const *argv, uint32_t uid,
+                           bool keep_setid, struct jail_plan **ret, struct err *reterr);
+/* The job's plan: the rest. It inherits the template's root and ends in RUN. */
+int jail_plan_for_run(const struct jail_plan *plan, struct jail_plan **ret, struct err *reterr);
+
+struct jail_template_options {
+    const struct jail_plan *plan; /* from jail_plan_for_template() */
+    int log_fd;                   /* stdout and stderr of the template */
+    struct jail_cgroup *cgroup;   /* NULL: none; else given away */
+    uint32_t outer_uid, outer_gid;
+    uint32_t range_base, range_count; /* the pool of outer ids; count 0: an unprivileged parent */
+};
+
+/* Starts one. It is ready when the first jail_park() succeeds; requests wait in its socket until then. */
+int jail_template_new(const struct jail_template_options *options, struct jail_template **ret,
+                      struct err *reterr);
+/* Kills it, and with it every jail that it has made. Takes NULL. */
+void jail_template_free(struct jail_template *template);
+/* The template's own jail, to be watched and dispatched like any other: JAIL_ENDED means that all its jails
+ * are gone. */
+struct jail *jail_template_jail(struct jail_template *template);
+
+struct jail_park_options {
+    const struct jail_plan *plan; /* from jail_plan_for_run(); its EXEC part is only a placeholder */
+    int scratch_fd;
+    struct jail_cgroup *cgroup; /* NULL: none; else given away, also on failure */
+    uint32_t outer_uid;         /* from the pool */
+};
+
+/* Asks for a jail. It is JAIL_BUILDING, then JAIL_PARKED. */
+int jail_park(struct jail_template *template, const struct jail_park_options *options, struct jail **ret,
+              struct err *reterr);
+
+/* Hands a program to a parked jail: `plan` from jail_plan_for_run() with this job's limits, arguments and
+ * environment; its steps before PROGRAM must be those it was parked with. The jail is JAIL_BUILDING again
+ * until its program runs. -E2BIG where the plan does not fit a message: the jail is still parked then. */
+int jail_run(struct jail *jail, const struct jail_plan *plan, const int stdio[3], struct err *reterr);

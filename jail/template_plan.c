@@ -1,0 +1,249 @@
+/* One plan in two: what a template does once, and what is left for each job. Pure, runs in the parent. */
+#include "jail/template.h"
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <string.h>
+
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "jail/scratch.h"
+
+#define PROGRAM_PATH TEMPLATE_SCRIPT_DIRECTORY "/template"
+
+/* A template's root has room for a policy's inline files and mount points. */
+#define ROOT_BYTES  (4ull << 20)
+#define ROOT_INODES 4096
+
+/* What becomes of a step in the two plans. */
+enum fate {
+    FATE_BOTH,     /* the template's own and each job's */
+    FATE_TEMPLATE, /* once */
+    FATE_RUN,      /* each job */
+    FATE_SPECIAL,  /* see the two functions */
+};
+
+static const enum fate fates[JAIL_STEP_COUNT] = {
+    [JAIL_STEP_PROPAGATION] = FATE_BOTH,  [JAIL_STEP_IDENTITY] = FATE_SPECIAL,
+    [JAIL_STEP_LOOPBACK] = FATE_RUN,      [JAIL_STEP_HOSTNAME] = FATE_BOTH,
+    [JAIL_STEP_ROOT] = FATE_SPECIAL,      [JAIL_STEP_ROOT_INHERITED] = FATE_RUN,
+    [JAIL_STEP_MKDIR] = FATE_TEMPLATE,    [JAIL_STEP_FILE] = FATE_SPECIAL,
+    [JAIL_STEP_SYMLINK] = FATE_TEMPLATE,  [JAIL_STEP_BIND] = FATE_TEMPLATE,
+    [JAIL_STEP_TMPFS] = FATE_BOTH,        [JAIL_STEP_PROC] = FATE_BOTH,
+    [JAIL_STEP_SCRATCH] = FATE_SPECIAL,   [JAIL_STEP_SUBMOUNT] = FATE_SPECIAL,
+    [JAIL_STEP_PIVOT] = FATE_TEMPLATE,    [JAIL_STEP_ROOT_READONLY] = FATE_TEMPLATE,
+    [JAIL_STEP_STDIO] = FATE_TEMPLATE,    [JAIL_STEP_CAPABILITIES] = FATE_SPECIAL,
+    [JAIL_STEP_NO_NEW_PRIVS] = FATE_BOTH, [JAIL_STEP_PROGRAM] = FATE_BOTH,
+    [JAIL_STEP_SESSION] = FATE_BOTH,      [JAIL_STEP_UMASK] = FATE_RUN,
+    [JAIL_STEP_WORKDIR] = FATE_RUN,       [JAIL_STEP_RLIMIT] = FATE_RUN,
+    [JAIL_STEP_SECCOMP] = FATE_RUN,       [JAIL_STEP_EXEC] = FATE_SPECIAL,
+    [JAIL_STEP_RUN] = FATE_RUN,
+};
+
+/* A copy of `plan` without its steps; the arena, and so every reference, stays. */
+static struct jail_plan *copy_without_steps(const struct jail_plan *plan)
+{
+    struct jail_plan *copy = jail_plan_copy(plan);
+    if (copy) {
+        copy->n_steps = 0;
+    }
+    return copy;
+}
+
+static void add(struct jail_plan *plan, const struct jail_step *step)
+{
+    *jail_plan_add(plan, step->kind) = *step;
+}
+
+static void add_mkdir(struct jail_plan *plan, jail_ref path)
+{
+    jail_plan_add(plan, JAIL_STEP_MKDIR)->mkdir =
+        (__typeof__(((struct jail_step *)0)->mkdir)){.path = path, .mode = 0755};
+}
+
+static bool has_step(const struct jail_plan *plan, enum jail_step_kind kind)
+{
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        if (plan->steps[i].kind == kind) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* True if a directory of that name is made by `plan` already. */
+static bool makes_directory(const struct jail_plan *plan, const char *path)
+{
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        const struct jail_step *step = &plan->steps[i];
+        if (step->kind == JAIL_STEP_MKDIR && strcmp(jail_plan_string(plan, step->mkdir.path), path) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int refuse(struct err *reterr, const char *why)
+{
+    return err_set(reterr, ERR_HOST, EOPNOTSUPP, NULL, "this policy cannot run from a template: %s", why);
+}
+
+static int check_fit(const struct jail_plan *plan, struct err *reterr)
+{
+    if (!has_step(plan, JAIL_STEP_PROC)) {
+        return refuse(reterr, "it has no procfs");
+    }
+    if (!has_step(plan, JAIL_STEP_SCRATCH)) {
+        return refuse(reterr, "it has no scratch");
+    }
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        const struct jail_step *step = &plan->steps[i];
+        if (step->kind == JAIL_STEP_CAPABILITIES && step->capabilities.keep != 0) {
+            return refuse(reterr, "it grants capabilities");
+        }
+    }
+    return 0;
+}
+
+/* argv of the template's exec: its name, then `argv`. */
+static void add_exec(struct jail_plan *plan, const struct jail_step *exec, char *const *argv)
+{
+    CLEANUP(buf_free) struct buf run = BUF_INIT;
+    uint32_t argc = 1;
+    buf_append(&run, PROGRAM_PATH, sizeof PROGRAM_PATH);
+    for (; *argv; argv++, argc++) {
+        buf_append(&run, *argv, strlen(*argv) + 1);
+    }
+    jail_ref path = jail_plan_text(plan, PROGRAM_PATH);
+    jail_ref words = jail_plan_bytes(plan, run.data, run.len, 1);
+    plan->failed |= run.failed;
+    struct jail_step *step = jail_plan_add(plan, JAIL_STEP_EXEC);
+    step->exec = exec->exec;
+    step->exec.path = path;
+    step->exec.argv = words;
+    step->exec.argc = argc;
+}
+
+static void add_program(struct jail_plan *plan, const char *program)
+{
+    if (!makes_directory(plan, TEMPLATE_SCRIPT_DIRECTORY)) {
+        add_mkdir(plan, jail_plan_text(plan, TEMPLATE_SCRIPT_DIRECTORY));
+    }
+    jail_ref source = jail_plan_text(plan, program);
+    jail_ref path = jail_plan_text(plan, PROGRAM_PATH);
+    struct jail_step *bind = jail_plan_add(plan, JAIL_STEP_BIND);
+    bind->bind.source = source;
+    bind->bind.path = path;
+    bind->bind.flags = JAIL_MOUNT_READONLY | JAIL_MOUNT_NOSUID | JAIL_MOUNT_NODEV;
+}
+
+static uint64_t template_capabilities(bool keep_setid)
+{
+    return keep_setid ? 1ull << CAP_SETUID | 1ull << CAP_SETGID : 0;
+}
+
+int jail_plan_for_template(const struct jail_plan *plan, const char *program, char *const *argv, uint32_t uid,
+                           bool keep_setid, struct jail_plan **ret, struct err *reterr)
+{
+    int r = check_fit(plan, reterr);
+    if (r < 0) {
+        return r;
+    }
+    struct jail_plan *own = copy_without_steps(plan);
+    if (!own) {
+        return err_errno(reterr, ENOMEM, "planning a template");
+    }
+    own->uid = own->gid = uid;
+    own->limits = (struct jail_limits){0};
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        struct jail_step step = plan->steps[i];
+        if (step.kind == JAIL_STEP_PIVOT) {
+            add_program(own, program);
+        }
+        if (fates[step.kind] == FATE_BOTH || fates[step.kind] == FATE_TEMPLATE) {
+            add(own, &step);
+        } else if (step.kind == JAIL_STEP_IDENTITY) {
+            step.identity.uid = step.identity.gid = uid;
+            add(own, &step);
+        } else if (step.kind == JAIL_STEP_ROOT) {
+            step.root.size_bytes = ROOT_BYTES;
+            step.root.inodes = ROOT_INODES;
+            add(own, &step);
+        } else if (step.kind == JAIL_STEP_FILE && !step.file.from_input) {
+            add(own, &step);
+        } else if (step.kind == JAIL_STEP_SCRATCH) {
+            add_mkdir(own, step.scratch.path);
+        } else if (step.kind == JAIL_STEP_SUBMOUNT &&
+                   !makes_directory(own, jail_plan_string(own, step.submount.path))) {
+            add_mkdir(own, step.submount.path);
+        } else if (step.kind == JAIL_STEP_CAPABILITIES) {
+            step.capabilities.keep = template_capabilities(keep_setid);
+            add(own, &step);
+        } else if (step.kind == JAIL_STEP_EXEC) {
+            add_exec(own, &step, argv);
+        }
+    }
+    r = jail_plan_check(own, reterr);
+    if (r < 0) {
+        jail_plan_free(own);
+        return r;
+    }
+    *ret = own;
+    return 0;
+}
+
+/* The script lies on the scratch, in a directory of its own that the program sees read-only. */
+static void add_script_directory(struct jail_plan *plan, const char *scratch_path)
+{
+    CLEANUP(buf_free) struct buf source = BUF_INIT;
+    buf_printf(&source, "%s/" SCRATCH_CODE, scratch_path);
+    plan->failed |= source.failed;
+    jail_ref from = source.failed ? 0 : jail_plan_text(plan, source.data);
+    jail_ref path = jail_plan_text(plan, TEMPLATE_SCRIPT_DIRECTORY);
+    struct jail_step *step = jail_plan_add(plan, JAIL_STEP_SUBMOUNT);
+    step->submount.source = from;
+    step->submount.path = path;
+    step->submount.flags = JAIL_MOUNT_READONLY | JAIL_MOUNT_NOSUID | JAIL_MOUNT_NODEV;
+}
+
+int jail_plan_for_run(const struct jail_plan *plan, struct jail_plan **ret, struct err *reterr)
+{
+    struct jail_plan *run = copy_without_steps(plan);
+    if (!run) {
+        return err_errno(reterr, ENOMEM, "planning a job from a template");
+    }
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        struct jail_step step = plan->steps[i];
+        switch (step.kind) {
+        case JAIL_STEP_ROOT:
+            step.kind = JAIL_STEP_ROOT_INHERITED;
+            add(run, &step);
+            break;
+        case JAIL_STEP_SCRATCH:
+            add(run, &step);
+            add_script_directory(run, jail_plan_string(run, step.scratch.path));
+            break;
+        case JAIL_STEP_EXEC:
+            step.kind = JAIL_STEP_RUN;
+            add(run, &step);
+            break;
+        case JAIL_STEP_IDENTITY:
+        case JAIL_STEP_SUBMOUNT:
+        case JAIL_STEP_CAPABILITIES:
+            add(run, &step);
+            break;
+        default:
+            if (fates[step.kind] == FATE_BOTH || fates[step.kind] == FATE_RUN) {
+                add(run, &step);
+            }
+        }
+    }
+    int r = jail_plan_check(run, reterr);
+    if (r < 0) {
+        jail_plan_free(run);
+        return r;
+    }
+    *ret = run;
+    return 0;
+}

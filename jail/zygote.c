@@ -1,0 +1,329 @@
+/* Inside a template: clones jails out of a warm process. Linked into the template programs only.
+ *
+ *     template                      PID 1 of a new jail              the parked process
+ *     ZYGOTE_PARK ◄─ (parent)
+ *     clone3 into new namespaces ─► waits for its id maps
+ *     writes them, CHILD_CLONED
+ *                                   applies the plan up to PROGRAM
+ *                                   fork ──────────────────────────► CHILD_PARKED, waits for a program
+ *                                   reaps, answers denied calls      ◄─ ZYGOTE_RUN (parent)
+ *                                                                    applies the rest, CHILD_STARTED, returns
+ *
+ * The template is trusted code in a jail of its own and holds no secret: what it knows, every job's memory
+ * contains. Between clone and fork PID 1 keeps to raw system calls, as child.c does; the parked process comes
+ * from fork(2) by way of glibc, so that everything it does later finds the C library in order. */
+#include "jail/zygote.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <linux/sched.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "jail/base/cleanup.h"
+#include "jail/base/clock.h"
+#include "jail/base/io.h"
+#include "jail/child.h"
+#include "jail/zygote_message.h"
+
+/* One jail on its way from the request to the parked process. */
+struct parking {
+    struct jail_plan *plan;
+    struct child child;
+    int control; /* the jail's end, ours to close */
+    int scratch;
+    int cgroup;         /* -1: none */
+    uint32_t inner_uid; /* of the template's own user namespace */
+    int go[2];          /* pipe: one byte says that the id maps are written */
+};
+
+static void free_parking(struct parking *parking)
+{
+    jail_plan_free(parking->plan);
+    fd_closep(&parking->control);
+    fd_closep(&parking->scratch);
+    fd_closep(&parking->cgroup);
+    fd_closep(&parking->go[0]);
+    fd_closep(&parking->go[1]);
+}
+
+/* Index of the first step behind PROGRAM; the plan has passed jail_plan_check() in the parent. */
+static uint32_t behind_program(const struct jail_plan *plan)
+{
+    uint32_t index = 0;
+    while (index < plan->n_steps && plan->steps[index].kind != JAIL_STEP_PROGRAM) {
+        index++;
+    }
+    return index + 1;
+}
+
+static char **copy_vector(const struct jail_plan *plan, jail_ref run, uint32_t count)
+{
+    char **vector = calloc((size_t)count + 1, sizeof *vector);
+    const char *text = jail_plan_string(plan, run);
+    for (uint32_t i = 0; vector && i < count; i++) {
+        vector[i] = (char *)(uintptr_t)text; /* the plan stays as long as the process */
+        text += strlen(text) + 1;
+    }
+    return vector;
+}
+
+/* Puts the job's pipes on 0, 1 and 2. They have come by message, so they lie above. */
+static int take_stdio(const int fds[3])
+{
+    for (int i = 0; i < 3; i++) {
+        if (dup2(fds[i], i) < 0) {
+            return -errno;
+        }
+    }
+    return 0;
+}
+
+/* Receives the program. The plan's text is what argv and envp point into, so it is never freed. */
+static int receive_run(const struct child *child, struct jail_plan **ret_plan, int fds[3])
+{
+    unsigned char *message = malloc(ZYGOTE_MESSAGE_MAX);
+    if (!message) {
+        return -ENOMEM;
+    }
+    size_t n_fds = 3;
+    ssize_t n = io_recv_fds(child->control, message, ZYGOTE_MESSAGE_MAX, fds, &n_fds);
+    struct zygote_header header;
+    int r = n < 0 ? (int)n : -EPIPE;
+    if (n >= (ssize_t)sizeof header && n_fds == 3) {
+        memcpy(&header, message, sizeof header);
+        r = header.kind == ZYGOTE_RUN
+                ? jail_plan_decode(message + sizeof header, (size_t)n - sizeof header, ret_plan)
+                : -EPROTO;
+    }
+    free(message);
+    return r;
+}
+
+/* Everything between the order to run and the interpreter. Sends the listener to PID 1 and closes all that is
+ * not the job's: the only system calls behind the filter, so a policy needs to allow sendmsg and close_range
+ * for this path. */
+static int confine(struct child *child, uint32_t *index, int to_init)
+{
+    int r = child_apply(child, index, JAIL_STEP_RUN);
+    if (r < 0) {
+        return r;
+    }
+    child->call = "sendmsg";
+    if (child->listener >= 0) {
+        r = io_send_fds(to_init, "l", 1, &child->listener, 1);
+    }
+    struct child_message started;
+    memset(&started, 0, sizeof started);
+    started.kind = CHILD_STARTED;
+    started.proc_absent = child->proc_absent;
+    started.time_ns = clock_now_ns();
+    r = r < 0 ? r : child_send(child, &started, -1);
+    child->call = "close_range";
+    return r < 0 ? r : close_range(3, UINT32_MAX, 0) < 0 ? -errno : 0;
+}
+
+/* The parked process. Returns once it is the program's. */
+static void wait_for_program(struct child *child, int to_init, struct zygote_run *ret)
+{
+    struct child_message parked;
+    memset(&parked, 0, sizeof parked);
+    parked.kind = CHILD_PARKED;
+    struct jail_plan *plan = NULL;
+    int fds[3];
+    child->call = "";
+    if (child_send(child, &parked, -1) < 0 || receive_run(child, &plan, fds) < 0) {
+        _exit(1); /* the parent is gone or has no use for us */
+    }
+    child->plan = plan;
+    uint32_t index = behind_program(plan);
+    int r = take_stdio(fds);
+    /* Since the change of ids /proc/self belonged to root, and the program would not find its own descriptors
+     * there. */
+    prctl(PR_SET_DUMPABLE, 1);
+    r = r < 0 ? r : confine(child, &index, to_init);
+    const struct jail_step *run = &plan->steps[plan->n_steps - 1];
+    *ret = (struct zygote_run){.argv = copy_vector(plan, run->exec.argv, run->exec.argc),
+                               .argc = run->exec.argc,
+                               .envp = copy_vector(plan, run->exec.envp, run->exec.envc),
+                               .envc = run->exec.envc};
+    if (r < 0 || !ret->argv || !ret->envp) {
+        child_report_failure(child, index, r < 0 ? r : -ENOMEM);
+        _exit(1);
+    }
+}
+
+/* PID 1 of the new jail. Returns in the parked process only. */
+static void build(struct parking *parking, struct zygote_run *ret)
+{
+    struct child *child = &parking->child;
+    char go = 0;
+    signal(SIGCHLD, SIG_DFL); /* the template ignores it */
+    close(parking->go[1]);
+    if (read(parking->go[0], &go, 1) != 1) {
+        _exit(1);
+    }
+    close(parking->go[0]);
+    child_close_others(child);
+    prctl(PR_SET_DUMPABLE, 0);
+    umask(0);
+    uint32_t index = 0;
+    child->call = "unshare";
+    int r = (parking->plan->namespaces & CLONE_NEWCGROUP) && unshare(CLONE_NEWCGROUP) < 0 ? -errno : 0;
+    r = r < 0 ? r : child_apply(child, &index, JAIL_STEP_PROGRAM);
+    int pair[2] = {-1, -1};
+    if (r == 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+        r = -errno;
+    }
+    pid_t pid = r < 0 ? -1 : fork();
+    if (pid == 0) {
+        close(pair[0]);
+        wait_for_program(child, pair[1], ret);
+        return;
+    }
+    if (pid < 0) {
+        child_report_failure(child, index, r < 0 ? r : -errno);
+        _exit(1);
+    }
+    close(pair[1]);
+    fd_closep(&child->fds[JAIL_FD_SCRATCH]);
+    struct child_message end;
+    memset(&end, 0, sizeof end);
+    init_serve(child, pid, pair[0], &end);
+}
+
+static int write_map(pid_t pid, const char *file, const char *text)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, file);
+    return io_write_file_at(AT_FDCWD, path, text);
+}
+
+static int write_maps(const struct parking *parking, pid_t pid)
+{
+    char map[64];
+    const struct jail_plan *plan = parking->plan;
+    int r = parking->child.drop_groups ? 0 : write_map(pid, "setgroups", "deny");
+    snprintf(map, sizeof map, "%u %u 1", plan->uid, parking->inner_uid);
+    r = r < 0 ? r : write_map(pid, "uid_map", map);
+    snprintf(map, sizeof map, "%u %u 1", plan->gid,
+             parking->inner_uid == plan->uid ? plan->gid : parking->inner_uid);
+    return r < 0 ? r : write_map(pid, "gid_map", map);
+}
+
+/* Returns 1 in the parked process; 0 or -errno in the template. */
+static int clone_jail(struct parking *parking, struct zygote_run *ret)
+{
+    CLEANUP(fd_closep) int pidfd = -1;
+    uint64_t cgroup = parking->cgroup >= 0 ? (uint64_t)parking->cgroup : 0u;
+    struct clone_args args = {
+        .flags = (parking->plan->namespaces & ~(uint64_t)CLONE_NEWCGROUP) | (uint64_t)CLONE_PIDFD |
+                 (parking->cgroup >= 0 ? CLONE_INTO_CGROUP : 0),
+        .pidfd = (uint64_t)(uintptr_t)&pidfd,
+        .exit_signal = SIGCHLD,
+        .cgroup = cgroup,
+    };
+    long pid = syscall(SYS_clone3, &args, sizeof args);
+    if (pid < 0) {
+        parking->child.call = "clone3";
+        return -errno;
+    }
+    if (pid == 0) {
+        pidfd = -1;
+        build(parking, ret);
+        return 1;
+    }
+    parking->child.call = "writing id maps";
+    int r = write_maps(parking, (pid_t)pid);
+    if (r == 0) {
+        struct child_message cloned;
+        memset(&cloned, 0, sizeof cloned);
+        cloned.kind = CHILD_CLONED;
+        parking->child.call = "sendmsg";
+        r = child_send(&parking->child, &cloned, pidfd);
+    }
+    if (r < 0 || write(parking->go[1], "g", 1) != 1) {
+        kill((pid_t)pid, SIGKILL);
+    }
+    return r;
+}
+
+static int prepare(const struct zygote_header *header, const unsigned char *plan, size_t size, const int *fds,
+                   size_t n_fds, struct parking *ret)
+{
+    *ret = (struct parking){
+        .control = -1, .scratch = -1, .cgroup = -1, .go = {-1, -1}, .inner_uid = header->inner_uid};
+    int *const places[] = {&ret->control, &ret->scratch, &ret->cgroup};
+    for (size_t i = 0; i < n_fds; i++) {
+        *places[i] = fds[i];
+    }
+    if (n_fds < 2 || header->kind != ZYGOTE_PARK) {
+        return -EPROTO;
+    }
+    ret->child = (struct child){.control = ret->control,
+                                .drop_groups = header->drop_groups,
+                                .in_process = true,
+                                .root = -1,
+                                .listener = -1,
+                                .call = "decoding the plan"};
+    for (size_t i = 0; i < JAIL_FD_COUNT; i++) {
+        ret->child.fds[i] = -1;
+    }
+    ret->child.fds[JAIL_FD_SCRATCH] = ret->scratch;
+    int r = jail_plan_decode(plan, size, &ret->plan);
+    ret->child.plan = ret->plan;
+    return r < 0 ? r : pipe2(ret->go, O_CLOEXEC) < 0 ? -errno : 0;
+}
+
+/* One message from the parent: 1 in a parked process that has got its program, 0 in the template, -EPIPE when
+ * the parent wants no more. A request that fails is answered on the jail's own socket. */
+static int serve_one(int sock, unsigned char *message, struct zygote_run *ret)
+{
+    int fds[3];
+    size_t n_fds = ARRAY_SIZE(fds);
+    ssize_t n = io_recv_fds(sock, message, ZYGOTE_MESSAGE_MAX, fds, &n_fds);
+    struct zygote_header header;
+    if (n < (ssize_t)sizeof header) {
+        return -EPIPE;
+    }
+    memcpy(&header, message, sizeof header);
+    struct parking parking;
+    int r = prepare(&header, message + sizeof header, (size_t)n - sizeof header, fds, n_fds, &parking);
+    r = r < 0 ? r : clone_jail(&parking, ret);
+    if (r == 1) {
+        return 1;
+    }
+    if (r < 0 && parking.control >= 0) {
+        child_report_failure(&parking.child, UINT32_MAX, r);
+    }
+    free_parking(&parking);
+    return 0;
+}
+
+int zygote_serve(int sock, struct zygote_run *ret)
+{
+    /* Its jails are its children; the kernel reaps them, nobody here asks how they ended. */
+    signal(SIGCHLD, SIG_IGN);
+    unsigned char *message = malloc(ZYGOTE_MESSAGE_MAX);
+    int r = message ? 0 : -ENOMEM;
+    while (r == 0) {
+        r = serve_one(sock, message, ret);
+    }
+    if (r < 0) {
+        _exit(0);
+    }
+    free(message);
+    signal(SIGCHLD, SIG_DFL);
+    return 0;
+}

@@ -1,0 +1,21 @@
+/* What the parent says to a template and to the processes parked by it. Both are of one build. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum zygote_kind {
+    ZYGOTE_PARK, /* to the template: build a jail by the plan that follows; control socket, scratch, cgroup
+                    (if any) come along */
+    ZYGOTE_RUN,  /* to the parked process: run what the plan that follows says; stdin, stdout, stderr come
+                    along */
+};
+
+/* Stands before an encoded plan in one datagram. */
+struct zygote_header {
+    enum zygote_kind kind;
+    uint32_t inner_uid; /* PARK: the jail's ids outside, as the template's user namespace calls them */
+    bool drop_groups;   /* PARK */
+};
+
+#define ZYGOTE_MESSAGE_MAX (160u << 10)
