@@ -23,7 +23,7 @@
 #include "jail/base/err.h"
 #include "jail/base/loop.h"
 #include "server/command.h"
-#include "server/environment.h"
+#include "server/kept_environment.h"
 #include "server/log.h"
 #include "server/notify.h"
 #include "server/settings.h"
@@ -256,7 +256,7 @@ static void stop(struct warden *warden)
 /* Reads the configuration, then forgets the secrets of the environment. */
 static int load(struct warden *warden, struct err *reterr)
 {
-    int r = environment_save(environ, &warden->environment_fd, reterr);
+    int r = kept_environment_save(environ, &warden->environment_fd, reterr);
     if (r == 0) {
         r = settings_load(warden->options->config_path, environ, &warden->settings, reterr);
     }
