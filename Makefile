@@ -80,6 +80,7 @@ $(BUILD)/obj/%.o: %.c | $(GEN)
 
 # The shipped configuration is part of the binary (config/shipped.c includes the files as they are).
 $(BUILD)/obj/config/shipped.o: $(wildcard config/*.textproto config/policies/*.textproto)
+$(BUILD)/obj/server/openapi.o: server/openapi.json
 
 define layer_rule
 $(BUILD)/lib$(1).a: $(OBJ_$(1))

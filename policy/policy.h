@@ -22,8 +22,8 @@ const char *policy_name(const struct policy *policy);
 const char *policy_sha256(const struct policy *policy);
 const struct policy_spec *policy_spec(const struct policy *policy);
 
-/* The shipped policies plus those of `paths` (files, or directories whose *.textproto, *.json and *.binpb are read); a later one of the same
- * name hides an earlier one, twice the same name within `paths` is refused. */
+/* The shipped policies plus those of `paths` (files, or directories whose *.textproto, *.json and *.binpb are
+ * read); a later one of the same name hides an earlier one, twice the same name within `paths` is refused. */
 int policy_set_load(char *const *paths, size_t n_paths, struct policy_set **ret, struct err *reterr);
 void policy_set_free(struct policy_set *set);
 const struct policy *policy_set_find(const struct policy_set *set, const char *name);
@@ -33,17 +33,18 @@ int policy_resolve(const char *name_or_path, struct policy **ret, struct err *re
 /* What the server allows at most; 0: no ceiling. */
 struct policy_ceilings {
     uint64_t default_timeout_ms, max_timeout_ms, max_output_bytes;
-    bool cgroup; /* limits are enforced by a cgroup; else rlimits stand in (RLIMIT_AS, RLIMIT_NPROC) */
+    bool cgroup;      /* limits are enforced by a cgroup; else rlimits stand in (RLIMIT_AS, RLIMIT_NPROC) */
     bool drop_groups; /* setgroups(2) will be allowed */
 };
 
-/* The job's wishes held against policy and ceilings: what applies. A wish above the policy's limit is ERR_INVALID naming the
- * field (timeout is clamped instead); env against env_allow (ERR_INVALID, field "env"). */
-int policy_limits_for(const struct policy *policy, const struct policy_ceilings *ceilings, const struct job *job,
-                      struct job_limits *ret, struct err *reterr);
+/* The job's wishes held against policy and ceilings: what applies. A wish above the policy's limit is
+ * ERR_INVALID naming the field (timeout is clamped instead); env against env_allow (ERR_INVALID, field
+ * "env"). */
+int policy_limits_for(const struct policy *policy, const struct policy_ceilings *ceilings,
+                      const struct job *job, struct job_limits *ret, struct err *reterr);
 
-/* The program of a job run through a runtime: interpreter, its arguments, the script's path, the job's args. Or, with
- * `runtime` NULL, the command in `argv` itself (`immure run`). */
+/* The program of a job run through a runtime: interpreter, its arguments, the script's path, the job's args.
+ * Or, with `runtime` NULL, the command in `argv` itself (`immure run`). */
 struct policy_program {
     const struct runtime_config *runtime;
     char *const *argv;
@@ -51,8 +52,9 @@ struct policy_program {
 };
 
 /* policy + ceilings + job -> plan. Pure: opens nothing, reads nothing. The plan passes jail_plan_check(). */
-int policy_build_plan(const struct policy *policy, const struct policy_ceilings *ceilings, const struct job *job,
-                      const struct policy_program *program, struct jail_plan **ret, struct err *reterr);
+int policy_build_plan(const struct policy *policy, const struct policy_ceilings *ceilings,
+                      const struct job *job, const struct policy_program *program, struct jail_plan **ret,
+                      struct err *reterr);
 
 /* Where the script lies inside the jail: "/immure/main.py" for extension "py". */
 #define POLICY_SCRIPT_DIRECTORY "/immure"

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <linux/capability.h>
+#include <linux/keyctl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -15,27 +16,36 @@
 #include "jail/idmap.h"
 #include "policy/policy.h"
 
-int host_open(struct host *ret, enum cgroup_mode mode, uint32_t outer_uid_base, uint32_t n_outer_uids,
-              struct err *reterr)
+/* A host without cgroups: fatal or not, but never unsaid. */
+static int without_cgroups(const struct host_options *options, const struct err *cgroup_err,
+                           struct host *host, struct err *reterr)
+{
+    if (options->cgroup_mode == CGROUP_REQUIRED) {
+        return err_set(reterr, cgroup_err->kind, cgroup_err->code, cgroup_err->item, "%.380s%s%s",
+                       cgroup_err->text, cgroup_err->kind == ERR_HOST ? "; or choose less: " : "",
+                       cgroup_err->kind == ERR_HOST ? options->best_effort : "");
+    }
+    host->cgroups = NULL;
+    snprintf(host->degraded, sizeof host->degraded, "%s", cgroup_err->text);
+    return 0;
+}
+
+int host_open(const struct host_options *options, struct host *ret, struct err *reterr)
 {
     struct host host = {0};
-    int r = idmap_pool_new(outer_uid_base, n_outer_uids, &host.ids, reterr);
+    int r = idmap_pool_new(options->outer_uid_base, options->n_outer_uids, &host.ids, reterr);
     if (r < 0) {
         return r;
     }
     host.privileged = idmap_pool_mode(host.ids) == IDMAP_RANGE;
     struct err cgroup_err = {0};
     r = jail_cgroup_tree_open(&host.cgroups, &host.leftovers_swept, &cgroup_err);
-    if (r < 0 && mode == CGROUP_REQUIRED) {
-        if (reterr && !err_is_set(reterr)) {
-            *reterr = cgroup_err;
-        }
-        host_close(&host);
-        return r;
+    if (r < 0) {
+        r = without_cgroups(options, &cgroup_err, &host, reterr);
     }
     if (r < 0) {
-        host.cgroups = NULL;
-        snprintf(host.degraded, sizeof host.degraded, "%s", cgroup_err.text);
+        host_close(&host);
+        return r;
     }
     *ret = host;
     return 0;
@@ -93,6 +103,11 @@ int host_drop_privileges(const struct host *host, struct err *reterr)
         data[i].inheritable = 0;
     }
     return syscall(SYS_capset, &header, data) < 0 ? err_errno(reterr, errno, "dropping capabilities") : 0;
+}
+
+int host_leave_session_keyring(void)
+{
+    return syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 ? -errno : 0;
 }
 
 void host_apply_to_ceilings(const struct host *host, struct policy_ceilings *ceilings)

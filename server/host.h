@@ -18,16 +18,24 @@ struct host {
     char degraded[512]; /* CGROUP_BEST_EFFORT: what the host lacks; "" otherwise */
 };
 
+struct host_options {
+    enum cgroup_mode cgroup_mode;
+    const char *best_effort;               /* how the operator chooses CGROUP_BEST_EFFORT here, for the sentence */
+    uint32_t outer_uid_base, n_outer_uids; /* count only for a privileged process */
+};
+
 /* Single-threaded, once per process. In CGROUP_REQUIRED a host without cgroups is ERR_HOST; in
- * CGROUP_BEST_EFFORT the reason goes to `degraded`. `outer_uid_base` and `n_outer_uids` count only for a
- * privileged process. */
-int host_open(struct host *ret, enum cgroup_mode mode, uint32_t outer_uid_base, uint32_t n_outer_uids,
-              struct err *reterr);
+ * CGROUP_BEST_EFFORT the reason goes to `degraded`. */
+int host_open(const struct host_options *options, struct host *ret, struct err *reterr);
 void host_close(struct host *host);
 
 /* Gives up every capability that making jails does not need, for good. For a process that lives on;
  * privileged only. */
 int host_drop_privileges(const struct host *host, struct err *reterr);
+
+/* Joins a fresh session keyring, so that no jail sees the operator's keys. Returns 0 or -errno: not every
+ * kernel has keyrings and containers may forbid them, and then there is nothing to see either. */
+int host_leave_session_keyring(void);
 
 /* Fills what the host decides of the ceilings that policies are held against. */
 void host_apply_to_ceilings(const struct host *host, struct policy_ceilings *ceilings);

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/keyctl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +15,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "config/config.h"
@@ -25,7 +23,7 @@
 #include "jail/base/err.h"
 #include "jail/base/loop.h"
 #include "server/command.h"
-#include "server/environment.h"
+#include "server/kept_environment.h"
 #include "server/log.h"
 #include "server/notify.h"
 #include "server/settings.h"
@@ -111,21 +109,15 @@ static void on_signal(void *arg, uint32_t events)
     }
 }
 
-/* Jails must not see the keys of the operator's session. Not every kernel has keyrings, and containers may
- * forbid them: then there is nothing to see either. */
-static void leave_session_keyring(const struct warden *warden)
-{
-    if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0) {
-        LOG(warden->log, LOG_DEBUG, "session_keyring", LOG_FIELD_STR("error", strerror(errno)));
-    }
-}
-
 static int harden_self(const struct warden *warden, struct err *reterr)
 {
     const struct rlimit no_core = {0, 0};
     struct rlimit files;
     prctl(PR_SET_NAME, "immure-warden", 0, 0, 0);
-    leave_session_keyring(warden);
+    int r = host_leave_session_keyring();
+    if (r < 0) {
+        LOG(warden->log, LOG_DEBUG, "session_keyring", LOG_FIELD_STR("error", strerror(-r)));
+    }
     if (setrlimit(RLIMIT_CORE, &no_core) < 0) {
         return err_errno(reterr, errno, "forbidding core dumps");
     }
@@ -178,8 +170,13 @@ static int open_loop(struct warden *warden, struct err *reterr)
 static int open_host(struct warden *warden, struct err *reterr)
 {
     const struct server_config *config = warden->settings->config;
-    int r = host_open(&warden->host, config->cgroup_best_effort ? CGROUP_BEST_EFFORT : CGROUP_REQUIRED,
-                      config->outer_uid_base, OUTER_UIDS, reterr);
+    const struct host_options options = {
+        .cgroup_mode = config->cgroup_best_effort ? CGROUP_BEST_EFFORT : CGROUP_REQUIRED,
+        .best_effort = "cgroup: BEST_EFFORT in the configuration",
+        .outer_uid_base = config->outer_uid_base,
+        .n_outer_uids = OUTER_UIDS,
+    };
+    int r = host_open(&options, &warden->host, reterr);
     if (r < 0) {
         return r;
     }
@@ -259,7 +256,7 @@ static void stop(struct warden *warden)
 /* Reads the configuration, then forgets the secrets of the environment. */
 static int load(struct warden *warden, struct err *reterr)
 {
-    int r = environment_save(environ, &warden->environment_fd, reterr);
+    int r = kept_environment_save(environ, &warden->environment_fd, reterr);
     if (r == 0) {
         r = settings_load(warden->options->config_path, environ, &warden->settings, reterr);
     }

@@ -8,15 +8,15 @@
 #include "config/config.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "server/environment.h"
+#include "server/kept_environment.h"
 #include "server/log.h"
 #include "server/settings.h"
 #include "server/warden.h"
 
 static int load(const struct warden *warden, struct settings **ret, struct err *reterr)
 {
-    CLEANUP(environment_wipe) struct environment environment = {0};
-    int r = environment_restore(warden->environment_fd, &environment, reterr);
+    CLEANUP(kept_environment_wipe) struct kept_environment environment = {0};
+    int r = kept_environment_restore(warden->environment_fd, &environment, reterr);
     return r < 0 ? r : settings_load(warden->options->config_path, environment.vars, ret, reterr);
 }
 

@@ -4,7 +4,7 @@
  * read, since every jail's PID 1 begins as a copy of the warden's memory. So what a reload needs lies in an
  * anonymous file instead: its descriptor is closed on exec and by every jail, and it is in memory only while
  * a configuration is being read. */
-#include "server/environment.h"
+#include "server/kept_environment.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -18,7 +18,7 @@
 #include "jail/base/err.h"
 #include "jail/base/io.h"
 
-int environment_save(char *const *env, int *ret_fd, struct err *reterr)
+int kept_environment_save(char *const *env, int *ret_fd, struct err *reterr)
 {
     struct buf text = BUF_INIT;
     for (size_t i = 0; env[i]; i++) {
@@ -32,13 +32,13 @@ int environment_save(char *const *env, int *ret_fd, struct err *reterr)
     return r < 0 ? err_errno(reterr, -r, "keeping the environment for reloads") : 0;
 }
 
-int environment_restore(int fd, struct environment *ret, struct err *reterr)
+int kept_environment_restore(int fd, struct kept_environment *ret, struct err *reterr)
 {
     struct stat st;
     if (fstat(fd, &st) < 0) {
         return err_errno(reterr, errno, "reading the kept environment");
     }
-    struct environment environment = {.size = (size_t)st.st_size};
+    struct kept_environment environment = {.size = (size_t)st.st_size};
     environment.text = malloc(environment.size + 1);
     ssize_t n = environment.text ? pread(fd, environment.text, environment.size, 0) : -1;
     size_t count = 0;
@@ -47,7 +47,7 @@ int environment_restore(int fd, struct environment *ret, struct err *reterr)
     }
     environment.vars = n == st.st_size ? calloc(count + 1, sizeof environment.vars[0]) : NULL;
     if (!environment.vars) {
-        environment_wipe(&environment);
+        kept_environment_wipe(&environment);
         return err_errno(reterr, ENOMEM, "reading the kept environment");
     }
     char *at = environment.text;
@@ -59,12 +59,12 @@ int environment_restore(int fd, struct environment *ret, struct err *reterr)
     return 0;
 }
 
-void environment_wipe(struct environment *environment)
+void kept_environment_wipe(struct kept_environment *environment)
 {
     if (environment->text) {
         explicit_bzero(environment->text, environment->size);
     }
     free(environment->text);
     free(environment->vars);
-    *environment = (struct environment){0};
+    *environment = (struct kept_environment){0};
 }

@@ -1,0 +1,315 @@
+/* policy + ceilings + job -> plan. Runs in the warden for every job, and on the command line. Pure: opens
+ * nothing, reads nothing. The steps that all jobs of the policy share come from policy/tree.c; here come the
+ * script, the limits and the program. */
+#include "policy/policy.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "config/config.h"
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "jail/plan.h"
+#include "policy/check.h"
+#include "policy/compiled.h"
+
+/* One argument or variable, and all together with their pointers: what execve(2) takes whatever the stack
+ * limit is above 4 MiB. The kernel refuses more with E2BIG, which would look like a broken jail. */
+#define STRING_BYTES_MAX  (128u * 1024 - 1)
+#define STRINGS_BYTES_MAX (1u << 20)
+
+/* Backstop where no cgroup counts memory: address space, not memory, so far more than the limit itself. Twice
+ * the limit for what is reserved and never touched, and a gibibyte for libraries, thread stacks and arenas.
+ * The watch holds the exact line; this stops what grows faster than the watch looks. */
+#define ADDRESS_SPACE_FACTOR 2u
+#define ADDRESS_SPACE_SPARE  (1ull << 30)
+
+static void plan_freep(struct jail_plan **plan)
+{
+    jail_plan_free(*plan);
+}
+
+static int check_strings(const char *field, char *const *strings, size_t n_strings, size_t *total,
+                         struct err *reterr)
+{
+    for (size_t i = 0; i < n_strings; i++) {
+        size_t len = strlen(strings[i]);
+        *total += len + 1 + sizeof(char *);
+        if (len > STRING_BYTES_MAX || *total > STRINGS_BYTES_MAX) {
+            return err_set(reterr, ERR_INVALID, E2BIG, field,
+                           "must be at most %u bytes each and %u bytes in all", STRING_BYTES_MAX,
+                           STRINGS_BYTES_MAX);
+        }
+    }
+    return 0;
+}
+
+/* The script's name: "/immure/main.py". */
+static int script_path(const struct runtime_config *runtime, char ret[PATH_MAX], struct err *reterr)
+{
+    if (strchr(runtime->extension, '/')) {
+        return err_set(reterr, ERR_CONFIG, EINVAL, runtime->name, "extension %s: must not hold '/'",
+                       runtime->extension);
+    }
+    int len = snprintf(ret, PATH_MAX, "%s/main.%s", POLICY_SCRIPT_DIRECTORY, runtime->extension);
+    if (len < 0 || len >= NAME_MAX) {
+        return err_set(reterr, ERR_CONFIG, EINVAL, runtime->name, "extension: is too long");
+    }
+    return 0;
+}
+
+static void add_script(struct jail_plan *plan, const char *path, const struct job *job)
+{
+    policy_make_parents(plan, path);
+    struct jail_step *step = jail_plan_add(plan, JAIL_STEP_FILE);
+    step->file.path = jail_plan_text(plan, path);
+    step->file.mode = 0444;
+    step->file.from_input = true;
+    step->file.size_bytes = job->code_size;
+    policy_grow_root(plan, job->code_size);
+}
+
+/* What a resource is limited to: the policy's own rlimits, and those that its limits imply. The lower one
+ * holds. */
+struct rlimit_row {
+    bool set;
+    uint64_t soft, hard;
+};
+
+static void lower(struct rlimit_row *row, uint64_t most)
+{
+    row->soft = row->set && row->soft < most ? row->soft : most;
+    row->hard = row->set && row->hard < most ? row->hard : most;
+    row->set = true;
+}
+
+static void add_rlimits(struct jail_plan *plan, const struct policy_spec *spec,
+                        const struct policy_ceilings *ceilings, const struct job_limits *limits)
+{
+    struct rlimit_row rows[RLIM_NLIMITS] = {0};
+    for (size_t i = 0; i < spec->n_rlimits; i++) {
+        const struct policy_rlimit *limit = &spec->rlimits[i];
+        rows[limit->resource] = (struct rlimit_row){.set = true, .soft = limit->soft, .hard = limit->hard};
+    }
+    /* Beside pids.max too: counted per user namespace, of which every jail has its own. PID 1 counts. */
+    lower(&rows[RLIMIT_NPROC], limits->pids + 1);
+    if (!ceilings->cgroup) {
+        uint64_t spare = UINT64_MAX - ADDRESS_SPACE_SPARE - 1;
+        lower(&rows[RLIMIT_AS], limits->memory_bytes < spare / ADDRESS_SPACE_FACTOR
+                                    ? limits->memory_bytes * ADDRESS_SPACE_FACTOR + ADDRESS_SPACE_SPARE
+                                    : spare);
+    }
+    for (uint32_t resource = 0; resource < RLIM_NLIMITS; resource++) {
+        if (rows[resource].set) {
+            struct jail_step *step = jail_plan_add(plan, JAIL_STEP_RLIMIT);
+            step->rlimit.resource = resource;
+            step->rlimit.soft = rows[resource].soft;
+            step->rlimit.hard = rows[resource].hard;
+        }
+    }
+}
+
+static const struct job_env *find_env(const struct job *job, const char *name)
+{
+    for (size_t i = 0; i < job->n_env; i++) {
+        if (strcmp(job->env[i].name, name) == 0) {
+            return &job->env[i];
+        }
+    }
+    return NULL;
+}
+
+static bool policy_sets(const struct policy_spec *spec, const char *name)
+{
+    for (size_t i = 0; i < spec->n_env; i++) {
+        if (strcmp(spec->env[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void put_variable(struct buf *ret, const char *name, const char *value, uint32_t *count)
+{
+    buf_puts(ret, name);
+    buf_putc(ret, '=');
+    buf_append(ret, value, strlen(value) + 1);
+    (*count)++;
+}
+
+/* The policy's variables, with the job's values where it gives any, then the job's own. Nothing is inherited.
+ */
+static int add_environment(struct jail_plan *plan, const struct policy_spec *spec, const struct job *job,
+                           struct jail_step *exec, struct err *reterr)
+{
+    CLEANUP(buf_free) struct buf run = BUF_INIT;
+    uint32_t count = 0;
+    for (size_t i = 0; i < spec->n_env; i++) {
+        const struct job_env *own = find_env(job, spec->env[i].name);
+        put_variable(&run, spec->env[i].name, own ? own->value : spec->env[i].value, &count);
+    }
+    for (size_t i = 0; i < job->n_env; i++) {
+        if (!policy_sets(spec, job->env[i].name)) {
+            put_variable(&run, job->env[i].name, job->env[i].value, &count);
+        }
+        if (strlen(job->env[i].name) + strlen(job->env[i].value) + 1 > STRING_BYTES_MAX) {
+            return err_set(reterr, ERR_INVALID, E2BIG, "env", "must be at most %u bytes each",
+                           STRING_BYTES_MAX);
+        }
+    }
+    if (run.failed) {
+        return err_errno(reterr, ENOMEM, "building the plan");
+    }
+    if (run.len > STRINGS_BYTES_MAX) {
+        return err_set(reterr, ERR_INVALID, E2BIG, "env", "must be at most %u bytes in all",
+                       STRINGS_BYTES_MAX);
+    }
+    exec->exec.envp = jail_plan_bytes(plan, run.data, run.len, 1);
+    exec->exec.envc = count;
+    return 0;
+}
+
+static void put_strings(struct buf *ret, char *const *strings, size_t n_strings, uint32_t *count)
+{
+    for (size_t i = 0; i < n_strings; i++) {
+        buf_append(ret, strings[i], strlen(strings[i]) + 1);
+    }
+    *count += (uint32_t)n_strings;
+}
+
+/* interpreter, its arguments, the script, the job's arguments; or the command as it is, and the job's
+ * arguments. */
+static int add_arguments(struct jail_plan *plan, const struct policy_program *program, const char *script,
+                         const struct job *job, struct jail_step *exec, struct err *reterr)
+{
+    const struct runtime_config *runtime = program->runtime;
+    size_t total = 0;
+    int r = check_strings("args", job->args, job->n_args, &total, reterr);
+    r = r < 0 ? r : check_strings("command", program->argv, program->n_argv, &total, reterr);
+    if (r < 0) {
+        return r;
+    }
+    CLEANUP(buf_free) struct buf run = BUF_INIT;
+    uint32_t count = 0;
+    const char *path = runtime ? runtime->interpreter : program->argv[0];
+    if (runtime) {
+        put_strings(&run, (char *const[]){runtime->interpreter}, 1, &count);
+        put_strings(&run, runtime->args, runtime->n_args, &count);
+        buf_append(&run, script, strlen(script) + 1);
+        count++;
+    } else {
+        put_strings(&run, program->argv, program->n_argv, &count);
+    }
+    put_strings(&run, job->args, job->n_args, &count);
+    if (run.failed) {
+        return err_errno(reterr, ENOMEM, "building the plan");
+    }
+    exec->exec.path = jail_plan_text(plan, path);
+    exec->exec.argv = jail_plan_bytes(plan, run.data, run.len, 1);
+    exec->exec.argc = count;
+    return 0;
+}
+
+/* A program is named by its whole path: which one a search would find could depend on what the job wrote. */
+static int check_program(const struct policy_program *program, struct err *reterr)
+{
+    if (program->runtime) {
+        const char *problem = path_problem(program->runtime->interpreter);
+        return problem ? err_set(reterr, ERR_CONFIG, EINVAL, program->runtime->name, "interpreter %s: %s",
+                                 program->runtime->interpreter, problem)
+                       : 0;
+    }
+    if (program->n_argv == 0) {
+        return err_set(reterr, ERR_INVALID, EINVAL, "command", "is missing");
+    }
+    const char *problem = path_problem(program->argv[0]);
+    return problem ? err_set(reterr, ERR_INVALID, EINVAL, "command",
+                             "%s: the program's path inside the jail %s", program->argv[0], problem)
+                   : 0;
+}
+
+static int check_files(const struct policy_spec *spec, const struct job *job, struct err *reterr)
+{
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        if (spec->mounts[i].kind == POLICY_MOUNT_SCRATCH && strcmp(spec->mounts[i].source, "work") == 0) {
+            return 0;
+        }
+    }
+    return job->n_files == 0 ? 0
+                             : err_set(reterr, ERR_INVALID, ENOTDIR, "files",
+                                       "policy %s has no scratch directory to put files into", spec->name);
+}
+
+static void add_between_tree_and_exec(struct jail_plan *plan, const struct policy *policy,
+                                      const struct policy_ceilings *ceilings, const struct job_limits *limits)
+{
+    jail_plan_add(plan, JAIL_STEP_PIVOT);
+    jail_plan_add(plan, JAIL_STEP_ROOT_READONLY);
+    jail_plan_add(plan, JAIL_STEP_STDIO);
+    jail_plan_add(plan, JAIL_STEP_CAPABILITIES)->capabilities.keep = policy->capabilities;
+    jail_plan_add(plan, JAIL_STEP_NO_NEW_PRIVS);
+    jail_plan_add(plan, JAIL_STEP_PROGRAM);
+    jail_plan_add(plan, JAIL_STEP_SESSION);
+    jail_plan_add(plan, JAIL_STEP_UMASK)->umask.mask = policy->spec->umask;
+    jail_ref working_directory = jail_plan_text(plan, policy->spec->working_directory);
+    jail_plan_add(plan, JAIL_STEP_WORKDIR)->workdir.path = working_directory;
+    add_rlimits(plan, policy->spec, ceilings, limits);
+    struct jail_step *step = jail_plan_add(plan, JAIL_STEP_SECCOMP);
+    step->seccomp.bpf = policy->bpf;
+    step->seccomp.length = policy->filter.length;
+    step->seccomp.notify = policy->filter.notify;
+}
+
+static void put_limits(struct jail_plan *plan, const struct policy_spec *spec,
+                       const struct job_limits *limits)
+{
+    plan->limits = (struct jail_limits){
+        .memory_bytes = limits->memory_bytes,
+        .pids = limits->pids,
+        .cpu_percent = (uint32_t)limits->cpu_percent,
+        .cpu_ms = limits->cpu_ms,
+        .timeout_ms = limits->timeout_ms,
+        .scratch_bytes = limits->scratch_bytes,
+        .scratch_inodes = spec->limits.scratch_inodes,
+    };
+}
+
+int policy_build_plan(const struct policy *policy, const struct policy_ceilings *ceilings,
+                      const struct job *job, const struct policy_program *program, struct jail_plan **ret,
+                      struct err *reterr)
+{
+    struct job_limits limits;
+    int r = check_program(program, reterr);
+    r = r < 0 ? r : check_files(policy->spec, job, reterr);
+    r = r < 0 ? r : policy_limits_for(policy, ceilings, job, &limits, reterr);
+    char script[PATH_MAX] = "";
+    r = r < 0 || !program->runtime ? r : script_path(program->runtime, script, reterr);
+    if (r < 0) {
+        return r;
+    }
+    CLEANUP(plan_freep) struct jail_plan *plan = jail_plan_copy(policy->tree);
+    if (!plan) {
+        return err_errno(reterr, ENOMEM, "building the plan");
+    }
+    put_limits(plan, policy->spec, &limits);
+    if (program->runtime) {
+        add_script(plan, script, job);
+    }
+    add_between_tree_and_exec(plan, policy, ceilings, &limits);
+    struct jail_step *exec = jail_plan_add(plan, JAIL_STEP_EXEC);
+    r = add_arguments(plan, program, script, job, exec, reterr);
+    r = r < 0 ? r : add_environment(plan, policy->spec, job, exec, reterr);
+    if (r < 0) {
+        return r;
+    }
+    if (plan->failed) {
+        return err_errno(reterr, ENOMEM, "building the plan");
+    }
+    *ret = TAKE_PTR(plan);
+    return 0;
+}

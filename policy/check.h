@@ -1,0 +1,29 @@
+/* What a decoded policy must keep before anything is made of it. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct err;
+struct policy_mount;
+struct policy_spec;
+
+/* ERR_CONFIG with the policy's origin as item: "mount /proc: ...", "limits: ...". Everything but the filter.
+ */
+int policy_check_spec(const struct policy_spec *spec, struct err *reterr);
+/* The part about mounts and the working directory. */
+int policy_check_mounts(const struct policy_spec *spec, struct err *reterr);
+
+/* Fails with ERR_CONFIG for this policy. */
+int policy_bad(const struct policy_spec *spec, struct err *reterr, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* NULL if `path` is absolute, in its shortest spelling and not "/"; else the sentence that says what is
+ * wrong. */
+const char *path_problem(const char *path);
+/* Both in their shortest spelling. */
+bool path_is_below(const char *path, const char *above);
+bool path_is_at_or_below(const char *path, const char *above);
+/* The mount that holds `path`: the last one at or above it, as seen with all mounts attached. NULL: the root.
+ */
+const struct policy_mount *policy_mount_over(const struct policy_spec *spec, const char *path);

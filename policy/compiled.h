@@ -1,0 +1,26 @@
+/* What policy_compile() makes of a spec. Only policy/ looks inside. */
+#pragma once
+
+#include <stdint.h>
+
+#include "policy/filter.h"
+
+struct err;
+struct jail_plan;
+struct policy_spec;
+
+struct policy {
+    struct policy_spec *spec;
+    struct policy_filter filter;
+    uint64_t capabilities; /* bit n: the program keeps capability n */
+    struct jail_plan
+        *tree; /* the steps that every job shares: from PROPAGATION to the last mount, and the filter's BPF */
+    uint32_t bpf; /* where in the tree's arena */
+};
+
+/* The first part of every plan of this policy, not yet with the script in it. */
+int policy_build_tree(struct policy *policy, struct err *reterr);
+/* Appends a MKDIR step for every directory above `path` that the steps before do not bring along. */
+void policy_make_parents(struct jail_plan *plan, const char *path);
+/* Makes the root tmpfs of `plan` large enough for one more file of `size_bytes`. */
+void policy_grow_root(struct jail_plan *plan, uint64_t size_bytes);

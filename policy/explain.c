@@ -1,0 +1,168 @@
+/* `immure policy explain`: a policy in words: what it limits, what its filter decides and why, and the plan
+ * that a job gets. Stable text; the golden tests compare it. */
+#include "policy/policy.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "jail/plan.h"
+#include "policy/compiled.h"
+#include "policy/conditions.h"
+#include "policy/seccomp.h"
+#include "policy/syscall_sets.h"
+
+#define LINE_WIDTH 110u
+
+static void plan_freep(struct jail_plan **plan)
+{
+    jail_plan_free(*plan);
+}
+
+static void put_header(const struct policy *policy, struct buf *ret)
+{
+    const struct policy_spec *spec = policy->spec;
+    buf_printf(ret, "policy %s (%s)\n", spec->name, spec->origin);
+    if (spec->description && *spec->description) {
+        buf_printf(ret, "%s\n", spec->description);
+    }
+}
+
+static void put_limit_rows(const struct policy_limits *limits, struct buf *ret)
+{
+    const struct {
+        const char *word;
+        uint64_t value;
+        const char *unit, *none;
+    } rows[] = {
+        {"memory", limits->memory_bytes, "bytes", NULL},
+        {"processes and threads", limits->pids, "", NULL},
+        {"CPU", limits->cpu_percent, "% of one CPU", NULL},
+        {"CPU time", limits->cpu_ms, "ms", "not limited but by the wall clock"},
+        {"wall clock", limits->timeout_ms, "ms", "the server's"},
+        {"scratch", limits->scratch_bytes, "bytes", NULL},
+        {"scratch files", limits->scratch_inodes, "", NULL},
+        {"stdout, stderr", limits->output_bytes, "bytes each", NULL},
+        {"output files listed", limits->output_files, "", NULL},
+        {"output file returned", limits->output_file_bytes, "bytes", NULL},
+    };
+    buf_puts(ret, "\nlimits of a job\n");
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        if (rows[i].value == 0 && rows[i].none) {
+            buf_printf(ret, "  %-22s %s\n", rows[i].word, rows[i].none);
+        } else {
+            buf_printf(ret, "  %-22s %" PRIu64 "%s%s\n", rows[i].word, rows[i].value,
+                       *rows[i].unit ? " " : "", rows[i].unit);
+        }
+    }
+}
+
+static void put_action(enum seccomp_action_kind action, const char *errno_name, struct buf *ret)
+{
+    static const char *const words[] = {
+        [ACTION_ALLOW] = "ALLOW", [ACTION_ERRNO] = "ERRNO",   [ACTION_KILL_PROCESS] = "KILL_PROCESS",
+        [ACTION_LOG] = "LOG",     [ACTION_NOTIFY] = "NOTIFY",
+    };
+    buf_puts(ret, words[action]);
+    if (action == ACTION_ERRNO) {
+        buf_printf(ret, " %s", errno_name ? errno_name : "EPERM");
+    }
+}
+
+/* The calls that one rule decides about, wrapped. */
+static void put_calls(const struct policy_filter *filter, size_t rule, struct buf *ret)
+{
+    size_t column = 0;
+    for (size_t i = 0; i < filter->n_entries; i++) {
+        if (filter->entries[i].rule != rule) {
+            continue;
+        }
+        char name[64];
+        size_t len =
+            strlen(policy_syscall_name(policy_native_arch(), filter->entries[i].nr, name, sizeof name));
+        if (column == 0 || column + 1 + len > LINE_WIDTH) {
+            buf_puts(ret, column == 0 ? "     " : "\n     ");
+            column = 5;
+        }
+        buf_printf(ret, " %s", name);
+        column += 1 + len;
+    }
+    buf_puts(ret, column == 0 ? "      none on this architecture\n" : "\n");
+}
+
+static void put_filter(const struct policy *policy, struct buf *ret)
+{
+    const struct policy_spec *spec = policy->spec;
+    buf_puts(ret, "\nsystem calls: ");
+    put_action(spec->seccomp_default, spec->seccomp_default_errno, ret);
+    buf_printf(ret, " but for what follows; calls of any ABI but %s end the program\n",
+               policy_native_architecture());
+    for (size_t i = 0; i < spec->n_rules; i++) {
+        const struct seccomp_rule *rule = &spec->rules[i];
+        buf_printf(ret, "%4zu ", i + 1);
+        put_action(rule->action, rule->errno_name, ret);
+        if (rule->n_conditions > 0) {
+            buf_putc(ret, ' ');
+            conditions_print(rule, ret);
+        }
+        buf_printf(ret, "%s%s\n", rule->reason ? ": " : "", rule->reason ? rule->reason : "");
+        for (size_t n = 0; n < rule->n_sets; n++) {
+            const struct syscall_row *set = syscall_set_find(rule->sets[n]);
+            buf_printf(ret, "      %s: %s\n", set->name, set->reason);
+        }
+        put_calls(&policy->filter, i, ret);
+    }
+}
+
+static void put_environment(const struct policy_spec *spec, struct buf *ret)
+{
+    buf_puts(ret, "\nvariables that a request may set:");
+    for (size_t i = 0; i < spec->n_env_allow; i++) {
+        buf_printf(ret, " %s", spec->env_allow[i]);
+    }
+    buf_puts(ret, spec->n_env_allow ? "\n" : " none\n");
+}
+
+int policy_explain(const struct policy *policy, struct buf *ret, struct err *reterr)
+{
+    char path[] = "/program";
+    char *const argv[] = {path};
+    const struct policy_program program = {.argv = argv, .n_argv = 1};
+    const struct policy_ceilings ceilings = {.cgroup = true};
+    const struct job job = {0};
+    CLEANUP(plan_freep) struct jail_plan *plan = NULL;
+    int r = policy_build_plan(policy, &ceilings, &job, &program, &plan, reterr);
+    if (r < 0) {
+        return r;
+    }
+    put_header(policy, ret);
+    put_limit_rows(&policy->spec->limits, ret);
+    put_environment(policy->spec, ret);
+    put_filter(policy, ret);
+    buf_puts(ret, "\nplan of a job that runs /program\n");
+    jail_plan_print(plan, ret);
+    return 0;
+}
+
+void policy_print_sets(struct buf *ret)
+{
+    for (const struct syscall_row *set = syscall_sets(); set->name; set++) {
+        if (!set->reason) {
+            continue;
+        }
+        buf_printf(ret, "%s%s: %s\n", set->name, set->danger ? " (never allowed by a shipped policy)" : "",
+                   set->reason);
+        size_t column = 0;
+        for (const struct syscall_row *call = syscall_set_next(set); call; call = syscall_set_next(call)) {
+            size_t len = strlen(call->name);
+            if (column == 0 || column + 1 + len > LINE_WIDTH) {
+                buf_puts(ret, column == 0 ? "   " : "\n   ");
+                column = 3;
+            }
+            buf_printf(ret, " %s", call->name);
+            column += 1 + len;
+        }
+        buf_putc(ret, '\n');
+    }
+}

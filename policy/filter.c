@@ -1,0 +1,281 @@
+/* Which rule of a policy decides about which system call. Pure but for the numbers, which policy/seccomp.c
+ * knows. Runs in the warden and on the command line, never in a jail.
+ *
+ * What must hold: no rule is silently lost. libseccomp drops the conditional rules of a call that also has an
+ * unconditional one, and leaves open which of two overlapping rules wins; so a policy in which two rules
+ * could contradict each other about one call is refused here, before libseccomp sees it. */
+#include "policy/filter.h"
+
+#include <errno.h>
+#include <linux/filter.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/policy_file.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "jail/base/io.h"
+#include "policy/conditions.h"
+#include "policy/policy.h"
+#include "policy/seccomp.h"
+#include "policy/syscall_sets.h"
+
+#define ERRNO_MAX 4095u
+
+uint32_t policy_errno_number(const char *text)
+{
+    if (!text) {
+        return EPERM;
+    }
+    uint64_t number;
+    if (io_parse_u64(text, &number) == 0) {
+        return number <= ERRNO_MAX ? (uint32_t)number : 0;
+    }
+    for (int code = 1; code <= EHWPOISON; code++) {
+        const char *name = strerrorname_np(code);
+        if (name && strcmp(name, text) == 0) {
+            return (uint32_t)code;
+        }
+    }
+    return 0;
+}
+
+static int bad_rule(const struct policy_spec *spec, size_t rule, const char *call, const char *words,
+                    struct err *reterr)
+{
+    return err_set(reterr, ERR_CONFIG, EINVAL, spec->origin, "seccomp rule %zu%s%s%s: %s", rule + 1,
+                   call ? " (" : "", call ? call : "", call ? ")" : "", words);
+}
+
+/* ": no such WHAT; did you mean NEAR?" */
+static int unknown_name(const struct policy_spec *spec, size_t rule, const char *what, const char *name,
+                        struct err *reterr)
+{
+    char words[160];
+    const char *near = syscall_set_did_you_mean(name);
+    snprintf(words, sizeof words, "no such %s%s%s%s", what, near ? "; did you mean " : "", near ? near : "",
+             near ? "?" : "");
+    return bad_rule(spec, rule, name, words, reterr);
+}
+
+static int add_entry(struct policy_filter *filter, int nr, size_t rule, bool direct)
+{
+    /* Grows by doubling whenever the count reaches a power of two. */
+    if ((filter->n_entries & (filter->n_entries - 1)) == 0) {
+        size_t room = filter->n_entries ? 2 * filter->n_entries : 1;
+        struct filter_entry *entries = realloc(filter->entries, room * sizeof *entries);
+        if (!entries) {
+            return -ENOMEM;
+        }
+        filter->entries = entries;
+    }
+    filter->entries[filter->n_entries++] =
+        (struct filter_entry){.nr = nr, .direct = direct, .rule = (uint32_t)rule};
+    return 0;
+}
+
+static int collect_named(const struct policy_spec *spec, size_t index, struct policy_filter *filter,
+                         struct err *reterr)
+{
+    const struct seccomp_rule *rule = &spec->rules[index];
+    for (size_t i = 0; i < rule->n_syscalls; i++) {
+        bool known;
+        int nr = policy_syscall_number(rule->syscalls[i], &known);
+        if (!known) {
+            return unknown_name(spec, index, "system call", rule->syscalls[i], reterr);
+        }
+        if (nr < 0) {
+            return bad_rule(spec, index, rule->syscalls[i], "does not exist on this architecture", reterr);
+        }
+        if (add_entry(filter, nr, index, true) < 0) {
+            return err_errno(reterr, ENOMEM, "compiling the filter");
+        }
+    }
+    return 0;
+}
+
+/* A set serves every architecture: what this one does not have is skipped. */
+static int collect_sets(const struct policy_spec *spec, size_t index, struct policy_filter *filter,
+                        struct err *reterr)
+{
+    const struct seccomp_rule *rule = &spec->rules[index];
+    for (size_t i = 0; i < rule->n_sets; i++) {
+        const struct syscall_row *row = syscall_set_find(rule->sets[i]);
+        if (!row) {
+            return unknown_name(spec, index, "set", rule->sets[i], reterr);
+        }
+        while ((row = syscall_set_next(row))) {
+            int nr = policy_syscall_number(row->name, NULL);
+            if (nr >= 0 && add_entry(filter, nr, index, false) < 0) {
+                return err_errno(reterr, ENOMEM, "compiling the filter");
+            }
+        }
+    }
+    return 0;
+}
+
+static int collect(const struct policy_spec *spec, struct policy_filter *filter, struct err *reterr)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < spec->n_rules; i++) {
+        const struct seccomp_rule *rule = &spec->rules[i];
+        if (rule->n_syscalls == 0 && rule->n_sets == 0) {
+            return bad_rule(spec, i, NULL, "names neither a system call nor a set", reterr);
+        }
+        if (policy_errno_number(rule->errno_name) == 0) {
+            return bad_rule(spec, i, rule->errno_name, "no such errno", reterr);
+        }
+        if (rule->errno_name && rule->action != ACTION_ERRNO) {
+            return bad_rule(spec, i, rule->errno_name, "errno is for the action ERRNO only", reterr);
+        }
+        const char *problem = conditions_problem(rule);
+        if (problem) {
+            return bad_rule(spec, i, NULL, problem, reterr);
+        }
+        r = collect_named(spec, i, filter, reterr);
+        r = r < 0 ? r : collect_sets(spec, i, filter, reterr);
+    }
+    return r;
+}
+
+/* By number, those named directly first, then in the policy's order. */
+static int compare_entries(const void *a, const void *b)
+{
+    const struct filter_entry *x = a, *y = b;
+    if (x->nr != y->nr) {
+        return x->nr < y->nr ? -1 : 1;
+    }
+    if (x->direct != y->direct) {
+        return x->direct ? -1 : 1;
+    }
+    return x->rule < y->rule ? -1 : x->rule > y->rule;
+}
+
+static int contradiction(const struct policy_spec *spec, const struct filter_entry *a,
+                         const struct filter_entry *b, struct err *reterr)
+{
+    char name[64], words[128];
+    snprintf(words, sizeof words, "rule %u decides differently about the same calls", a->rule + 1);
+    return bad_rule(spec, b->rule, policy_syscall_name(policy_native_arch(), b->nr, name, sizeof name), words,
+                    reterr);
+}
+
+static bool same_action(const struct seccomp_rule *a, const struct seccomp_rule *b)
+{
+    return a->action == b->action && (a->action != ACTION_ERRNO || policy_errno_number(a->errno_name) ==
+                                                                       policy_errno_number(b->errno_name));
+}
+
+/* Leaves, of the entries of one call, those that decide: the direct ones if there are any; of equal ones the
+ * first; of several with one action an unconditional one alone. Returns how many, or an error where two can
+ * contradict. */
+static int decide_call(const struct policy_spec *spec, struct filter_entry *entries, size_t n,
+                       struct err *reterr)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n && entries[i].direct == entries[0].direct; i++) {
+        const struct seccomp_rule *rule = &spec->rules[entries[i].rule];
+        bool covered = false;
+        for (size_t k = 0; k < kept && !covered; k++) {
+            const struct seccomp_rule *other = &spec->rules[entries[k].rule];
+            if (same_action(rule, other)) {
+                covered = rule == other || other->n_conditions == 0;
+            } else if (!conditions_disjoint(rule, other)) {
+                return contradiction(spec, &entries[k], &entries[i], reterr);
+            }
+        }
+        if (covered) {
+            continue;
+        }
+        if (rule->n_conditions == 0) {
+            /* The same action without conditions: the others, all of the same action, say nothing more. */
+            kept = 0;
+        }
+        entries[kept++] = entries[i];
+    }
+    return (int)kept;
+}
+
+static int decide(const struct policy_spec *spec, struct policy_filter *filter, struct err *reterr)
+{
+    if (filter->n_entries == 0) {
+        return 0;
+    }
+    qsort(filter->entries, filter->n_entries, sizeof *filter->entries, compare_entries);
+    size_t kept = 0;
+    for (size_t start = 0, end; start < filter->n_entries; start = end) {
+        for (end = start; end < filter->n_entries && filter->entries[end].nr == filter->entries[start].nr;
+             end++) {
+        }
+        int n = decide_call(spec, &filter->entries[start], end - start, reterr);
+        if (n < 0) {
+            return n;
+        }
+        memmove(&filter->entries[kept], &filter->entries[start], (size_t)n * sizeof *filter->entries);
+        kept += (size_t)n;
+    }
+    filter->n_entries = kept;
+    return 0;
+}
+
+/* Without execve the program could never be started: the filter is in force when it is. */
+static int check_launch(const struct policy_spec *spec, const struct policy_filter *filter,
+                        struct err *reterr)
+{
+    int nr = policy_syscall_number("execve", NULL);
+    enum seccomp_action_kind action = spec->seccomp_default;
+    bool conditional = false;
+    for (size_t i = 0; i < filter->n_entries; i++) {
+        if (filter->entries[i].nr == nr) {
+            action = spec->rules[filter->entries[i].rule].action;
+            conditional = spec->rules[filter->entries[i].rule].n_conditions > 0;
+        }
+    }
+    if (conditional || (action != ACTION_ALLOW && action != ACTION_LOG)) {
+        return err_set(reterr, ERR_CONFIG, EINVAL, spec->origin,
+                       "seccomp: execve is not allowed, so that no program could be started");
+    }
+    return 0;
+}
+
+static bool notifies(const struct policy_spec *spec, const struct policy_filter *filter)
+{
+    bool notify = spec->seccomp_default == ACTION_NOTIFY;
+    for (size_t i = 0; i < filter->n_entries; i++) {
+        notify |= spec->rules[filter->entries[i].rule].action == ACTION_NOTIFY;
+    }
+    return notify;
+}
+
+int policy_filter_compile(const struct policy_spec *spec, struct policy_filter *ret, struct err *reterr)
+{
+    CLEANUP(policy_filter_clear) struct policy_filter filter = {0};
+    if (policy_errno_number(spec->seccomp_default_errno) == 0) {
+        return err_set(reterr, ERR_CONFIG, EINVAL, spec->origin, "seccomp default_errno %s: no such errno",
+                       spec->seccomp_default_errno);
+    }
+    if (spec->seccomp_default_errno && spec->seccomp_default != ACTION_ERRNO) {
+        return err_set(reterr, ERR_CONFIG, EINVAL, spec->origin,
+                       "seccomp default_errno: is for default_action ERRNO only");
+    }
+    int r = seccomp_check_architectures(spec, reterr);
+    r = r < 0 ? r : collect(spec, &filter, reterr);
+    r = r < 0 ? r : decide(spec, &filter, reterr);
+    r = r < 0 ? r : check_launch(spec, &filter, reterr);
+    r = r < 0 ? r : seccomp_assemble(spec, &filter, reterr);
+    if (r < 0) {
+        return r;
+    }
+    filter.notify = notifies(spec, &filter);
+    *ret = filter;
+    filter = (struct policy_filter){0};
+    return 0;
+}
+
+void policy_filter_clear(struct policy_filter *filter)
+{
+    free(filter->instructions);
+    free(filter->entries);
+    *filter = (struct policy_filter){0};
+}

@@ -1,0 +1,107 @@
+/* A job's wishes held against its policy and the server's ceilings: what applies to it. Pure. A wish can only
+ * ever lower; one that is above what the policy gives is an error rather than a surprise, but for the
+ * timeout, which is clamped. */
+#include "policy/policy.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "policy/compiled.h"
+#include "policy/env.h"
+
+#define MEMORY_BYTES_LEAST  (1ull << 20)
+#define SCRATCH_BYTES_LEAST 4096ull
+#define YEAR_MS             (366ull * 24 * 3600 * 1000)
+
+/* The smaller of two limits, where 0 is none. */
+static uint64_t tighter(uint64_t a, uint64_t b)
+{
+    return a == 0 || (b != 0 && b < a) ? b : a;
+}
+
+/* `most` is what the policy gives; 0: no limit, as long as the job asks for none. */
+static int apply_wish(const char *field, uint64_t wish, uint64_t least, uint64_t most, uint64_t *ret,
+                      struct err *reterr)
+{
+    if (wish == 0) {
+        *ret = most;
+        return 0;
+    }
+    if (wish < least || (most != 0 && wish > most)) {
+        return most ? err_set(reterr, ERR_INVALID, ERANGE, field,
+                              "must be from %" PRIu64 " to %" PRIu64 ", the policy's limit", least, most)
+                    : err_set(reterr, ERR_INVALID, ERANGE, field, "must be at least %" PRIu64, least);
+    }
+    *ret = wish;
+    return 0;
+}
+
+static uint64_t timeout_of(const struct policy_limits *limits, const struct policy_ceilings *ceilings,
+                           uint64_t wish)
+{
+    uint64_t timeout_ms = wish ? wish : ceilings->default_timeout_ms;
+    uint64_t most = tighter(limits->timeout_ms, ceilings->max_timeout_ms);
+    timeout_ms = tighter(timeout_ms, most);
+    return timeout_ms > YEAR_MS ? YEAR_MS : timeout_ms;
+}
+
+static int check_env(const struct policy_spec *spec, const struct job *job, struct err *reterr)
+{
+    for (size_t i = 0; i < job->n_env; i++) {
+        const char *name = job->env[i].name;
+        const char *problem = env_name_problem(name);
+        if (problem) {
+            return err_set(reterr, ERR_INVALID, EINVAL, "env", "%s", problem);
+        }
+        if (!env_allowed(spec, name)) {
+            const char *reason = env_loader_reason(name);
+            return err_set(reterr, ERR_INVALID, EPERM, "env",
+                           "policy %s does not allow the variable %.64s%s%s%s", spec->name, name,
+                           reason ? " (" : "", reason ? reason : "", reason ? ")" : "");
+        }
+        for (size_t n = 0; n < i; n++) {
+            if (strcmp(job->env[n].name, name) == 0) {
+                return err_set(reterr, ERR_INVALID, EINVAL, "env", "the variable %.64s is given twice", name);
+            }
+        }
+    }
+    return 0;
+}
+
+int policy_limits_for(const struct policy *policy, const struct policy_ceilings *ceilings,
+                      const struct job *job, struct job_limits *ret, struct err *reterr)
+{
+    const struct policy_limits *limits = &policy->spec->limits;
+    const struct job_limits *wish = &job->limits;
+    struct job_limits applied = {.timeout_ms = timeout_of(limits, ceilings, wish->timeout_ms)};
+    const struct {
+        const char *field;
+        uint64_t wish, least, most, *ret;
+    } rows[] = {
+        {"limits.memory_bytes", wish->memory_bytes, MEMORY_BYTES_LEAST, limits->memory_bytes,
+         &applied.memory_bytes},
+        {"limits.pids", wish->pids, 1, limits->pids, &applied.pids},
+        {"limits.cpu_percent", wish->cpu_percent, 1, limits->cpu_percent, &applied.cpu_percent},
+        {"limits.cpu_ms", wish->cpu_ms, 1, limits->cpu_ms, &applied.cpu_ms},
+        {"limits.scratch_bytes", wish->scratch_bytes, SCRATCH_BYTES_LEAST, limits->scratch_bytes,
+         &applied.scratch_bytes},
+        {"limits.output_bytes", wish->output_bytes, 1,
+         tighter(limits->output_bytes, ceilings->max_output_bytes), &applied.output_bytes},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        int r = apply_wish(rows[i].field, rows[i].wish, rows[i].least, rows[i].most, rows[i].ret, reterr);
+        if (r < 0) {
+            return r;
+        }
+    }
+    applied.cpu_ms = applied.cpu_ms > YEAR_MS ? YEAR_MS : applied.cpu_ms;
+    int r = check_env(policy->spec, job, reterr);
+    if (r < 0) {
+        return r;
+    }
+    *ret = applied;
+    return 0;
+}

@@ -1,0 +1,87 @@
+/* Compiling one policy: a decoded file is held to its rules, its filter built, and the steps that all its
+ * jobs share laid out. Runs once per policy at start (and on reload), so that a request meets no error that
+ * its operator could have seen. */
+#include "policy/policy.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/shipped.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "jail/plan.h"
+#include "policy/capabilities.h"
+#include "policy/check.h"
+#include "policy/compiled.h"
+
+static void policy_freep(struct policy **policy)
+{
+    policy_free(*policy);
+}
+
+void policy_free(struct policy *policy)
+{
+    if (policy) {
+        policy_spec_free(policy->spec);
+        policy_filter_clear(&policy->filter);
+        jail_plan_free(policy->tree);
+        free(policy);
+    }
+}
+
+/* The plan of a job that asks for nothing: what is wrong with it is wrong with the policy. */
+static int check_sample(const struct policy *policy, struct err *reterr)
+{
+    char path[] = "/program";
+    char *const argv[] = {path};
+    const struct policy_program program = {.argv = argv, .n_argv = 1};
+    const struct policy_ceilings ceilings = {0};
+    const struct job job = {0};
+    struct jail_plan *plan = NULL;
+    int r = policy_build_plan(policy, &ceilings, &job, &program, &plan, reterr);
+    if (r < 0) {
+        return r;
+    }
+    struct err err = {0};
+    r = jail_plan_check(plan, &err);
+    jail_plan_free(plan);
+    return r < 0 ? policy_bad(policy->spec, reterr, "%s: %s", err.step, err.text) : 0;
+}
+
+int policy_compile(struct policy_spec *spec, struct policy **ret, struct err *reterr)
+{
+    CLEANUP(policy_freep) struct policy *policy = calloc(1, sizeof *policy);
+    if (!policy) {
+        policy_spec_free(spec);
+        return err_errno(reterr, ENOMEM, "compiling a policy");
+    }
+    policy->spec = spec;
+    int r = policy_check_spec(spec, reterr);
+    r = r < 0 ? r : policy_filter_compile(spec, &policy->filter, reterr);
+    for (size_t i = 0; r == 0 && i < spec->n_capabilities; i++) {
+        policy->capabilities |= 1ull << capability_number(spec->capabilities[i]);
+    }
+    r = r < 0 ? r : policy_build_tree(policy, reterr);
+    r = r < 0 ? r : check_sample(policy, reterr);
+    if (r < 0) {
+        return r;
+    }
+    *ret = TAKE_PTR(policy);
+    return 0;
+}
+
+const char *policy_name(const struct policy *policy)
+{
+    return policy->spec->name;
+}
+
+const char *policy_sha256(const struct policy *policy)
+{
+    return policy->spec->sha256;
+}
+
+const struct policy_spec *policy_spec(const struct policy *policy)
+{
+    return policy->spec;
+}

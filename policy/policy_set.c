@@ -1,0 +1,177 @@
+/* All policies that a server knows, by name: the shipped ones, and those of the operator's files, which hide
+ * shipped ones of the same name. Loaded whole or not at all. */
+#include "policy/policy.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "config/shipped.h"
+#include "config/textformat.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+
+#define POLICIES_MAX 256u
+
+struct policy_set {
+    struct policy *policies[POLICIES_MAX];
+    size_t n_policies;
+    size_t n_shipped; /* they come first */
+};
+
+static void set_freep(struct policy_set **set)
+{
+    policy_set_free(*set);
+}
+
+void policy_set_free(struct policy_set *set)
+{
+    if (set) {
+        for (size_t i = 0; i < set->n_policies; i++) {
+            policy_free(set->policies[i]);
+        }
+        free(set);
+    }
+}
+
+/* Later ones first: the operator's hide the shipped. */
+const struct policy *policy_set_find(const struct policy_set *set, const char *name)
+{
+    for (size_t i = set->n_policies; i-- > 0;) {
+        if (strcmp(policy_name(set->policies[i]), name) == 0) {
+            return set->policies[i];
+        }
+    }
+    return NULL;
+}
+
+static int compile_shipped(const struct shipped_file *file, struct policy **ret, struct err *reterr)
+{
+    char origin[128];
+    snprintf(origin, sizeof origin, "shipped:%s", file->name);
+    struct policy_spec *spec = NULL;
+    int r = policy_spec_decode_text(origin, file->data, file->size, &spec, reterr);
+    return r < 0 ? r : policy_compile(spec, ret, reterr);
+}
+
+static int compile_file(const char *path, struct policy **ret, struct err *reterr)
+{
+    struct policy_spec *spec = NULL;
+    int r = policy_spec_load(path, &spec, reterr);
+    return r < 0 ? r : policy_compile(spec, ret, reterr);
+}
+
+static int too_many(struct err *reterr)
+{
+    return err_set(reterr, ERR_CONFIG, E2BIG, "policy_path", "more than %u policies", POLICIES_MAX);
+}
+
+static int add_file(struct policy_set *set, const char *path, struct err *reterr)
+{
+    if (set->n_policies == POLICIES_MAX) {
+        return too_many(reterr);
+    }
+    struct policy *policy = NULL;
+    int r = compile_file(path, &policy, reterr);
+    if (r < 0) {
+        return r;
+    }
+    for (size_t i = set->n_shipped; i < set->n_policies; i++) {
+        if (strcmp(policy_name(set->policies[i]), policy_name(policy)) == 0) {
+            r = err_set(reterr, ERR_CONFIG, EEXIST, path, "name %s: is the name of %s already",
+                        policy_name(policy), policy_spec(set->policies[i])->origin);
+            policy_free(policy);
+            return r;
+        }
+    }
+    set->policies[set->n_policies++] = policy;
+    return 0;
+}
+
+static int is_policy_file(const struct dirent *entry)
+{
+    static const char *const extensions[] = {".textproto", ".json", ".binpb"};
+    size_t len = strlen(entry->d_name);
+    for (size_t i = 0; i < ARRAY_SIZE(extensions); i++) {
+        size_t ext = strlen(extensions[i]);
+        if (entry->d_name[0] != '.' && len > ext && strcmp(entry->d_name + len - ext, extensions[i]) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int add_directory(struct policy_set *set, const char *path, struct err *reterr)
+{
+    struct dirent **entries = NULL;
+    int n = scandir(path, &entries, is_policy_file, alphasort);
+    if (n < 0) {
+        return err_set(reterr, ERR_CONFIG, errno, path, "cannot read the directory: %s", strerror(errno));
+    }
+    int r = 0;
+    for (int i = 0; i < n; i++) {
+        char file[4096];
+        int len = snprintf(file, sizeof file, "%s/%s", path, entries[i]->d_name);
+        if (r == 0) {
+            r = (size_t)len < sizeof file
+                    ? add_file(set, file, reterr)
+                    : err_set(reterr, ERR_CONFIG, ENAMETOOLONG, path, "path is too long");
+        }
+        free(entries[i]);
+    }
+    free(entries);
+    return r;
+}
+
+int policy_set_load(char *const *paths, size_t n_paths, struct policy_set **ret, struct err *reterr)
+{
+    CLEANUP(set_freep) struct policy_set *set = calloc(1, sizeof *set);
+    if (!set) {
+        return err_errno(reterr, ENOMEM, "loading policies");
+    }
+    for (const struct shipped_file *file = shipped_policies(); file->name; file++) {
+        int r = set->n_policies < POLICIES_MAX
+                    ? compile_shipped(file, &set->policies[set->n_policies], reterr)
+                    : too_many(reterr);
+        if (r < 0) {
+            return r;
+        }
+        set->n_policies++;
+    }
+    set->n_shipped = set->n_policies;
+    for (size_t i = 0; i < n_paths; i++) {
+        struct stat st;
+        if (stat(paths[i], &st) < 0) {
+            return err_set(reterr, ERR_CONFIG, errno, paths[i], "cannot read it: %s", strerror(errno));
+        }
+        int r = S_ISDIR(st.st_mode) ? add_directory(set, paths[i], reterr) : add_file(set, paths[i], reterr);
+        if (r < 0) {
+            return r;
+        }
+    }
+    *ret = TAKE_PTR(set);
+    return 0;
+}
+
+int policy_resolve(const char *name_or_path, struct policy **ret, struct err *reterr)
+{
+    if (strchr(name_or_path, '/')) {
+        return compile_file(name_or_path, ret, reterr);
+    }
+    const struct shipped_file *file = shipped_policy(name_or_path);
+    if (file) {
+        return compile_shipped(file, ret, reterr);
+    }
+    const char *names[POLICIES_MAX];
+    size_t n_names = 0;
+    for (file = shipped_policies(); file->name && n_names < POLICIES_MAX; file++) {
+        names[n_names++] = file->name;
+    }
+    const char *near = textformat_did_you_mean(name_or_path, names, n_names);
+    return err_set(reterr, ERR_NOT_FOUND, ENOENT, name_or_path,
+                   "no such policy; %s%s%sa file is named with a '/'", near ? "did you mean " : "",
+                   near ? near : "", near ? "? " : "");
+}

@@ -1,0 +1,281 @@
+/* Compiles a policy's seccomp rules to BPF. The only file that includes libseccomp's header. Runs in the
+ * warden and on the command line, never in a jail.
+ *
+ * What must hold: a call that no rule allows gets the default action; a call of a foreign ABI ends the
+ * program, because the same number means another call there; no rule is silently lost. libseccomp drops
+ * conditional rules of a call that also has an unconditional one and leaves open which of two overlapping
+ * rules wins, so both are refused here. */
+#include "policy/seccomp.h"
+
+#include <errno.h>
+#include <linux/filter.h>
+#include <seccomp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "config/policy_file.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "jail/base/io.h"
+#include "policy/conditions.h"
+#include "policy/filter.h"
+#include "policy/policy.h"
+
+/* Seccomp features as of Linux 4.14 + user notification (5.0). Said outright instead of probed: the probe
+ * makes seccomp calls of its own, which the filter of a container around us may answer wrongly. */
+#define LIBSECCOMP_API_LEVEL 5u
+
+/* Calls that are younger than the oldest libseccomp we build with. Since Linux 5.1 a new call has the same
+ * distance from its neighbours on every architecture, so futex_waitv (5.16) is the anchor. */
+static const struct young_call {
+    const char *name;
+    int behind_futex_waitv;
+} young_calls[] = {
+    {"set_mempolicy_home_node", 1},
+    {"cachestat", 2},
+    {"fchmodat2", 3},
+    {"map_shadow_stack", 4},
+    {"futex_wake", 5},
+    {"futex_wait", 6},
+    {"futex_requeue", 7},
+    {"statmount", 8},
+    {"listmount", 9},
+    {"lsm_get_self_attr", 10},
+    {"lsm_set_self_attr", 11},
+    {"lsm_list_modules", 12},
+    {"mseal", 13},
+    {"setxattrat", 14},
+    {"getxattrat", 15},
+    {"listxattrat", 16},
+    {"removexattrat", 17},
+    {"open_tree_attr", 18},
+    {"file_getattr", 19},
+    {"file_setattr", 20},
+};
+
+static void context_releasep(scmp_filter_ctx *context)
+{
+    if (*context) {
+        seccomp_release(*context);
+    }
+}
+
+uint32_t policy_native_arch(void)
+{
+    return seccomp_arch_native();
+}
+
+const char *policy_native_architecture(void)
+{
+    switch (seccomp_arch_native()) {
+    case SCMP_ARCH_X86_64:
+        return "x86_64";
+    case SCMP_ARCH_AARCH64:
+        return "aarch64";
+    case SCMP_ARCH_RISCV64:
+        return "riscv64";
+    case SCMP_ARCH_PPC64LE:
+        return "ppc64le";
+    case SCMP_ARCH_S390X:
+        return "s390x";
+    default:
+        return "unknown";
+    }
+}
+
+int policy_syscall_number(const char *name, bool *ret_known)
+{
+    int nr = seccomp_syscall_resolve_name_arch(SCMP_ARCH_NATIVE, name);
+    for (size_t i = 0; nr == __NR_SCMP_ERROR && i < ARRAY_SIZE(young_calls); i++) {
+        if (strcmp(young_calls[i].name, name) == 0) {
+            nr = SYS_futex_waitv + young_calls[i].behind_futex_waitv;
+        }
+    }
+    if (ret_known) {
+        *ret_known = nr != __NR_SCMP_ERROR;
+    }
+    /* libseccomp's pseudo numbers for calls of other architectures are below -1. */
+    return nr >= 0 ? nr : -1;
+}
+
+const char *policy_syscall_name(uint32_t arch, int nr, char *ret, size_t size)
+{
+    char *name = nr >= 0 ? seccomp_syscall_resolve_num_arch(arch, nr) : NULL;
+    if (name) {
+        snprintf(ret, size, "%s", name);
+        free(name);
+        return ret;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(young_calls); i++) {
+        if (arch == seccomp_arch_native() && nr == SYS_futex_waitv + young_calls[i].behind_futex_waitv) {
+            snprintf(ret, size, "%s", young_calls[i].name);
+            return ret;
+        }
+    }
+    snprintf(ret, size, "syscall_%d", nr);
+    return ret;
+}
+
+static uint32_t action_of(enum seccomp_action_kind kind, const char *errno_name)
+{
+    switch (kind) {
+    case ACTION_ALLOW:
+        return SCMP_ACT_ALLOW;
+    case ACTION_ERRNO:
+        return SCMP_ACT_ERRNO(policy_errno_number(errno_name));
+    case ACTION_KILL_PROCESS:
+        return SCMP_ACT_KILL_PROCESS;
+    case ACTION_LOG:
+        return SCMP_ACT_LOG;
+    case ACTION_NOTIFY:
+        return SCMP_ACT_NOTIFY;
+    }
+    return SCMP_ACT_KILL_PROCESS;
+}
+
+static uint32_t rule_action(const struct seccomp_rule *rule)
+{
+    return action_of(rule->action, rule->errno_name);
+}
+
+/* The native architecture must be among those that the policy was written for, and a foreign ABI of the same
+ * machine cannot be: its calls are never filtered, they end the program. */
+int seccomp_check_architectures(const struct policy_spec *spec, struct err *reterr)
+{
+    bool native = spec->n_architectures == 0;
+    static const struct {
+        uint32_t native, foreign;
+    } compatible[] = {
+        {SCMP_ARCH_X86_64, SCMP_ARCH_X86},  {SCMP_ARCH_X86_64, SCMP_ARCH_X32},
+        {SCMP_ARCH_AARCH64, SCMP_ARCH_ARM}, {SCMP_ARCH_S390X, SCMP_ARCH_S390},
+        {SCMP_ARCH_PPC64, SCMP_ARCH_PPC},
+    };
+    for (size_t i = 0; i < spec->n_architectures; i++) {
+        const char *name = spec->architectures[i];
+        uint32_t token = seccomp_arch_resolve_name(name);
+        if (token == 0) {
+            return err_set(reterr, ERR_CONFIG, EINVAL, spec->origin,
+                           "seccomp architecture %s: no such architecture", name);
+        }
+        for (size_t n = 0; n < ARRAY_SIZE(compatible); n++) {
+            if (compatible[n].native == policy_native_arch() && compatible[n].foreign == token) {
+                return err_set(reterr, ERR_CONFIG, EINVAL, spec->origin,
+                               "seccomp architecture %s: calls of a foreign ABI cannot be allowed on %s",
+                               name, policy_native_architecture());
+            }
+        }
+        native |= token == policy_native_arch();
+    }
+    if (!native) {
+        return err_set(reterr, ERR_CONFIG, EINVAL, spec->origin,
+                       "seccomp architecture: this machine's, %s, is not among those listed",
+                       policy_native_architecture());
+    }
+    return 0;
+}
+
+static int new_context(const struct policy_spec *spec, uint32_t default_action, scmp_filter_ctx *ret,
+                       struct err *reterr)
+{
+    CLEANUP(context_releasep) scmp_filter_ctx context = seccomp_init(default_action);
+    if (!context) {
+        return err_set(reterr, ERR_INTERNAL, ENOMEM, spec->origin, "seccomp: libseccomp gives no filter");
+    }
+    const struct {
+        enum scmp_filter_attr attribute;
+        uint32_t value;
+    } attributes[] = {
+        {SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS},
+        {SCMP_FLTATR_CTL_OPTIMIZE, 2}, /* a binary tree: the filter runs on every call of the program */
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(attributes); i++) {
+        int r = seccomp_attr_set(context, attributes[i].attribute, attributes[i].value);
+        if (r < 0) {
+            return err_errno(reterr, -r, "setting an attribute of the filter");
+        }
+    }
+    *ret = TAKE_PTR(context);
+    return 0;
+}
+
+static struct scmp_arg_cmp comparison(const struct seccomp_condition *condition)
+{
+    static const enum scmp_compare ops[] = {
+        [OP_EQ] = SCMP_CMP_EQ,
+        [OP_NE] = SCMP_CMP_NE,
+        [OP_LT] = SCMP_CMP_LT,
+        [OP_LE] = SCMP_CMP_LE,
+        [OP_GT] = SCMP_CMP_GT,
+        [OP_GE] = SCMP_CMP_GE,
+        [OP_MASKED_EQ] = SCMP_CMP_MASKED_EQ,
+    };
+    struct scmp_arg_cmp cmp = {.arg = condition->arg, .op = ops[condition->op], .datum_a = condition->value};
+    if (condition->op == OP_MASKED_EQ) {
+        cmp.datum_a = condition->mask;
+        cmp.datum_b = condition->value;
+    }
+    return cmp;
+}
+
+static int add_rules(const struct policy_spec *spec, const struct policy_filter *filter,
+                     uint32_t default_action, scmp_filter_ctx context, struct err *reterr)
+{
+    for (size_t i = 0; i < filter->n_entries; i++) {
+        const struct seccomp_rule *rule = &spec->rules[filter->entries[i].rule];
+        if (rule_action(rule) == default_action) {
+            continue; /* what happens anyway; libseccomp refuses such rules */
+        }
+        struct scmp_arg_cmp comparisons[SECCOMP_ARGS];
+        for (size_t n = 0; n < rule->n_conditions; n++) {
+            comparisons[n] = comparison(&rule->conditions[n]);
+        }
+        int r = seccomp_rule_add_exact_array(context, rule_action(rule), filter->entries[i].nr,
+                                             (unsigned)rule->n_conditions, comparisons);
+        if (r < 0) {
+            char name[64];
+            policy_syscall_name(policy_native_arch(), filter->entries[i].nr, name, sizeof name);
+            return err_set(reterr, ERR_CONFIG, -r, spec->origin, "seccomp rule %u (%s): %s",
+                           filter->entries[i].rule + 1, name, strerror(-r));
+        }
+    }
+    return 0;
+}
+
+/* libseccomp writes BPF to descriptors only. */
+static int export(scmp_filter_ctx context, struct policy_filter *filter, struct err *reterr)
+{
+    CLEANUP(fd_closep) int fd = memfd_create("bpf", MFD_CLOEXEC);
+    if (fd < 0) {
+        return err_errno(reterr, errno, "exporting the filter");
+    }
+    int r = seccomp_export_bpf(context, fd);
+    if (r < 0) {
+        return err_errno(reterr, -r, "exporting the filter");
+    }
+    off_t size = lseek(fd, 0, SEEK_END);
+    size_t length = size > 0 ? (size_t)size / sizeof(struct sock_filter) : 0;
+    if (length == 0 || length > BPF_MAXINSNS || lseek(fd, 0, SEEK_SET) < 0) {
+        return err_set(reterr, ERR_CONFIG, E2BIG, NULL,
+                       "seccomp: the filter has %zu instructions; the kernel takes up to %d", length,
+                       BPF_MAXINSNS);
+    }
+    filter->instructions = malloc((size_t)size);
+    if (!filter->instructions || io_read_full(fd, filter->instructions, (size_t)size) != size) {
+        return err_errno(reterr, ENOMEM, "exporting the filter");
+    }
+    filter->length = (uint32_t)length;
+    return 0;
+}
+
+int seccomp_assemble(const struct policy_spec *spec, struct policy_filter *filter, struct err *reterr)
+{
+    seccomp_api_set(LIBSECCOMP_API_LEVEL);
+    uint32_t default_action = action_of(spec->seccomp_default, spec->seccomp_default_errno);
+    CLEANUP(context_releasep) scmp_filter_ctx context = NULL;
+    int r = new_context(spec, default_action, &context, reterr);
+    r = r < 0 ? r : add_rules(spec, filter, default_action, context, reterr);
+    return r < 0 ? r : export(context, filter, reterr);
+}

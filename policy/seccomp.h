@@ -1,0 +1,24 @@
+/* Names, numbers and BPF: the only part of the program that knows libseccomp. policy_syscall_name() is
+ * public, in policy/policy.h. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct err;
+struct policy_filter;
+struct policy_spec;
+
+/* The number of a call on the native architecture, or -1; `ret_known` (may be NULL): some architecture has
+ * it. */
+int policy_syscall_number(const char *name, bool *ret_known);
+/* The native architecture in libseccomp's words ("x86_64") and as AUDIT_ARCH_*. */
+const char *policy_native_architecture(void);
+uint32_t policy_native_arch(void);
+
+/* The native architecture is among those that the policy was written for (all, if it names none), and no
+ * foreign ABI of the same machine is: its calls are never filtered, they end the program. */
+int seccomp_check_architectures(const struct policy_spec *spec, struct err *reterr);
+
+/* Turns the entries of `filter`, which do not contradict each other, into its instructions. */
+int seccomp_assemble(const struct policy_spec *spec, struct policy_filter *filter, struct err *reterr);

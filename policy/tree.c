@@ -1,0 +1,270 @@
+/* The part of a plan that all jobs of a policy share: identity, names, and the tree of files and mounts.
+ * Built once, when the policy is compiled, and copied for each job. Pure: whether a source exists, and
+ * whether it is a file or a directory, shows when the child attaches it. */
+#include <errno.h>
+#include <limits.h>
+#include <linux/filter.h>
+#include <linux/sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config/policy_file.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "jail/plan.h"
+#include "policy/check.h"
+#include "policy/compiled.h"
+#include "policy/policy.h"
+
+/* The scratch's own names for its directories, and where its root goes if the policy does not show "tmp". */
+#define SCRATCH_WORK  "work"
+#define SCRATCH_TMP   "tmp"
+#define SCRATCH_SHM   "shm"
+#define SCRATCH_PLACE POLICY_SCRIPT_DIRECTORY "/scratch"
+
+/* The root tmpfs is read-only before the program exists, so its limits bound the policy's author, not the
+ * program. Pages are at most 64 KiB; every step makes at most one inode. */
+#define PAGE_BYTES        65536u
+#define ROOT_INODES_SPARE 16u
+
+void policy_grow_root(struct jail_plan *plan, uint64_t size_bytes)
+{
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        struct jail_step *step = &plan->steps[i];
+        if (step->kind == JAIL_STEP_ROOT) {
+            step->root.size_bytes += (size_bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+            step->root.inodes++;
+        }
+    }
+}
+
+/* Where a step attaches a mount; NULL: it attaches none. */
+static const char *mount_point(const struct jail_plan *plan, const struct jail_step *step)
+{
+    switch (step->kind) {
+    case JAIL_STEP_BIND:
+        return jail_plan_string(plan, step->bind.path);
+    case JAIL_STEP_TMPFS:
+        return jail_plan_string(plan, step->tmpfs.path);
+    case JAIL_STEP_PROC:
+        return jail_plan_string(plan, step->proc.path);
+    case JAIL_STEP_SCRATCH:
+        return jail_plan_string(plan, step->scratch.path);
+    case JAIL_STEP_SUBMOUNT:
+        return jail_plan_string(plan, step->submount.path);
+    default:
+        return NULL;
+    }
+}
+
+/* True if the directory is there once all steps of `plan` are done. What lies in a tree of the host is taken
+ * to be there: nothing may be made in it, and the child says so if it is not. */
+static bool directory_exists(const struct jail_plan *plan, const char *path)
+{
+    bool exists = false;
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        const struct jail_step *step = &plan->steps[i];
+        const char *point = mount_point(plan, step);
+        if (point && path_is_below(path, point)) {
+            exists = step->kind == JAIL_STEP_BIND;
+        } else if (point) {
+            exists |= strcmp(path, point) == 0;
+        } else if (step->kind == JAIL_STEP_MKDIR) {
+            exists |= strcmp(path, jail_plan_string(plan, step->mkdir.path)) == 0;
+        }
+    }
+    return exists;
+}
+
+static void make_directory(struct jail_plan *plan, const char *path)
+{
+    if (!directory_exists(plan, path)) {
+        struct jail_step *step = jail_plan_add(plan, JAIL_STEP_MKDIR);
+        step->mkdir.path = jail_plan_text(plan, path);
+        step->mkdir.mode = 0755;
+        policy_grow_root(plan, 0);
+    }
+}
+
+void policy_make_parents(struct jail_plan *plan, const char *path)
+{
+    CLEANUP(freep) char *above = strdup(path);
+    if (!above) {
+        plan->failed = true;
+        return;
+    }
+    for (char *slash = strchr(above + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        make_directory(plan, above);
+        *slash = '/';
+    }
+}
+
+static uint32_t mount_flags(const struct policy_mount *mount)
+{
+    uint32_t flags = JAIL_MOUNT_NOSUID;
+    flags |= mount->allow_devices ? 0u : JAIL_MOUNT_NODEV;
+    flags |= mount->no_exec ? JAIL_MOUNT_NOEXEC : 0u;
+    flags |= mount->optional ? JAIL_MOUNT_OPTIONAL : 0u;
+    switch (mount->kind) {
+    case POLICY_MOUNT_BIND:
+        flags |= mount->recursive ? JAIL_MOUNT_RECURSIVE : 0u;
+        return flags | (mount->read_only ? JAIL_MOUNT_READONLY : 0u);
+    case POLICY_MOUNT_TMPFS:
+        return flags | (mount->read_only ? JAIL_MOUNT_READONLY : 0u);
+    case POLICY_MOUNT_PROC:
+        flags |= mount->subset_pid ? JAIL_PROC_SUBSET_PID : 0u;
+        flags |= mount->hidepid ? JAIL_PROC_HIDE : 0u;
+        return flags | JAIL_MOUNT_READONLY | JAIL_MOUNT_NOEXEC;
+    case POLICY_MOUNT_SYMLINK:
+    case POLICY_MOUNT_FILE:
+    case POLICY_MOUNT_SCRATCH:
+        break;
+    }
+    return flags;
+}
+
+static const struct policy_mount *find_scratch(const struct policy_spec *spec, const char *directory)
+{
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        if (spec->mounts[i].kind == POLICY_MOUNT_SCRATCH && strcmp(spec->mounts[i].source, directory) == 0) {
+            return &spec->mounts[i];
+        }
+    }
+    return NULL;
+}
+
+/* One tmpfs serves up to three places. Its root goes where "tmp" is wanted, and "tmp" itself comes last and
+ * covers it: no directory is needed for the root, and no path leads to it. */
+static int add_scratch(struct jail_plan *plan, const struct policy_spec *spec, struct err *reterr)
+{
+    static const char *const directories[] = {SCRATCH_WORK, SCRATCH_SHM, SCRATCH_TMP};
+    const struct policy_mount *tmp = find_scratch(spec, SCRATCH_TMP);
+    const char *place = tmp ? tmp->destination : SCRATCH_PLACE;
+    policy_make_parents(plan, place);
+    struct jail_step *step = jail_plan_add(plan, JAIL_STEP_SCRATCH);
+    step->scratch.path = jail_plan_text(plan, place);
+    step->scratch.flags = JAIL_MOUNT_NOSUID | JAIL_MOUNT_NODEV;
+    policy_grow_root(plan, 0);
+    for (size_t i = 0; i < ARRAY_SIZE(directories); i++) {
+        const struct policy_mount *mount = find_scratch(spec, directories[i]);
+        if (!mount) {
+            continue;
+        }
+        char source[PATH_MAX];
+        int len = snprintf(source, sizeof source, "%s/%s", place, directories[i]);
+        if (len < 0 || (size_t)len >= sizeof source) {
+            return policy_bad(spec, reterr, "mount %s: is too long", place);
+        }
+        policy_make_parents(plan, mount->destination);
+        step = jail_plan_add(plan, JAIL_STEP_SUBMOUNT);
+        step->submount.source = jail_plan_text(plan, source);
+        step->submount.path = jail_plan_text(plan, mount->destination);
+        step->submount.flags = mount_flags(mount);
+        policy_grow_root(plan, 0);
+    }
+    return 0;
+}
+
+static void add_tmpfs(struct jail_plan *plan, const struct policy_mount *mount)
+{
+    struct jail_step *step = jail_plan_add(plan, JAIL_STEP_TMPFS);
+    step->tmpfs.path = jail_plan_text(plan, mount->destination);
+    step->tmpfs.size_bytes = mount->size_bytes;
+    step->tmpfs.inodes = mount->inodes;
+    step->tmpfs.mode = mount->mode;
+    step->tmpfs.flags = mount_flags(mount);
+}
+
+static void add_file(struct jail_plan *plan, const struct policy_mount *mount)
+{
+    struct jail_step *step = jail_plan_add(plan, JAIL_STEP_FILE);
+    step->file.path = jail_plan_text(plan, mount->destination);
+    step->file.mode = mount->mode;
+    step->file.content = jail_plan_bytes(plan, mount->content, mount->content_size, 1);
+    step->file.size_bytes = mount->content_size;
+    policy_grow_root(plan, mount->content_size);
+}
+
+static void add_mount(struct jail_plan *plan, const struct policy_mount *mount)
+{
+    policy_make_parents(plan, mount->destination);
+    struct jail_step *step;
+    switch (mount->kind) {
+    case POLICY_MOUNT_BIND:
+        step = jail_plan_add(plan, JAIL_STEP_BIND);
+        step->bind.source = jail_plan_text(plan, mount->source);
+        step->bind.path = jail_plan_text(plan, mount->destination);
+        step->bind.flags = mount_flags(mount);
+        break;
+    case POLICY_MOUNT_TMPFS:
+        add_tmpfs(plan, mount);
+        break;
+    case POLICY_MOUNT_PROC:
+        step = jail_plan_add(plan, JAIL_STEP_PROC);
+        step->proc.path = jail_plan_text(plan, mount->destination);
+        step->proc.flags = mount_flags(mount);
+        break;
+    case POLICY_MOUNT_SYMLINK:
+        step = jail_plan_add(plan, JAIL_STEP_SYMLINK);
+        step->symlink.target = jail_plan_text(plan, mount->source);
+        step->symlink.path = jail_plan_text(plan, mount->destination);
+        break;
+    case POLICY_MOUNT_FILE:
+        add_file(plan, mount);
+        break;
+    case POLICY_MOUNT_SCRATCH:
+        break; /* add_scratch() */
+    }
+    /* The link, or the mount point; a long link takes a page. */
+    policy_grow_root(plan, 1);
+}
+
+static int add_mounts(struct jail_plan *plan, const struct policy_spec *spec, struct err *reterr)
+{
+    size_t last_scratch = SIZE_MAX;
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        last_scratch = spec->mounts[i].kind == POLICY_MOUNT_SCRATCH ? i : last_scratch;
+    }
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        if (spec->mounts[i].kind != POLICY_MOUNT_SCRATCH) {
+            add_mount(plan, &spec->mounts[i]);
+            continue;
+        }
+        int r = i == last_scratch ? add_scratch(plan, spec, reterr) : 0;
+        if (r < 0) {
+            return r;
+        }
+    }
+    return 0;
+}
+
+int policy_build_tree(struct policy *policy, struct err *reterr)
+{
+    const struct policy_spec *spec = policy->spec;
+    struct jail_plan *plan = policy->tree = jail_plan_new();
+    if (!plan) {
+        return err_errno(reterr, ENOMEM, "building the plan");
+    }
+    plan->namespaces = spec->namespaces;
+    plan->uid = spec->uid;
+    plan->gid = spec->gid;
+    jail_plan_add(plan, JAIL_STEP_PROPAGATION);
+    struct jail_step *step = jail_plan_add(plan, JAIL_STEP_IDENTITY);
+    step->identity.uid = spec->uid;
+    step->identity.gid = spec->gid;
+    if (spec->loopback) {
+        jail_plan_add(plan, JAIL_STEP_LOOPBACK);
+    }
+    if (spec->namespaces & CLONE_NEWUTS) {
+        step = jail_plan_add(plan, JAIL_STEP_HOSTNAME);
+        step->hostname.name = jail_plan_text(plan, spec->hostname);
+    }
+    step = jail_plan_add(plan, JAIL_STEP_ROOT);
+    step->root.size_bytes = PAGE_BYTES;
+    step->root.inodes = ROOT_INODES_SPARE;
+    int r = add_mounts(plan, spec, reterr);
+    policy->bpf = jail_plan_bytes(plan, policy->filter.instructions,
+                                  policy->filter.length * sizeof(struct sock_filter), 8);
+    return r < 0 ? r : plan->failed ? err_errno(reterr, ENOMEM, "building the plan") : 0;
+}

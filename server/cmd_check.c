@@ -1,0 +1,157 @@
+/* `immure check`: what this host offers, layer by layer, what that means and what to do about it, and whether
+ * a jail really works. Changes nothing that outlives it. */
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "server/command.h"
+#include "server/json_out.h"
+#include "server/options.h"
+#include "server/probe.h"
+#include "server/selftest_jail.h"
+
+struct check_options {
+    bool json;
+};
+
+static const struct option_row check_rows[] = {
+    {"--json", NULL, "one JSON object instead of lines", OPTION_SWITCH, offsetof(struct check_options, json)},
+};
+
+static const struct option_table check_table = {
+    .command = "check",
+    .synopsis = "[--json]",
+    .about =
+        "Tries every layer that a jail is made of, then a jail, and says what is missing and what to do.",
+    .footer = "Exit code: 0 if jails work with every limit enforced by a cgroup (cgroup REQUIRED), 1 if only "
+              "with cgroup\n"
+              "BEST_EFFORT, 2 if none works.",
+    .rows = check_rows,
+    .n_rows = ARRAY_SIZE(check_rows),
+};
+
+/* Both the exit code and what works. */
+enum check_outcome { WORKS_REQUIRED, WORKS_BEST_EFFORT, WORKS_NOT };
+
+static const struct {
+    const char *word, *sentence;
+} outcomes[] = {
+    [WORKS_REQUIRED] = {"required", "jails work here, with every limit enforced by a cgroup"},
+    [WORKS_BEST_EFFORT] = {"best_effort", "jails work here with cgroup BEST_EFFORT only"},
+    [WORKS_NOT] = {"none", "no jail works here"},
+};
+
+static void print_row(const char *name, const struct probe_result *result)
+{
+    printf("%-8s %-22s %s\n", probe_status_to_string(result->status), name, result->found);
+    if (result->means[0] != '\0') {
+        printf("%31s means: %s\n", "", result->means);
+    }
+    if (result->remedy[0] != '\0') {
+        printf("%31s to do: %s\n", "", result->remedy);
+    }
+}
+
+static void write_row(struct buf *json, const char *name, const struct probe_result *result)
+{
+    json_out_separator(json);
+    buf_putc(json, '{');
+    json_out_text(json, "name", name);
+    json_out_text(json, "status", probe_status_to_string(result->status));
+    json_out_text(json, "found", result->found);
+    json_out_text(json, "means", result->means[0] ? result->means : NULL);
+    json_out_text(json, "remedy", result->remedy[0] ? result->remedy : NULL);
+    buf_putc(json, '}');
+}
+
+static void show(struct buf *json, const char *name, struct probe_result *result)
+{
+    result->found[strcspn(result->found, "\n")] = '\0';
+    if (json) {
+        write_row(json, name, result);
+    } else {
+        print_row(name, result);
+    }
+}
+
+/* A trial under both modes: the one that works decides. */
+static enum check_outcome try_jail(struct probe_result *ret)
+{
+    static const char *const argv[] = {"/usr/bin/true", NULL};
+    char why[sizeof ret->found];
+    struct err err = {0};
+    /* Opening the subtree moves processes; only where the probe says that it will succeed. */
+    if (jail_cgroup_probe(&err) == 0 &&
+        selftest_jail("python", CGROUP_REQUIRED, argv, why, sizeof why) == 0) {
+        probe_ok(ret, "/usr/bin/true ran under policy python, limits enforced by a cgroup");
+        return WORKS_REQUIRED;
+    }
+    if (selftest_jail("python", CGROUP_BEST_EFFORT, argv, why, sizeof why) == 0) {
+        probe_ok(ret, "/usr/bin/true ran under policy python, limits enforced by rlimits and watching");
+        return WORKS_BEST_EFFORT;
+    }
+    probe_fail(ret, PROBE_MISSING, why, "nothing can run", "see the rows above, and the step named here");
+    return WORKS_NOT;
+}
+
+static void try_python(struct probe_result *ret)
+{
+    static const char *const argv[] = {"/usr/bin/python3", "-c", "pass", NULL};
+    char why[sizeof ret->found];
+    if (selftest_jail("python", CGROUP_BEST_EFFORT, argv, why, sizeof why) == 0) {
+        probe_ok(ret, "/usr/bin/python3 starts in a jail");
+    } else {
+        probe_fail(ret, PROBE_WARN, why, "the shipped python runtime does not work", "install python3");
+    }
+}
+
+static int check(bool as_json)
+{
+    CLEANUP(buf_free) struct buf json = BUF_INIT;
+    struct buf *to = as_json ? &json : NULL;
+    buf_putc(&json, '{');
+    json_out_open(&json, "checks", '[');
+    for (const struct probe *probe = probes; probe->name; probe++) {
+        struct probe_result result = {0};
+        probe->run(probe, &result);
+        show(to, probe->name, &result);
+    }
+    struct probe_result jail = {0}, python = {0};
+    enum check_outcome outcome = try_jail(&jail);
+    show(to, "jail", &jail);
+    if (outcome != WORKS_NOT) {
+        try_python(&python);
+        show(to, "python", &python);
+    }
+    buf_putc(&json, ']');
+    json_out_text(&json, "jail", outcomes[outcome].word);
+    buf_puts(&json, "}\n");
+    if (as_json && json.failed) {
+        return WORKS_NOT;
+    }
+    if (as_json) {
+        fputs(json.data, stdout);
+    } else {
+        printf("\n%s\n", outcomes[outcome].sentence);
+    }
+    return (int)outcome;
+}
+
+int cmd_check(int argc, char **argv)
+{
+    struct check_options options = {0};
+    struct err err = {0};
+    int n_arguments;
+    int r = options_parse(&check_table, argc, argv, &options, &n_arguments, &err);
+    if (r == OPTIONS_HELP) {
+        options_print_help(&check_table, stdout);
+        return EXIT_CODE_OK;
+    }
+    if (r == 0 && n_arguments > 0) {
+        r = err_set(&err, ERR_INVALID, 0, argv[1], "check takes no arguments");
+    }
+    return r < 0 ? command_fail("check", &err, EXIT_CODE_USAGE) : check(options.json);
+}

@@ -1,0 +1,333 @@
+/* Jobs between request and verdict. Runs in the front. Every job has a number; the warden answers each once,
+ * with a refusal or a verdict. A caller may leave before that: the job stays here until the warden's answer,
+ * for the audit log and the counters, and its request is forgotten. */
+#include "server/dispatch.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/config.h"
+#include "config/job.h"
+#include "config/message.h"
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/clock.h"
+#include "jail/base/err.h"
+#include "server/audit.h"
+#include "server/channel.h"
+#include "server/door_execute.h"
+#include "server/front_context.h"
+#include "server/job_io.h"
+#include "server/log.h"
+#include "server/metrics.h"
+#include "server/request.h"
+
+struct running {
+    struct dispatch *dispatch;
+    struct request *request; /* NULL: the caller has gone */
+    struct running *previous, *next;
+    uint64_t id;
+    struct caller caller;
+    const struct runtime_config *runtime;
+    char *execution_id;
+    char request_id[IDENT_BYTES], traceparent[TRACEPARENT_BYTES], code_sha256[SHA256_HEX];
+    uint64_t start_ns, deadline_ns; /* the latest that it can end, but for the jail's own setup */
+    struct job_io *io;
+};
+
+struct dispatch {
+    struct front *front;
+    struct channel *channel;
+    struct running *jobs;
+    size_t n_jobs;
+    uint64_t last_id;
+};
+
+int dispatch_new(struct front *front, struct channel *channel, struct dispatch **ret, struct err *reterr)
+{
+    struct dispatch *dispatch = calloc(1, sizeof *dispatch);
+    if (!dispatch) {
+        return err_errno(reterr, ENOMEM, "making the table of jobs");
+    }
+    /* Numbers are unique over restarts of the front: no front starts a job per nanosecond. */
+    *dispatch = (struct dispatch){.front = front, .channel = channel, .last_id = clock_now_ns()};
+    *ret = dispatch;
+    return 0;
+}
+
+static void count_jobs(struct dispatch *dispatch)
+{
+    metrics_set(dispatch->front->metrics, METRIC_JOBS_RUNNING, NULL, NULL, (double)dispatch->n_jobs);
+}
+
+static void running_free(struct running *job)
+{
+    if (job) {
+        job_io_free(job->io);
+        free(job->execution_id);
+        free(job);
+    }
+}
+
+static void link_job(struct running *job)
+{
+    struct dispatch *dispatch = job->dispatch;
+    job->next = dispatch->jobs;
+    if (job->next) {
+        job->next->previous = job;
+    }
+    dispatch->jobs = job;
+    dispatch->n_jobs++;
+    count_jobs(dispatch);
+}
+
+static void unlink_job(struct running *job)
+{
+    struct dispatch *dispatch = job->dispatch;
+    *(job->previous ? &job->previous->next : &dispatch->jobs) = job->next;
+    if (job->next) {
+        job->next->previous = job->previous;
+    }
+    dispatch->n_jobs--;
+    count_jobs(dispatch);
+}
+
+void dispatch_free(struct dispatch *dispatch)
+{
+    while (dispatch && dispatch->jobs) {
+        struct running *job = dispatch->jobs;
+        unlink_job(job);
+        running_free(job);
+    }
+    free(dispatch);
+}
+
+size_t dispatch_jobs(const struct dispatch *dispatch)
+{
+    return dispatch->n_jobs;
+}
+
+static struct running *find_job(const struct dispatch *dispatch, uint64_t id)
+{
+    struct running *job = dispatch->jobs;
+    while (job && job->id != id) {
+        job = job->next;
+    }
+    return job;
+}
+
+/* The key's own limit; what is left of its jobs' time tells when to try again. */
+static int check_rate(const struct dispatch *dispatch, const struct key_config *key,
+                      uint64_t *ret_retry_after_ms, struct err *reterr)
+{
+    if (!key || key->max_concurrent_jobs == 0) {
+        return 0;
+    }
+    uint64_t now = clock_now_ns(), earliest = UINT64_MAX;
+    uint32_t n = 0;
+    for (const struct running *job = dispatch->jobs; job; job = job->next) {
+        if (job->caller.key == key) {
+            n++;
+            earliest = job->deadline_ns < earliest ? job->deadline_ns : earliest;
+        }
+    }
+    if (n < key->max_concurrent_jobs) {
+        return 0;
+    }
+    *ret_retry_after_ms = earliest > now ? (earliest - now) / NS_PER_MS : 0;
+    return err_set(reterr, ERR_RATE, EAGAIN, NULL, "key '%.100s' may have %u jobs at once", key->name,
+                   key->max_concurrent_jobs);
+}
+
+static struct running *running_new(struct dispatch *dispatch, struct request *request,
+                                   const struct execute_request *execute)
+{
+    struct running *job = calloc(1, sizeof *job);
+    char *execution_id = strdup(execute->job->execution_id);
+    if (!job || !execution_id) {
+        free(job);
+        free(execution_id);
+        return NULL;
+    }
+    uint64_t timeout_ms = execute->job->limits.timeout_ms;
+    *job = (struct running){
+        .dispatch = dispatch,
+        .request = request,
+        .id = ++dispatch->last_id,
+        .caller = request->caller,
+        .runtime = execute->runtime,
+        .execution_id = execution_id,
+        .start_ns = request->start_ns,
+        .deadline_ns = clock_now_ns() +
+                       (timeout_ms ? timeout_ms : dispatch->front->config->default_timeout_ms) * NS_PER_MS,
+    };
+    memcpy(job->request_id, request->id, sizeof job->request_id);
+    memcpy(job->traceparent, request->traceparent, sizeof job->traceparent);
+    memcpy(job->code_sha256, execute->code_sha256, sizeof job->code_sha256);
+    return job;
+}
+
+static size_t output_limit(const struct server_config *config, const struct job *job)
+{
+    uint64_t wish = job->limits.output_bytes;
+    return (size_t)(wish > 0 && wish < config->max_output_bytes ? wish : config->max_output_bytes);
+}
+
+/* Pipes and message. The program's ends are the warden's from here on. */
+static int send_job(struct running *job, struct execute_request *execute, struct err *reterr)
+{
+    struct front *front = job->dispatch->front;
+    int ends[JOB_IO_ENDS];
+    int r = job_io_new(front->loop, output_limit(front->config, execute->job), execute->stdin_data,
+                       execute->stdin_size, ends, &job->io, reterr);
+    if (r < 0) {
+        return r;
+    }
+    execute->stdin_data = NULL;
+    execute->job->id = job->id;
+    struct msg msg = {.type = MSG_JOB, .job = execute->job};
+    int fds[] = {execute->input.fd, ends[JOB_IO_STDIN], ends[JOB_IO_STDOUT], ends[JOB_IO_STDERR]};
+    r = channel_send(job->dispatch->channel, &msg, fds, ARRAY_SIZE(fds), reterr);
+    for (int i = 0; i < JOB_IO_ENDS; i++) {
+        fd_closep(&ends[i]);
+    }
+    return r;
+}
+
+int dispatch_start(struct dispatch *dispatch, struct request *request, struct execute_request *execute,
+                   uint64_t *ret_retry_after_ms, struct err *reterr)
+{
+    *ret_retry_after_ms = 0;
+    int r = check_rate(dispatch, request->caller.key, ret_retry_after_ms, reterr);
+    if (r < 0) {
+        return r;
+    }
+    struct running *job = running_new(dispatch, request, execute);
+    if (!job) {
+        return err_errno(reterr, ENOMEM, "starting a job");
+    }
+    r = send_job(job, execute, reterr);
+    if (r < 0) {
+        running_free(job);
+        return r;
+    }
+    link_job(job);
+    request->job = job;
+    execute_request_clear(execute);
+    return 0;
+}
+
+void dispatch_cancel(struct running *job)
+{
+    struct msg msg = {.type = MSG_CANCEL, .cancel = {.id = job->id}};
+    struct err err = {0};
+    job->request->job = NULL;
+    job->request = NULL;
+    if (channel_send(job->dispatch->channel, &msg, NULL, 0, &err) < 0) {
+        log_err(job->dispatch->front->log, LOG_WARNING, "cancel_failed", &err);
+    }
+}
+
+static void count_result(struct front *front, const struct running *job, const struct job_result *result)
+{
+    struct metrics *metrics = front->metrics;
+    metrics_add(metrics, METRIC_JOBS, job->runtime->name, job_status_to_string(result->status), 1);
+    if (result->status == JOB_SETUP_ERROR) {
+        return;
+    }
+    metrics_observe(metrics, METRIC_JOB_DURATION, (double)result->duration_ns / (double)NS_PER_S);
+    metrics_observe(metrics, METRIC_JAIL_SETUP, (double)result->setup_ns / (double)NS_PER_S);
+    if (result->has_cpu) {
+        metrics_add(metrics, METRIC_JOB_CPU, NULL, NULL, (double)result->cpu_ns / (double)NS_PER_S);
+    }
+    if (result->has_memory_peak) {
+        metrics_observe(metrics, METRIC_JOB_MEMORY_PEAK, (double)result->memory_peak_bytes);
+    }
+    for (size_t i = 0; i < result->n_denied; i++) {
+        const char *name = result->denied[i].name;
+        metrics_add(metrics, METRIC_DENIED_SYSCALLS, strcmp(name, "?") == 0 ? "other" : name, NULL,
+                    (double)result->denied[i].count);
+    }
+}
+
+static void audit(struct front *front, const struct running *job, const struct job_result *result)
+{
+    audit_write(front->audit,
+                &(struct audit_job){
+                    .key = job->caller.name,
+                    .request_id = job->request_id,
+                    .execution_id = job->execution_id,
+                    .traceparent = job->traceparent,
+                    .runtime = job->runtime->name,
+                    .code_sha256 = job->code_sha256,
+                    .total_ns = clock_now_ns() - job->start_ns,
+                },
+                result);
+}
+
+static void reply_setup_error(struct request *request, const struct job_result *result)
+{
+    struct err err = {.kind = ERR_SETUP};
+    snprintf(err.step, sizeof err.step, "%s", result->step ? result->step : "");
+    snprintf(err.text, sizeof err.text, "%s",
+             result->error_text ? result->error_text : "the jail could not be built");
+    request_refuse_err(request, &err, 0);
+}
+
+static void reply_result(struct running *job, const struct job_result *result)
+{
+    struct request *request = job->request;
+    struct buf body = BUF_INIT;
+    struct err err = {0};
+    int r = job_io_finish(job->io, (size_t)result->limits.output_bytes, &err);
+    if (r == 0) {
+        r = execute_encode(result, job->execution_id, job_io_capture(job->io), &body, &err);
+    }
+    if (r < 0) {
+        buf_free(&body);
+        request_refuse_err(request, &err, 0);
+    } else {
+        request_reply(request, 200, "application/json", &body);
+    }
+}
+
+int dispatch_done(struct dispatch *dispatch, struct job_result *result)
+{
+    struct running *job = find_job(dispatch, result->id);
+    if (!job) {
+        return -ENOENT;
+    }
+    count_result(dispatch->front, job, result);
+    audit(dispatch->front, job, result);
+    unlink_job(job);
+    if (job->request) {
+        job->request->job = NULL;
+        if (result->status == JOB_SETUP_ERROR) {
+            reply_setup_error(job->request, result);
+        } else {
+            reply_result(job, result);
+        }
+    }
+    running_free(job);
+    return 0;
+}
+
+int dispatch_refused(struct dispatch *dispatch, const struct msg_refused *refused)
+{
+    struct running *job = find_job(dispatch, refused->id);
+    if (!job) {
+        return -ENOENT;
+    }
+    unlink_job(job);
+    if (job->request) {
+        struct err err = {.kind = refused->kind};
+        memcpy(err.item, refused->item, sizeof err.item);
+        memcpy(err.text, refused->text, sizeof err.text);
+        job->request->job = NULL;
+        request_refuse_err(job->request, &err, refused->retry_after_ms);
+    }
+    running_free(job);
+    return 0;
+}

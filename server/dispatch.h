@@ -1,0 +1,36 @@
+/* struct dispatch: the jobs that are with the warden, and the replies that wait for them. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct channel;
+struct dispatch;
+struct err;
+struct execute_request;
+struct front;
+struct job_result;
+struct key_config;
+struct msg_refused;
+struct request;
+struct running;
+
+/* Both stay the caller's. */
+int dispatch_new(struct front *front, struct channel *channel, struct dispatch **ret, struct err *reterr);
+/* Forgets all jobs; their requests must have ended. Takes NULL. */
+void dispatch_free(struct dispatch *dispatch);
+
+/* How many wait for their verdict, with or without a caller. */
+size_t dispatch_jobs(const struct dispatch *dispatch);
+
+/* Gives a job to the warden; the request is answered when its verdict is there. Takes what `execute` holds
+ * where it succeeds. ERR_RATE, with `*ret_retry_after_ms`: the key's own limit. */
+int dispatch_start(struct dispatch *dispatch, struct request *request, struct execute_request *execute,
+                   uint64_t *ret_retry_after_ms, struct err *reterr);
+
+/* The caller has gone: the job is to end, and nobody waits for its verdict but the audit log. */
+void dispatch_cancel(struct running *job);
+
+/* The warden's answers. -ENOENT where it answers for a job that it was not given. */
+int dispatch_done(struct dispatch *dispatch, struct job_result *result);
+int dispatch_refused(struct dispatch *dispatch, const struct msg_refused *refused);

@@ -1,0 +1,37 @@
+/* The door POST /execute: a request's JSON into struct job, a verdict and the captured output into the
+ * reply's JSON. Decides nothing that needs a policy. */
+#pragma once
+
+#include <stddef.h>
+
+#include "config/digest.h"
+#include "server/input_files.h"
+
+struct buf;
+struct capture;
+struct err;
+struct job;
+struct job_result;
+struct json;
+struct runtime_config;
+struct server_config;
+
+struct execute_request {
+    struct job *job; /* without `id` and `key` */
+    const struct runtime_config *runtime;
+    struct input input; /* the program's text, then the files */
+    char *stdin_data;
+    size_t stdin_size;
+    char code_sha256[SHA256_HEX];
+};
+#define EXECUTE_REQUEST_INIT ((struct execute_request){.input = {.fd = -1}})
+
+/* Everything that can be checked without a policy. ERR_INVALID: `item` is the field, `text` the whole
+ * sentence. */
+int execute_decode(const struct json *root, const struct server_config *config, struct execute_request *ret,
+                   struct err *reterr);
+void execute_request_clear(struct execute_request *request);
+
+/* Appends the reply of a job that ran. `capture` is finished. Reads the result's files. */
+int execute_encode(const struct job_result *result, const char *execution_id, const struct capture *capture,
+                   struct buf *ret, struct err *reterr);

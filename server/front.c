@@ -1,0 +1,345 @@
+/* The front process: takes the configuration from the warden, serves HTTP, passes jobs on and verdicts back.
+ * It has no privileges and never clones. It lives as long as the channel to the warden, and ends after a
+ * drain when the last request is answered. Signals that end a server are the warden's business: it is told of
+ * them by the warden. */
+#include "server/front.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "config/config.h"
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "jail/base/io.h"
+#include "jail/base/loop.h"
+#include "server/channel.h"
+#include "server/dispatch.h"
+#include "server/front_context.h"
+#include "server/http.h"
+#include "server/log.h"
+#include "server/metrics.h"
+#include "server/process_stats.h"
+#include "server/request.h"
+
+#define CONFIG_TIMEOUT_MS 10000
+#define CONFIG_BYTES_MAX  (16u << 20)
+#define BODIES_AT_ONCE    8 /* of the largest size, in memory */
+
+struct front_process {
+    struct front front;
+    struct channel *channel;
+    struct loop_source *channel_source;
+    int listen_fd, audit_fd;
+    bool stopped;
+    int exit_code;
+};
+
+static int fail(struct log *log, const char *event, const struct err *err)
+{
+    log_err(log, LOG_ERROR, event, err);
+    return EXIT_FAILURE;
+}
+
+/* Descriptors that nobody meant to pass on are nobody's. */
+static int close_strays(int channel_fd, int listen_fd, struct err *reterr)
+{
+    unsigned low = (unsigned)(channel_fd < listen_fd ? channel_fd : listen_fd);
+    unsigned high = (unsigned)(channel_fd < listen_fd ? listen_fd : channel_fd);
+    if ((low > 3 && close_range(3, low - 1, 0) < 0) ||
+        (high > low + 1 && close_range(low + 1, high - 1, 0) < 0) || close_range(high + 1, ~0u, 0) < 0) {
+        return err_errno(reterr, errno, "closing inherited descriptors");
+    }
+    return 0;
+}
+
+/* A crash must not leave keys in a core file, nor a neighbour of the same uid look into the memory. */
+static int hide_memory(struct err *reterr)
+{
+    struct rlimit none = {0, 0};
+    if (setrlimit(RLIMIT_CORE, &none) < 0 || prctl(PR_SET_DUMPABLE, 0) < 0) {
+        return err_errno(reterr, errno, "forbidding core files");
+    }
+    return 0;
+}
+
+/* A terminal's Ctrl-C and a service manager's SIGTERM reach the whole group; only the warden acts on them. */
+static void set_signals(void)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    static const int ignored[] = {SIGPIPE, SIGINT, SIGTERM, SIGHUP};
+    for (size_t i = 0; i < ARRAY_SIZE(ignored); i++) {
+        signal(ignored[i], SIG_IGN);
+    }
+}
+
+/* A connection and three pipes for each job add up. */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+}
+
+static int receive_config_message(struct channel *channel, int fds[2], size_t *n_fds, struct err *reterr)
+{
+    struct pollfd ready = {.fd = channel_fd(channel), .events = POLLIN};
+    struct msg msg = {.type = MSG_NONE};
+    int r = 0;
+    while (r == 0) {
+        int n = poll(&ready, 1, CONFIG_TIMEOUT_MS);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n <= 0) {
+            return err_set(reterr, ERR_UNAVAILABLE, ETIMEDOUT, NULL, "no configuration came from the warden");
+        }
+        *n_fds = 2;
+        r = channel_recv(channel, &msg, fds, n_fds, reterr);
+    }
+    if (r < 0) {
+        return err_set(reterr, ERR_UNAVAILABLE, -r, NULL, "the channel to the warden is closed");
+    }
+    /* The channel's table lets no other message come first. */
+    msg_clear(&msg);
+    return 0;
+}
+
+/* The warden's first word: the configuration, and maybe the audit log. */
+static int receive_config(struct front_process *process, struct err *reterr)
+{
+    int fds[2] = {-1, -1};
+    size_t n_fds = 0;
+    int r = receive_config_message(process->channel, fds, &n_fds, reterr);
+    if (r < 0) {
+        return r;
+    }
+    CLEANUP(fd_closep) int config_fd = fds[0];
+    process->audit_fd = n_fds > 1 ? fds[1] : -1;
+    CLEANUP(buf_free) struct buf data = BUF_INIT;
+    r = lseek(config_fd, 0, SEEK_SET) < 0 ? -errno : io_read_fd(config_fd, CONFIG_BYTES_MAX, &data);
+    if (r < 0) {
+        return err_errno(reterr, -r, "reading the configuration");
+    }
+    return server_config_decode(data.data, data.len, &process->front.config, reterr);
+}
+
+static void state_metrics(struct front *front)
+{
+    const struct msg_state *state = &front->state;
+    metrics_set(front->metrics, METRIC_LIMITS_ENFORCED_BY, "cgroup2", NULL, state->enforced_by_cgroup);
+    metrics_set(front->metrics, METRIC_LIMITS_ENFORCED_BY, "rlimit", NULL, !state->enforced_by_cgroup);
+    metrics_set(front->metrics, METRIC_FRONT_RESTARTS, NULL, NULL, (double)state->front_restarts);
+    metrics_set(front->metrics, METRIC_LEFTOVERS_SWEPT, NULL, NULL, (double)state->leftovers_swept);
+}
+
+/* The listening socket is closed here; when the warden has closed its own, callers are refused by the kernel.
+ * Where the warden has started another front, that one takes them. */
+static void drain(struct front_process *process)
+{
+    struct front *front = &process->front;
+    LOG(front->log, LOG_INFO, "draining", LOG_FIELD_U64("connections", http_server_connections(front->http)));
+    front->draining = true;
+    http_server_drain(front->http);
+    fd_closep(&process->listen_fd);
+}
+
+static int take_message(struct front_process *process, struct msg *msg)
+{
+    struct front *front = &process->front;
+    switch (msg->type) {
+    case MSG_STATE:
+        front->state = msg->state;
+        front->state_known = true;
+        state_metrics(front);
+        if (msg->state.draining && !front->draining) {
+            drain(process);
+        }
+        return 0;
+    case MSG_DONE:
+        return dispatch_done(front->dispatch, &msg->done);
+    case MSG_REFUSED:
+        return dispatch_refused(front->dispatch, &msg->refused);
+    default:
+        return -EPROTO; /* the channel's table lets nothing else through */
+    }
+}
+
+/* Without the warden there is nothing to do here; it starts another front if it is still there. */
+static void stop(struct front_process *process, int exit_code)
+{
+    process->stopped = true;
+    process->exit_code = exit_code;
+}
+
+static void lose_channel(struct front_process *process, int r, struct err *err)
+{
+    if (r != -EPIPE) {
+        err_set(err, ERR_INTERNAL, -r, NULL, "a message that does not fit");
+        log_err(process->front.log, LOG_ERROR, "channel_broken", err);
+    } else if (!process->front.draining) {
+        LOG(process->front.log, LOG_ERROR, "channel_closed", LOG_FIELD_STR("error", "the warden is gone"));
+    }
+    stop(process, r == -EPIPE && process->front.draining ? EXIT_SUCCESS : EXIT_FAILURE);
+}
+
+static void on_channel(void *arg, uint32_t events)
+{
+    struct front_process *process = arg;
+    struct err err = {0};
+    int r = 0;
+    if (events & EPOLLOUT) {
+        r = channel_flush(process->channel, &err);
+    }
+    while (r >= 0) {
+        struct msg msg = {.type = MSG_NONE};
+        int no_fds[1];
+        size_t n_fds = 0;
+        r = channel_recv(process->channel, &msg, no_fds, &n_fds, &err);
+        if (r <= 0) {
+            break;
+        }
+        r = take_message(process, &msg);
+        msg_clear(&msg);
+    }
+    if (r < 0) {
+        lose_channel(process, r, &err);
+    }
+}
+
+static int start_http(struct front_process *process, struct err *reterr)
+{
+    struct front *front = &process->front;
+    const struct server_config *config = front->config;
+    struct http_options options = {
+        .listen_fd = process->listen_fd,
+        .max_body_bytes = (size_t)config->max_body_bytes,
+        .max_header_bytes = config->max_header_bytes,
+        .max_bodies_bytes = (size_t)config->max_body_bytes * BODIES_AT_ONCE,
+        .request_timeout_ms = config->request_timeout_ms,
+        .idle_timeout_ms = config->idle_timeout_ms,
+        .max_connections = config->max_connections,
+    };
+    return http_server_new(front->loop, &options, &request_events, front, &front->http, reterr);
+}
+
+static int start(struct front_process *process, struct err *reterr)
+{
+    struct front *front = &process->front;
+    front->metrics = metrics_new();
+    if (!front->metrics) {
+        return err_errno(reterr, ENOMEM, "making the metrics");
+    }
+    metrics_set(front->metrics, METRIC_BUILD_INFO, IMMURE_VERSION, NULL, 1);
+    int r = loop_new(&front->loop, reterr);
+    if (r == 0) {
+        r = dispatch_new(front, process->channel, &front->dispatch, reterr);
+    }
+    if (r == 0) {
+        r = start_http(process, reterr);
+    }
+    if (r == 0) {
+        r = loop_add(front->loop, channel_fd(process->channel), EPOLLIN, on_channel, process,
+                     &process->channel_source, reterr);
+    }
+    return r == 0 ? channel_send(process->channel, &(struct msg){.type = MSG_HELLO}, NULL, 0, reterr) : r;
+}
+
+static void run(struct front_process *process)
+{
+    struct front *front = &process->front;
+    struct err err = {0};
+    bool writing = false;
+    while (!process->stopped) {
+        if (loop_once(front->loop, http_server_timeout_ms(front->http), &err) < 0) {
+            stop(process, fail(front->log, "loop_failed", &err));
+            return;
+        }
+        http_server_run(front->http);
+        bool wants_write = channel_wants_write(process->channel);
+        if (wants_write != writing) {
+            loop_modify(process->channel_source, wants_write ? EPOLLIN | EPOLLOUT : EPOLLIN);
+            writing = wants_write;
+        }
+        if (front->draining && http_server_busy(front->http) == 0 && dispatch_jobs(front->dispatch) == 0) {
+            log_write(front->log, LOG_INFO, "drained", NULL, 0);
+            stop(process, EXIT_SUCCESS);
+        }
+    }
+}
+
+static void clean_up(struct front_process *process)
+{
+    struct front *front = &process->front;
+    http_server_free(front->http); /* ends the requests, which know of jobs */
+    dispatch_free(front->dispatch);
+    loop_remove(process->channel_source);
+    loop_free(front->loop);
+    channel_free(process->channel);
+    metrics_free(front->metrics);
+    process_stats_free(front->process);
+    log_free(front->audit);
+    log_free(front->log);
+    server_config_free(front->config);
+    fd_closep(&process->listen_fd);
+    fd_closep(&process->audit_fd);
+}
+
+/* The audit log has its own level: it is written however quiet the log is. */
+static int start_logs(struct front_process *process, struct err *reterr)
+{
+    struct front *front = &process->front;
+    const struct server_config *config = front->config;
+    log_free(front->log);
+    front->log = log_new(STDERR_FILENO, config->log_format, config->log_level, "front");
+    front->audit = log_new(process->audit_fd >= 0 ? process->audit_fd : STDERR_FILENO, config->log_format,
+                           LOG_INFO, "front");
+    return front->log && front->audit ? 0 : err_errno(reterr, ENOMEM, "starting the log");
+}
+
+int front_main(int channel_fd, int listen_fd)
+{
+    struct front_process process = {.listen_fd = listen_fd, .audit_fd = -1, .exit_code = EXIT_FAILURE};
+    struct front *front = &process.front;
+    struct err err = {0};
+    front->log = log_new(STDERR_FILENO, LOG_FORMAT_LOGFMT, LOG_INFO, "front");
+    set_signals();
+    raise_descriptor_limit();
+    int r = close_strays(channel_fd, listen_fd, &err);
+    if (r == 0) {
+        r = process_stats_new(&front->process, &err);
+    }
+    if (r == 0) {
+        r = hide_memory(&err);
+    }
+    if (r == 0) {
+        r = channel_new(channel_fd, CHANNEL_FRONT, &process.channel, &err);
+    }
+    if (r == 0) {
+        r = receive_config(&process, &err);
+    }
+    if (r == 0) {
+        r = start_logs(&process, &err);
+    }
+    if (r == 0) {
+        r = start(&process, &err);
+    }
+    if (r == 0) {
+        run(&process);
+    } else {
+        fail(front->log, "front_failed", &err);
+    }
+    clean_up(&process);
+    return process.exit_code;
+}

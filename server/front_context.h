@@ -1,0 +1,28 @@
+/* What the parts of the front share. front.c owns one; nothing of it is a global. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "config/message.h"
+
+struct dispatch;
+struct http_server;
+struct log;
+struct loop;
+struct metrics;
+struct process_stats;
+struct server_config;
+
+struct front {
+    struct server_config *config;
+    struct loop *loop;
+    struct log *log;
+    struct log *audit;
+    struct metrics *metrics;
+    struct process_stats *process;
+    struct http_server *http;
+    struct dispatch *dispatch;
+    struct msg_state state; /* the warden's last word */
+    bool state_known;
+    bool draining;
+};

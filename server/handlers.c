@@ -1,0 +1,143 @@
+/* What the routes do. Runs in the front. */
+#include "server/handlers.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config/config.h"
+#include "config/job.h"
+#include "config/json.h"
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "server/dispatch.h"
+#include "server/door_execute.h"
+#include "server/front_context.h"
+#include "server/http.h"
+#include "server/json_out.h"
+#include "server/metrics.h"
+#include "server/openapi.h"
+#include "server/process_stats.h"
+#include "server/request.h"
+
+static void json_freep(struct json_doc **doc)
+{
+    json_free(*doc);
+}
+
+/* The body's JSON into an execute request. Answers and returns false where that fails. */
+static bool read_execute(struct request *request, struct execute_request *ret)
+{
+    CLEANUP(json_freep) struct json_doc *doc = NULL;
+    struct err err = {0};
+    const struct buf *body = http_body(request->http);
+    if (body->len == 0) {
+        request_refuse(request, ERROR_NOT_JSON, "the body is empty; it must be a JSON object", NULL);
+        return false;
+    }
+    if (json_parse(body->data, body->len, &doc, &err) < 0) {
+        if (err.kind == ERR_INVALID) {
+            char text[sizeof err.item + sizeof err.text + 2];
+            snprintf(text, sizeof text, "%s%s%s", err.item, *err.item ? ": " : "", err.text);
+            request_refuse(request, ERROR_NOT_JSON, text, NULL);
+        } else {
+            request_refuse_err(request, &err, 0);
+        }
+        return false;
+    }
+    if (execute_decode(json_root(doc), request->front->config, ret, &err) < 0) {
+        request_refuse_err(request, &err, 0);
+        return false;
+    }
+    return true;
+}
+
+static bool may_use(struct request *request, const struct execute_request *execute)
+{
+    char text[256];
+    const struct runtime_config *runtime = execute->runtime;
+    const char *policy = execute->job->policy ? execute->job->policy : runtime->policy;
+    if (!auth_may_use_runtime(&request->caller, runtime)) {
+        snprintf(text, sizeof text, "this key may not use the runtime '%.100s'", runtime->name);
+        request_refuse(request, ERROR_FORBIDDEN, text, "runtime");
+        return false;
+    }
+    if (!auth_may_use_policy(request->front->config, &request->caller, runtime, execute->job->policy)) {
+        snprintf(text, sizeof text, "this key may not use the policy '%.100s'", policy);
+        request_refuse(request, ERROR_FORBIDDEN, text, "policy");
+        return false;
+    }
+    return true;
+}
+
+void handle_execute(struct request *request)
+{
+    CLEANUP(execute_request_clear) struct execute_request execute = EXECUTE_REQUEST_INIT;
+    if (!read_execute(request, &execute) || !may_use(request, &execute)) {
+        return;
+    }
+    http_free_body(request->http);
+    struct err err = {0};
+    uint64_t retry_after_ms = 0;
+    execute.job->key = strdup(request->caller.name);
+    if (!execute.job->key) {
+        err_errno(&err, ENOMEM, "starting a job");
+        request_refuse_err(request, &err, 0);
+    } else if (dispatch_start(request->front->dispatch, request, &execute, &retry_after_ms, &err) < 0) {
+        request_refuse_err(request, &err, retry_after_ms);
+    }
+}
+
+/* Alive. Whether jobs would work is /readyz's to say. */
+void handle_healthz(struct request *request)
+{
+    const struct front *front = request->front;
+    struct buf body = BUF_INIT;
+    buf_putc(&body, '{');
+    json_out_text(&body, "status", "ready");
+    if (front->state_known) {
+        json_out_open(&body, "limits", '{');
+        json_out_text(&body, "enforced_by", front->state.enforced_by_cgroup ? "cgroup2" : "rlimit");
+        buf_putc(&body, '}');
+    }
+    if (front->state_known && front->state.degraded[0] != '\0') {
+        json_out_text(&body, "degraded", front->state.degraded);
+    }
+    buf_puts(&body, "}\n");
+    request_reply(request, 200, "application/json", &body);
+}
+
+void handle_readyz(struct request *request)
+{
+    const struct front *front = request->front;
+    if (front->draining) {
+        request_refuse(request, ERROR_NOT_READY, "the server is shutting down", NULL);
+    } else if (!front->state_known) {
+        request_refuse(request, ERROR_NOT_READY, "the self-test has not run yet", NULL);
+    } else if (!front->state.ready) {
+        request_refuse(request, ERROR_NOT_READY, front->state.why, NULL);
+    } else {
+        handle_healthz(request);
+    }
+}
+
+void handle_openapi(struct request *request)
+{
+    struct buf body = BUF_INIT;
+    buf_append(&body, openapi_data(), openapi_size());
+    request_reply(request, 200, "application/json", &body);
+}
+
+void handle_metrics(struct request *request)
+{
+    struct front *front = request->front;
+    struct buf body = BUF_INIT;
+    bool ready = front->state_known && front->state.ready && !front->draining;
+    metrics_set(front->metrics, METRIC_READY, NULL, NULL, ready);
+    metrics_set(front->metrics, METRIC_HTTP_CONNECTIONS, NULL, NULL,
+                (double)http_server_connections(front->http));
+    process_stats_update(front->process, front->metrics);
+    metrics_write(front->metrics, &body);
+    request_reply(request, 200, "text/plain; version=0.0.4; charset=utf-8", &body);
+}

@@ -1,0 +1,10 @@
+/* What the routes do. Each answers its request, now or later. */
+#pragma once
+
+struct request;
+
+void handle_execute(struct request *request);
+void handle_healthz(struct request *request);
+void handle_readyz(struct request *request);
+void handle_openapi(struct request *request);
+void handle_metrics(struct request *request);

@@ -1,0 +1,83 @@
+/* HTTP/1.1: connections, requests, replies, deadlines. Knows nothing of routes, JSON or jobs. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct buf;
+struct err;
+struct http_request;
+struct http_server;
+struct loop;
+
+struct http_options {
+    int listen_fd; /* bound and listening; stays the caller's */
+    size_t max_body_bytes, max_header_bytes;
+    size_t max_bodies_bytes;     /* of all requests at once */
+    uint64_t request_timeout_ms; /* from a request's first byte to its last */
+    uint64_t idle_timeout_ms;
+    unsigned max_connections;
+};
+
+/* What is wrong with a request before anybody has looked at what it asks for. */
+enum http_fault {
+    HTTP_FAULT_FRAMING,           /* where the body ends is not clear */
+    HTTP_FAULT_HEADERS_TOO_LARGE, /* max_header_bytes */
+    HTTP_FAULT_BODY_TOO_LARGE,    /* max_body_bytes */
+    HTTP_FAULT_TOO_SLOW,          /* request_timeout_ms */
+    HTTP_FAULT_OVERLOADED,        /* max_bodies_bytes */
+};
+
+/* A request is announced by `headers` or by `fault`, and its last word is `end`. A reply can be given in any
+ * of the first three; it must be given in `fault`, and otherwise after `complete`, some time. */
+struct http_events {
+    /* The body, if any, has not been read. A reply given here refuses it. */
+    void (*headers)(void *arg, struct http_request *request);
+    /* The whole body is there. */
+    void (*complete)(void *arg, struct http_request *request);
+    /* Also after `headers`. Without a path or method where not even those have arrived. */
+    void (*fault)(void *arg, struct http_request *request, enum http_fault fault);
+    /* The caller has closed the connection before the reply: none can be given any more. */
+    void (*hangup)(void *arg, struct http_request *request);
+    /* The reply is with the kernel (`sent`), or the connection is gone. The request is freed on return. */
+    void (*end)(void *arg, struct http_request *request, bool sent);
+};
+
+int http_server_new(struct loop *loop, const struct http_options *options, const struct http_events *events,
+                    void *arg, struct http_server **ret, struct err *reterr);
+/* Drops all connections; every request gets its `end`. Takes NULL. */
+void http_server_free(struct http_server *server);
+
+/* Around each round of the loop: how long it may wait (-1: as long as it likes), and what is to be done after
+ * it. */
+int http_server_timeout_ms(const struct http_server *server);
+void http_server_run(struct http_server *server);
+
+/* No more connections; those that wait between two requests are closed, the others after their reply. */
+void http_server_drain(struct http_server *server);
+/* Connections with a request on its way in or out. */
+size_t http_server_busy(const struct http_server *server);
+size_t http_server_connections(const struct http_server *server);
+
+const char *http_method(const struct http_request *request); /* "" where it has not arrived */
+const char *http_path(const struct http_request *request);   /* without query, not decoded; "" likewise */
+const char *http_header(const struct http_request *request, const char *name); /* NULL: none */
+size_t http_header_count(const struct http_request *request, const char *name);
+/* Overwrites a header's value, so that a secret is not kept in memory. */
+void http_wipe_header(struct http_request *request, const char *name);
+bool http_has_body(const struct http_request *request); /* announced, or there */
+const struct buf *http_body(const struct http_request *request);
+void http_free_body(struct http_request *request);
+/* "192.0.2.1", "unix". */
+void http_client(const struct http_request *request, char *ret, size_t size);
+
+void http_set_user(struct http_request *request, void *user);
+void *http_user(const struct http_request *request);
+
+struct http_header {
+    const char *name, *value;
+};
+/* Once per request. Takes the body, on failure too. A failure closes the connection. */
+void http_reply(struct http_request *request, unsigned status, const struct http_header *headers,
+                size_t n_headers, struct buf *body);

@@ -1,0 +1,80 @@
+/* JSON replies, written straight into the buffer that is sent. Used by the front. */
+#include "server/json_out.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "config/json.h"
+#include "jail/base/buf.h"
+
+/* What precedes tells whether a comma is due: no member or element ends in an opening bracket. */
+void json_out_separator(struct buf *ret)
+{
+    char last = ret->len > 0 ? ret->data[ret->len - 1] : '{';
+    if (last != '{' && last != '[') {
+        buf_putc(ret, ',');
+    }
+}
+
+void json_out_key(struct buf *ret, const char *key)
+{
+    json_out_separator(ret);
+    buf_putc(ret, '"');
+    buf_puts(ret, key);
+    buf_puts(ret, "\":");
+}
+
+void json_out_bytes(struct buf *ret, const char *key, const char *data, size_t size)
+{
+    json_out_key(ret, key);
+    json_write_string(ret, data ? data : "", size);
+}
+
+void json_out_text(struct buf *ret, const char *key, const char *text)
+{
+    if (text) {
+        json_out_bytes(ret, key, text, strlen(text));
+    } else {
+        json_out_null(ret, key);
+    }
+}
+
+void json_out_bool(struct buf *ret, const char *key, bool value)
+{
+    json_out_key(ret, key);
+    buf_puts(ret, value ? "true" : "false");
+}
+
+void json_out_u64(struct buf *ret, const char *key, uint64_t value)
+{
+    json_out_key(ret, key);
+    buf_printf(ret, "%" PRIu64, value);
+}
+
+void json_out_i64(struct buf *ret, const char *key, int64_t value)
+{
+    json_out_key(ret, key);
+    buf_printf(ret, "%" PRId64, value);
+}
+
+void json_out_null(struct buf *ret, const char *key)
+{
+    json_out_key(ret, key);
+    buf_puts(ret, "null");
+}
+
+void json_out_known(struct buf *ret, const char *key, bool known, uint64_t value)
+{
+    if (known) {
+        json_out_u64(ret, key, value);
+    } else {
+        json_out_null(ret, key);
+    }
+}
+
+void json_out_open(struct buf *ret, const char *key, char bracket)
+{
+    json_out_key(ret, key);
+    buf_putc(ret, bracket);
+}

@@ -1,0 +1,23 @@
+/* Writing JSON objects member by member into a struct buf, whose own flag remembers a failed allocation. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct buf;
+
+/* The comma where one is due, and the quoted name. `key` is a constant of ours: nothing in it is escaped. */
+void json_out_key(struct buf *ret, const char *key);
+void json_out_text(struct buf *ret, const char *key, const char *text); /* NULL: null */
+void json_out_bytes(struct buf *ret, const char *key, const char *data, size_t size);
+void json_out_bool(struct buf *ret, const char *key, bool value);
+void json_out_u64(struct buf *ret, const char *key, uint64_t value);
+void json_out_i64(struct buf *ret, const char *key, int64_t value);
+void json_out_null(struct buf *ret, const char *key);
+/* A number where it is known, else null. */
+void json_out_known(struct buf *ret, const char *key, bool known, uint64_t value);
+/* Opens `key`'s value, an object or an array: '{' or '['. */
+void json_out_open(struct buf *ret, const char *key, char bracket);
+/* The comma between two elements of an array. */
+void json_out_separator(struct buf *ret);

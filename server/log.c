@@ -1,0 +1,176 @@
+/* Structured lines for people and for machines. Used by warden and front, each with its own struct log. A
+ * line is built in one buffer and written with one write(2), so that lines of two processes on one descriptor
+ * never mix. Whatever a value holds (callers choose some), a line stays one line and no terminal obeys it. */
+#include "server/log.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "server/utf8.h"
+
+struct log {
+    int fd;
+    enum log_format format;
+    enum log_level level;
+    const char *who;
+    struct buf line; /* kept between lines, so that a line costs no allocation */
+};
+
+struct log *log_new(int fd, enum log_format format, enum log_level level, const char *who)
+{
+    struct log *log = calloc(1, sizeof *log);
+    if (log) {
+        *log = (struct log){.fd = fd, .format = format, .level = level, .who = who};
+    }
+    return log;
+}
+
+void log_free(struct log *log)
+{
+    if (log) {
+        buf_free(&log->line);
+        free(log);
+    }
+}
+
+/* C0, DEL and C1 controls, and the two line separators that JavaScript viewers break lines at. */
+static bool must_escape(uint32_t code_point)
+{
+    return code_point < 0x20 || (code_point >= 0x7f && code_point < 0xa0) || code_point == 0x2028 ||
+           code_point == 0x2029;
+}
+
+/* A quoted JSON string, which is a quoted logfmt value as well. Bytes that are not UTF-8 become \ufffd. */
+static void put_quoted(struct buf *line, const char *text)
+{
+    size_t len = strlen(text);
+    size_t at = 0;
+    buf_putc(line, '"');
+    while (at < len) {
+        uint32_t code_point = 0xfffd;
+        size_t length = utf8_character(text + at, len - at, &code_point);
+        if (length == 0 || must_escape(code_point)) {
+            buf_printf(line, "\\u%04x", (unsigned)code_point);
+        } else {
+            if (code_point == '"' || code_point == '\\') {
+                buf_putc(line, '\\');
+            }
+            buf_append(line, text + at, length);
+        }
+        at += length > 0 ? length : 1;
+    }
+    buf_putc(line, '"');
+}
+
+static bool is_plain(const char *text)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.:/+@%,[]*~";
+    return *text && text[strspn(text, plain)] == '\0';
+}
+
+static void put_str(struct log *log, const char *text)
+{
+    bool json = log->format == LOG_FORMAT_JSON;
+    if (!text) {
+        buf_puts(&log->line, json ? "null" : "\"\"");
+    } else if (!json && is_plain(text)) {
+        buf_puts(&log->line, text);
+    } else {
+        put_quoted(&log->line, text);
+    }
+}
+
+static void put_key(struct log *log, const char *key)
+{
+    if (log->format == LOG_FORMAT_JSON) {
+        buf_puts(&log->line, log->line.len > 0 ? ",\"" : "{\"");
+        buf_puts(&log->line, key);
+        buf_puts(&log->line, "\":");
+    } else {
+        if (log->line.len > 0) {
+            buf_putc(&log->line, ' ');
+        }
+        buf_puts(&log->line, key);
+        buf_putc(&log->line, '=');
+    }
+}
+
+static void put_field(struct log *log, const struct log_field *field)
+{
+    put_key(log, field->key);
+    switch (field->kind) {
+    case LOG_STR:
+        put_str(log, field->str);
+        break;
+    case LOG_U64:
+        buf_printf(&log->line, "%llu", (unsigned long long)field->u64);
+        break;
+    case LOG_I64:
+        buf_printf(&log->line, "%lld", (long long)field->i64);
+        break;
+    case LOG_BOOL:
+        buf_puts(&log->line, field->boolean ? "true" : "false");
+        break;
+    case LOG_F64:
+        if (isfinite(field->f64)) {
+            buf_printf(&log->line, "%.6g", field->f64);
+        } else {
+            buf_puts(&log->line, "null");
+        }
+        break;
+    }
+}
+
+static void put_time(struct log *log)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    struct tm utc;
+    gmtime_r(&now.tv_sec, &utc);
+    char text[40];
+    size_t len = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc);
+    snprintf(text + len, sizeof text - len, ".%03dZ", (int)(now.tv_nsec / 1000000));
+    put_field(log, &LOG_FIELD_STR("time", text));
+}
+
+void log_write(struct log *log, enum log_level level, const char *event, const struct log_field *fields,
+               size_t n)
+{
+    static const char *const names[] = {
+        [LOG_ERROR] = "error", [LOG_WARNING] = "warning", [LOG_INFO] = "info", [LOG_DEBUG] = "debug"};
+    if (!log || level > log->level) {
+        return;
+    }
+    log->line.len = 0;
+    log->line.failed = false;
+    put_time(log);
+    put_field(log, &LOG_FIELD_STR("level", names[level]));
+    put_field(log, &LOG_FIELD_STR("who", log->who));
+    put_field(log, &LOG_FIELD_STR("event", event));
+    for (size_t i = 0; i < n; i++) {
+        put_field(log, &fields[i]);
+    }
+    buf_puts(&log->line, log->format == LOG_FORMAT_JSON ? "}\n" : "\n");
+    if (log->line.failed) {
+        return;
+    }
+    ssize_t written;
+    do {
+        written = write(log->fd, log->line.data, log->line.len);
+    } while (written < 0 && errno == EINTR);
+}
+
+void log_err(struct log *log, enum log_level level, const char *event, const struct err *err)
+{
+    LOG(log, level, event, LOG_FIELD_STR("kind", err_kind_to_string(err->kind)),
+        LOG_FIELD_STR("step", err->step), LOG_FIELD_STR("item", err->item),
+        LOG_FIELD_STR("error", err->text));
+}

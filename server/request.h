@@ -1,0 +1,44 @@
+/* struct request: one HTTP request on its way through the front: who asks, what for, under which name it is
+ * logged. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "server/auth.h"
+#include "server/error_reply.h"
+#include "server/ident.h"
+
+struct buf;
+struct err;
+struct front;
+struct http_events;
+struct http_request;
+struct route;
+struct running;
+
+#define TRACEPARENT_BYTES 56
+
+struct request {
+    struct front *front;
+    struct http_request *http;
+    const struct route *route; /* NULL: none */
+    struct caller caller;      /* `name` NULL: not identified */
+    char id[IDENT_BYTES];
+    char traceparent[TRACEPARENT_BYTES]; /* "": none */
+    uint64_t start_ns;
+    unsigned status;
+    size_t reply_bytes;
+    struct running *job; /* whose verdict it waits for */
+};
+
+/* What the HTTP server calls; its `arg` is the struct front. */
+extern const struct http_events request_events;
+
+/* Each answers the request and takes the body. */
+void request_reply(struct request *request, unsigned status, const char *content_type, struct buf *body);
+/* `text` and `field` may be NULL; see error_write(). */
+void request_refuse(struct request *request, enum error_class class, const char *text, const char *field);
+/* By err.kind; internal errors are logged. `retry_after_ms` is used where the status asks for one. */
+void request_refuse_err(struct request *request, const struct err *err, uint64_t retry_after_ms);

@@ -1,0 +1,93 @@
+/* server/glob.c: what a name of `outputs` matches, and that no pattern takes long. */
+#include "server/glob.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "jail/base/cleanup.h"
+
+static const struct {
+    const char *pattern, *path;
+    bool matches;
+} cases[] = {
+    {"", "", true},
+    {"a", "a", true},
+    {"a", "b", false},
+    {"a", "ab", false},
+    {"ab", "a", false},
+    {"*", "plot.png", true},
+    {"*.png", "plot.png", true},
+    {"*.png", "plot.svg", false},
+    {"*.png", ".png", false}, /* a leading dot is matched by a dot only */
+    {".*", ".png", true},
+    {"*", "", true},
+    {"*.png", "out/plot.png", false}, /* no wildcard crosses a '/' */
+    {"*/*.png", "out/plot.png", true},
+    {"out/*", "out/plot.png", true},
+    {"out/*", "out/a/b", false},
+    {"out/*", "out/.hidden", false},
+    {"*/x", "ab/y", false},
+    {"*a*b*c", "xaybzc", true},
+    {"*a*b*c", "xaybz", false},
+    {"**", "abc", true},
+    {"?", "a", true},
+    {"?", "", false},
+    {"?", "/", false},
+    {"?", ".", false},
+    {"a?", "a.", true},
+    {"[abc]", "b", true},
+    {"[abc]", "d", false},
+    {"[!abc]", "d", true},
+    {"[^abc]", "a", false},
+    {"[a-c]x", "bx", true},
+    {"[a-c]x", "dx", false},
+    {"[]]", "]", true},
+    {"[!]]", "]", false},
+    {"[a-]", "-", true},
+    {"[", "[", true},
+    {"[a", "[a", true},
+    {"[a/b]", "a", false}, /* no part boundary inside brackets: '[' is itself */
+    {"[!a]", "/", false},
+    {"\\*", "*", true},
+    {"\\*", "a", false},
+    {"\\", "\\", true},
+    {"*.\xff", "a.\xff", true},
+    {"[\x80-\xff]", "\xc3", true},
+};
+
+static void test_cases(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        print_message("'%s' on '%s'\n", cases[i].pattern, cases[i].path);
+        assert_int_equal(glob_match(cases[i].pattern, cases[i].path), cases[i].matches);
+    }
+}
+
+/* With a backtracking matcher this would not end before the universe does. */
+static void test_many_stars(void **state)
+{
+    (void)state;
+    char pattern[512] = "", path[256];
+    for (int i = 0; i < 100; i++) {
+        strcat(pattern, "*a");
+    }
+    strcat(pattern, "*b");
+    memset(path, 'a', sizeof path - 1);
+    path[sizeof path - 1] = '\0';
+    assert_false(glob_match(pattern, path));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_many_stars),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
