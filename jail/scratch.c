@@ -173,7 +173,6 @@ int scratch_put(int scratch_fd, const char *path, int from, uint64_t offset, uin
         close(directory);
         directory = next;
     }
-    CLEANUP(fd_closep)
     r = write_file(directory, part, from, offset, size, uid, gid);
     return r < 0 ? fail_put(reterr, -r, path) : 0;
 }
