@@ -2,6 +2,7 @@
 #include "server/outputs.h"
 
 #include <fcntl.h>
+#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -37,12 +38,18 @@ static int set_up(void **state)
     return mkdirat(scratch->fd, SCRATCH_WORK, 0755);
 }
 
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    (void)st;
+    (void)type;
+    (void)at;
+    return remove(path);
+}
+
 static int tear_down(void **state)
 {
     struct scratch *scratch = *state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", scratch->path);
-    int r = system(command);
+    int r = nftw(scratch->path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     close(scratch->fd);
     free(scratch);
     return r;
