@@ -179,9 +179,12 @@ static int env_allow_from_message(struct checker *checker, const Immure__Policy 
     for (size_t i = 0; r == 0 && i < message->n_env_allow; i++) {
         const char *pattern = message->env_allow[i];
         size_t len = strlen(pattern);
+        if (strcmp(pattern, "*") == 0) {
+            continue;
+        }
         size_t before = fieldpath_push(&checker->path, "env_allow");
         fieldpath_push_index(&checker->path, i);
-        r = check_variable_name(checker, NULL, pattern, len > 1 && pattern[len - 1] == '*' ? len - 1 : len);
+        r = check_variable_name(checker, NULL, pattern, len > 0 && pattern[len - 1] == '*' ? len - 1 : len);
         fieldpath_pop(&checker->path, before);
     }
     return r < 0 ? r
