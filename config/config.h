@@ -1,4 +1,5 @@
-/* struct server_config: the server's configuration as plain data: schema defaults, then the file, then the environment. */
+/* struct server_config: the server's configuration as plain data: schema defaults, then the file, then the
+ * environment. */
 #pragma once
 
 #include <stdbool.h>
@@ -63,9 +64,10 @@ struct server_config {
     uint64_t max_output_bytes;
 };
 
-/* `path` NULL: SANDBOX_EXECUTOR_CONFIG, else the shipped configuration. Then the environment, `environ`-shaped. Values
- * that do not parse and fields out of range are ERR_CONFIG naming file:line:column and field, or the variable.
- * Without any key: ERR_CONFIG, unless `environment` is a local one (then `open`). */
+/* `path` NULL: SANDBOX_EXECUTOR_CONFIG, else the shipped configuration. Then the environment,
+ * `environ`-shaped. Values that do not parse and fields out of range are ERR_CONFIG naming file:line:column
+ * and field, or the variable. Without any key: ERR_CONFIG, unless `environment` is a local one (then `open`).
+ */
 int server_config_load(const char *path, char *const *env, struct server_config **ret, struct err *reterr);
 void server_config_free(struct server_config *config);
 

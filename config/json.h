@@ -1,6 +1,6 @@
-/* JSON, read strictly: the only file that includes cJSON. Everything cJSON would let pass is refused before it is asked:
- * duplicate keys, invalid UTF-8, lone surrogates, NUL in strings, numbers a double cannot hold exactly where a whole number is asked
- * for, more than JSON_DEPTH_MAX levels, bytes behind the value. */
+/* JSON, read strictly: the only file that includes cJSON. Everything cJSON would let pass is refused before
+ * it is asked: duplicate keys, invalid UTF-8, lone surrogates, NUL in strings, numbers a double cannot hold
+ * exactly where a whole number is asked for, more than JSON_DEPTH_MAX levels, bytes behind the value. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,12 +12,17 @@ struct err;
 struct json; /* a value inside a document; NULL stands for "absent" and every function takes it */
 struct json_doc;
 
-#define JSON_DEPTH_MAX 64
+#define JSON_DEPTH_MAX  64
+#define JSON_VALUES_MAX (1u << 18) /* in one document, so that a small text cannot ask for much memory */
 
 enum json_type { JSON_ABSENT, JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
 
-/* ERR_INVALID with line and column on failure. Values live as long as the document. */
+/* ERR_INVALID with "line L, column C: ..." on failure. Values live as long as the document, which needs the
+ * text no longer. */
 int json_parse(const char *text, size_t size, struct json_doc **ret, struct err *reterr);
+/* The same for an operator's file: ERR_CONFIG with item FILE:LINE:COLUMN. */
+int json_parse_file(const char *file, const char *text, size_t size, struct json_doc **ret,
+                    struct err *reterr);
 void json_free(struct json_doc *doc);
 const struct json *json_root(const struct json_doc *doc);
 
@@ -28,13 +33,15 @@ const char *json_key(const struct json *member); /* the key of an object's membe
 const struct json *json_first(const struct json *array_or_object);
 const struct json *json_next(const struct json *member);
 size_t json_count(const struct json *array_or_object);
+size_t json_offset(const struct json *value);      /* of its first byte in the text that was parsed */
 const char *json_string(const struct json *value); /* NULL: not a string. Holds no NUL */
 size_t json_string_length(const struct json *value);
 bool json_bool(const struct json *value);
-/* False where it is not a whole number that the type holds exactly. */
+/* False where it is not a whole number that the type holds. Exact, also above 2^53; 1.0 and 1e3 are whole. */
 bool json_u64(const struct json *value, uint64_t *ret);
 bool json_i64(const struct json *value, int64_t *ret);
-bool json_double(const struct json *value, double *ret);
+bool json_double(const struct json *value, double *ret); /* false: not a number, or one too large */
 
-/* Writing: appends a quoted string; bytes that are not UTF-8 become U+FFFD, control characters are escaped. */
+/* Writing: appends a quoted string; bytes that are not UTF-8 become U+FFFD, control characters are escaped.
+ */
 int json_write_string(struct buf *ret, const char *text, size_t len);

@@ -19,12 +19,12 @@ enum policy_mount_kind {
 struct policy_mount {
     enum policy_mount_kind kind;
     char *destination;
-    char *source;           /* BIND: host path; SYMLINK: target; SCRATCH: "work", "tmp" or "shm" */
-    bool recursive;         /* BIND */
+    char *source;                /* BIND: host path; SYMLINK: target; SCRATCH: "work", "tmp" or "shm" */
+    bool recursive;              /* BIND */
     uint64_t size_bytes, inodes; /* TMPFS */
-    uint32_t mode;          /* TMPFS, FILE */
-    bool subset_pid, hidepid; /* PROC */
-    void *content;          /* FILE */
+    uint32_t mode;               /* TMPFS, FILE */
+    bool subset_pid, hidepid;    /* PROC */
+    void *content;               /* FILE */
     size_t content_size;
     bool read_only, allow_devices, no_exec, optional;
 };

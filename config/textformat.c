@@ -19,6 +19,7 @@
 
 #include "config/builder.h"
 #include "config/fieldpath.h"
+#include "config/source.h"
 #include "config/suggest.h"
 #include "config/textlex.h"
 #include "jail/base/buf.h"
@@ -30,6 +31,7 @@
 
 struct parser {
     struct textlex lex;
+    struct source *source;
     struct fieldpath path;
     unsigned depth;
     struct err *reterr;
@@ -350,7 +352,10 @@ static int parse_value(struct parser *parser, struct builder *builder, const Pro
     if (field->label == PROTOBUF_C_LABEL_REPEATED) {
         fieldpath_push_index(&parser->path, index);
     }
-    int r = parse_into_slot(parser, field, slot);
+    const struct text_token *token = &parser->lex.token;
+    int r = source_note(parser->source, parser->path.text, token->line, token->column) < 0
+                ? fail_memory(parser)
+                : parse_into_slot(parser, field, slot);
     fieldpath_pop(&parser->path, path_len);
     return r;
 }
@@ -458,11 +463,11 @@ static int parse_field(struct parser *parser, struct builder *builder)
     return r < 0 ? r : 0;
 }
 
-int textformat_parse(const ProtobufCMessageDescriptor *descriptor, const char *file, const char *text,
+int textformat_parse(const ProtobufCMessageDescriptor *descriptor, struct source *source, const char *text,
                      size_t size, ProtobufCMessage **ret, struct err *reterr)
 {
-    struct parser parser = {.reterr = reterr};
-    int r = textlex_open(&parser.lex, file, text, size, reterr);
+    struct parser parser = {.source = source, .reterr = reterr};
+    int r = textlex_open(&parser.lex, source->name, text, size, reterr);
     if (r < 0) {
         return r;
     }

@@ -1,8 +1,6 @@
 /* The sub-commands of the binary, and what they share: exit codes and the one way to report a failure. */
 #pragma once
 
-#include <stddef.h>
-
 struct err;
 
 /* Exit codes of every command; `immure run` has the program's own besides. */
@@ -20,9 +18,6 @@ int cmd_run(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_policy(int argc, char **argv);
 int cmd_front(int argc, char **argv);
-
-/* "step 7 (bind /usr): Permission denied": all that an error holds, as one sentence. */
-void command_sentence(const struct err *err, char *ret, size_t size);
 
 /* Writes "immure COMMAND: SENTENCE" to stderr and returns `code`. */
 int command_fail(const char *command, const struct err *err, int code);

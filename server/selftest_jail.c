@@ -17,9 +17,9 @@
 #include "jail/base/io.h"
 #include "jail/watch.h"
 #include "policy/policy.h"
-#include "server/command.h"
 #include "server/execution.h"
 #include "server/host.h"
+#include "server/sentence.h"
 
 /* Outer uids of trial jails as root: apart from those of `immure run` and of servers. */
 #define CHECK_OUTER_UID_BASE 1904214016u /* 0x71800000 */
@@ -111,8 +111,8 @@ static void run(const char *policy_name, enum cgroup_mode mode, const char *cons
     if (r == 0) {
         judge(&result, why);
     } else {
-        char sentence[1024];
-        command_sentence(&err, sentence, sizeof sentence);
+        char sentence[SENTENCE_BYTES];
+        sentence_of(&err, sentence);
         buf_puts(why, sentence);
     }
     job_result_clear(&result);

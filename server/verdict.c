@@ -17,6 +17,7 @@
 #include "jail/base/err.h"
 #include "jail/spawn.h"
 #include "policy/policy.h"
+#include "server/sentence.h"
 
 /* Exit codes of programs that a signal ended, as shells give them. */
 enum { EXIT_BY_SIGNAL = 128, EXIT_NONE = -1 };
@@ -80,10 +81,9 @@ static void explain_lost(const struct job_result *result, const struct err *setu
 static void explain_setup(const struct job_result *result, const struct err *setup, struct buf *ret)
 {
     (void)result;
-    if (setup->step[0] != '\0' && !strstr(setup->text, setup->step)) {
-        buf_printf(ret, "%s: ", setup->step);
-    }
-    buf_puts(ret, err_is_set(setup) ? setup->text : "the jail could not be built");
+    char sentence[SENTENCE_BYTES];
+    sentence_of(setup, sentence);
+    buf_puts(ret, sentence[0] != '\0' ? sentence : "the jail could not be built");
 }
 
 static const struct verdict_row verdict_rows[] = {

@@ -14,9 +14,9 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
-#include "server/command.h"
 #include "server/execution.h"
 #include "server/log.h"
+#include "server/sentence.h"
 #include "server/settings.h"
 
 /* The smallest program of a language, by the extension of its scripts. */
@@ -104,8 +104,8 @@ static void advance(struct warden *warden)
     }
     struct err err = {0};
     if (start_runtime(warden, &err) < 0) {
-        char sentence[1024];
-        command_sentence(&err, sentence, sizeof sentence);
+        char sentence[SENTENCE_BYTES];
+        sentence_of(&err, sentence);
         conclude_failed(warden, sentence);
     }
 }

@@ -15,6 +15,7 @@
 
 #include "config/policy.pb-c.h"
 #include "config/server.pb-c.h"
+#include "config/source.h"
 #include "config/textformat.h"
 #include "config/wire.h"
 #include "jail/base/buf.h"
@@ -25,7 +26,7 @@
 
 #define INPUT_MAX (64u << 20)
 
-typedef int (*reader)(const ProtobufCMessageDescriptor *, const char *, const char *, size_t,
+typedef int (*reader)(const ProtobufCMessageDescriptor *, struct source *, const char *, size_t,
                       ProtobufCMessage **, struct err *);
 
 static const ProtobufCMessageDescriptor *const messages[] = {
@@ -49,7 +50,8 @@ static int convert(reader read, const ProtobufCMessageDescriptor *descriptor, co
 {
     struct err err = {0};
     ProtobufCMessage *message = NULL;
-    if (read(descriptor, "input", text, size, &message, &err) < 0) {
+    CLEANUP(source_free) struct source source = SOURCE_NAMED("input");
+    if (read(descriptor, &source, text, size, &message, &err) < 0) {
         buf_printf(ret, "%s: %s", err.item, err.text);
         return 1;
     }

@@ -1,0 +1,171 @@
+/* struct server_config: loaded from a file and the environment, packed for the front and unpacked there. Runs
+ * in the warden, the front and the command line. Either everything holds or nothing is returned. */
+#include "config/config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/config_message.h"
+#include "config/environment.h"
+#include "config/pool.h"
+#include "config/protofile.h"
+#include "config/server.pb-c.h"
+#include "config/shipped.h"
+#include "config/source.h"
+#include "config/wire.h"
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+
+static void texts_free(char **texts, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        free(texts[i]);
+    }
+    free(texts);
+}
+
+static void runtime_clear(struct runtime_config *runtime)
+{
+    free(runtime->name);
+    texts_free(runtime->aliases, runtime->n_aliases);
+    free(runtime->interpreter);
+    texts_free(runtime->args, runtime->n_args);
+    free(runtime->extension);
+    free(runtime->policy);
+}
+
+void server_config_free(struct server_config *config)
+{
+    if (!config) {
+        return;
+    }
+    free(config->listen);
+    free(config->environment);
+    free(config->default_runtime);
+    free(config->audit_log);
+    for (size_t i = 0; i < config->n_keys; i++) {
+        free(config->keys[i].name);
+        texts_free(config->keys[i].policies, config->keys[i].n_policies);
+        texts_free(config->keys[i].runtimes, config->keys[i].n_runtimes);
+    }
+    free(config->keys);
+    texts_free(config->policy_paths, config->n_policy_paths);
+    for (size_t i = 0; i < config->n_runtimes; i++) {
+        runtime_clear(&config->runtimes[i]);
+    }
+    free(config->runtimes);
+    free(config);
+}
+
+const struct runtime_config *server_config_runtime(const struct server_config *config, const char *name)
+{
+    for (size_t i = 0; i < config->n_runtimes; i++) {
+        const struct runtime_config *runtime = &config->runtimes[i];
+        if (strcmp(runtime->name, name) == 0) {
+            return runtime;
+        }
+        for (size_t j = 0; j < runtime->n_aliases; j++) {
+            if (strcmp(runtime->aliases[j], name) == 0) {
+                return runtime;
+            }
+        }
+    }
+    return NULL;
+}
+
+static void server_freep(Immure__Server **message)
+{
+    immure__server__free_unpacked(*message, NULL);
+}
+
+static int decode_shipped(struct source *source, Immure__Server **ret, struct err *reterr)
+{
+    const struct shipped_file *shipped = shipped_server();
+    ProtobufCMessage *message;
+    int r =
+        protofile_decode(&immure__server__descriptor, source, shipped->data, shipped->size, &message, reterr);
+    if (r < 0) {
+        return r;
+    }
+    *ret = (Immure__Server *)message;
+    return 0;
+}
+
+static int decode_file(struct source *source, Immure__Server **ret, struct err *reterr)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    ProtobufCMessage *message;
+    int r = protofile_read(source->name, &text, reterr);
+    if (r == 0) {
+        r = protofile_decode(&immure__server__descriptor, source, text.data ? text.data : "", text.len,
+                             &message, reterr);
+    }
+    if (r < 0) {
+        return r;
+    }
+    *ret = (Immure__Server *)message;
+    return 0;
+}
+
+/* A configuration that names no runtime gets the shipped ones. */
+static int add_shipped_runtimes(Immure__Server *message, struct err *reterr)
+{
+    CLEANUP(source_free) struct source source = SOURCE_NAMED("shipped:server");
+    CLEANUP(server_freep) Immure__Server *shipped = NULL;
+    int r = decode_shipped(&source, &shipped, reterr);
+    if (r < 0) {
+        return r;
+    }
+    message->runtime = shipped->runtime;
+    message->n_runtime = shipped->n_runtime;
+    shipped->runtime = NULL;
+    shipped->n_runtime = 0;
+    return 0;
+}
+
+int server_config_load(const char *path, char *const *env, struct server_config **ret, struct err *reterr)
+{
+    CLEANUP(freep) char *named = NULL;
+    int r = environment_check(env, reterr);
+    if (r == 0 && !path) {
+        r = environment_config_path(env, &named, reterr);
+        path = named;
+    }
+    if (r < 0) {
+        return r;
+    }
+    CLEANUP(source_free) struct source source = SOURCE_NAMED(path ? path : "shipped:server");
+    CLEANUP(server_freep) Immure__Server *message = NULL;
+    r = path ? decode_file(&source, &message, reterr) : decode_shipped(&source, &message, reterr);
+    if (r == 0 && message->n_runtime == 0) {
+        r = add_shipped_runtimes(message, reterr);
+    }
+    r = r < 0 ? r : environment_apply(env, message, &source, reterr);
+    return r < 0 ? r : config_from_message(message, &source, ret, reterr);
+}
+
+int server_config_encode(const struct server_config *config, struct buf *ret, struct err *reterr)
+{
+    CLEANUP(pool_free) struct pool pool = POOL_INIT;
+    Immure__Server message = IMMURE__SERVER__INIT;
+    config_to_message(config, &pool, &message);
+    if (pool.failed || wire_pack(&message.base, ret) < 0) {
+        return err_errno(reterr, ENOMEM, "while packing the configuration");
+    }
+    return 0;
+}
+
+int server_config_decode(const void *data, size_t size, struct server_config **ret, struct err *reterr)
+{
+    CLEANUP(source_free) struct source source = SOURCE_NAMED("the packed configuration");
+    CLEANUP(server_freep) Immure__Server *server = NULL;
+    ProtobufCMessage *message;
+    int r = wire_unpack(&immure__server__descriptor, data, size, &message);
+    if (r < 0) {
+        return err_set(reterr, ERR_INVALID, -r, source.name, "%zu bytes are not a packed configuration",
+                       size);
+    }
+    server = (Immure__Server *)message;
+    return config_from_message(server, &source, ret, reterr);
+}

@@ -1,0 +1,372 @@
+/* struct server_config to and from its message: where every rule about the server's configuration is held.
+ * Runs in the warden, the front and the command line. */
+#include "config/config_message.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/check.h"
+#include "config/config.h"
+#include "config/pool.h"
+#include "config/server.pb-c.h"
+#include "config/source.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/io.h"
+
+#define MS_PER_DAY 86400000ull
+#define MIB        (1024ull * 1024)
+
+/* Every whole number of Server: field, least, most. */
+#define NUMBERS(X)                                                                                           \
+    X(max_timeout_ms, 1, MS_PER_DAY)                                                                         \
+    X(max_concurrent_jobs, 1, 4096)                                                                          \
+    X(max_body_bytes, 1024, 1024 * MIB)                                                                      \
+    X(max_header_bytes, 1024, 1 * MIB)                                                                       \
+    X(request_timeout_ms, 1, MS_PER_DAY)                                                                     \
+    X(idle_timeout_ms, 1, MS_PER_DAY)                                                                        \
+    X(max_connections, 1, 65536)                                                                             \
+    X(drain_timeout_ms, 0, MS_PER_DAY)                                                                       \
+    X(outer_uid_base, 1000, UINT32_MAX - 65536)                                                              \
+    X(max_output_bytes, 1, 1024 * MIB)
+
+static bool environment_is_local(const char *environment)
+{
+    static const char *const local[] = {"development", "dev", "local", "test"};
+    for (size_t i = 0; i < ARRAY_SIZE(local); i++) {
+        if (strcmp(environment, local[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int check_port(struct checker *checker, const char *port)
+{
+    uint64_t number;
+    if (io_parse_u64(port, &number) < 0 || number > 65535) {
+        return check_fail(checker, "listen", "the port must be a number from 0 to 65535, not \"%.20s\"",
+                          port);
+    }
+    return 0;
+}
+
+/* HOST:PORT, [HOST]:PORT or unix:/absolute/path. */
+static int check_listen(struct checker *checker, const char *listen)
+{
+    static const size_t unix_path_max = 107; /* sun_path, with its NUL */
+    if (strncmp(listen, "unix:", 5) == 0) {
+        return strlen(listen + 5) > unix_path_max
+                   ? check_fail(checker, "listen", "a socket's path must not be longer than %zu bytes",
+                                unix_path_max)
+                   : check_absolute_path(checker, "listen", listen + 5);
+    }
+    const char *colon = strrchr(listen, ':');
+    if (!colon) {
+        return check_fail(checker, "listen", "must be HOST:PORT, [HOST]:PORT or unix:/PATH, not \"%.60s\"",
+                          listen);
+    }
+    if (colon == listen) {
+        return check_fail(checker, "listen", "names no host; 0.0.0.0%.20s listens on all addresses", listen);
+    }
+    bool bracketed = listen[0] == '[' && colon[-1] == ']';
+    if (!bracketed && (memchr(listen, ':', (size_t)(colon - listen)) || strpbrk(listen, "[] \t/"))) {
+        return check_fail(checker, "listen", "must be HOST:PORT, [HOST]:PORT or unix:/PATH, not \"%.60s\"",
+                          listen);
+    }
+    return check_port(checker, colon + 1);
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9') {
+        return c - '0';
+    }
+    c = (char)tolower((unsigned char)c);
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static int read_sha256(struct checker *checker, const char *hex, unsigned char ret[KEY_HASH_BYTES])
+{
+    if (strlen(hex) != 2 * KEY_HASH_BYTES || strspn(hex, "0123456789abcdefABCDEF") != 2 * KEY_HASH_BYTES) {
+        return check_fail(checker, "sha256", "must be %d hexadecimal digits", 2 * KEY_HASH_BYTES);
+    }
+    for (size_t i = 0; i < KEY_HASH_BYTES; i++) {
+        ret[i] = (unsigned char)(hex_digit(hex[2 * i]) << 4 | hex_digit(hex[2 * i + 1]));
+    }
+    return 0;
+}
+
+static int key_from_message(struct checker *checker, const Immure__Key *message,
+                            const struct server_config *config, struct key_config *ret)
+{
+    for (size_t i = 0; i < config->n_keys; i++) {
+        if (config->keys[i].name && strcmp(config->keys[i].name, message->name) == 0) {
+            return check_fail(checker, "name", "\"%s\" is the name of two keys", message->name);
+        }
+    }
+    int r = check_name(checker, "name", message->name, true, "_.-");
+    r = r < 0 ? r : check_copy(checker, message->name, &ret->name);
+    r = r < 0 ? r : read_sha256(checker, message->sha256, ret->sha256);
+    r = r < 0 ? r
+              : check_copy_all(checker, message->policy, message->n_policy, &ret->policies, &ret->n_policies);
+    r = r < 0
+            ? r
+            : check_copy_all(checker, message->runtime, message->n_runtime, &ret->runtimes, &ret->n_runtimes);
+    ret->max_concurrent_jobs = message->max_concurrent_jobs;
+    for (size_t i = 0; r == 0 && i < message->n_policy; i++) {
+        r = check_name(checker, "policy", message->policy[i], false, "_-");
+    }
+    for (size_t i = 0; r == 0 && i < message->n_runtime; i++) {
+        if (!server_config_runtime(config, message->runtime[i])) {
+            r = check_fail(checker, "runtime", "there is no runtime \"%.60s\"", message->runtime[i]);
+        }
+    }
+    return r;
+}
+
+/* After the runtimes, which it looks at. */
+static int keys_from_message(struct checker *checker, const Immure__Server *message,
+                             struct server_config *config)
+{
+    int r = check_new_array(checker, message->n_key, sizeof *config->keys, &config->keys);
+    for (size_t i = 0; r == 0 && i < message->n_key; i++) {
+        size_t before = fieldpath_push(&checker->path, "key");
+        fieldpath_push_index(&checker->path, i);
+        config->n_keys = i;
+        struct key_config *key = &config->keys[i];
+        r = key_from_message(checker, message->key[i], config, key);
+        config->n_keys = i + 1;
+        for (size_t j = 0; r == 0 && j < i; j++) {
+            if (memcmp(config->keys[j].sha256, key->sha256, KEY_HASH_BYTES) == 0) {
+                r = check_fail(checker, "sha256", "\"%s\" and \"%s\" are the same key", config->keys[j].name,
+                               key->name);
+            }
+        }
+        fieldpath_pop(&checker->path, before);
+    }
+    return r;
+}
+
+/* A name that no runtime before this one has, nor this one so far. */
+static int check_runtime_name(struct checker *checker, const char *field, const char *name,
+                              const struct server_config *config)
+{
+    if (server_config_runtime(config, name)) {
+        return check_fail(checker, field, "\"%.60s\" names two runtimes", name);
+    }
+    return check_name(checker, field, name, true, "_.+-");
+}
+
+static int runtime_from_message(struct checker *checker, const Immure__Runtime *message,
+                                struct server_config *config, struct runtime_config *ret)
+{
+    int r = check_runtime_name(checker, "name", message->name, config);
+    for (size_t i = 0; r == 0 && i < message->n_alias; i++) {
+        r = check_runtime_name(checker, "alias", message->alias[i], config);
+        if (r == 0 && strcmp(message->alias[i], message->name) == 0) {
+            r = check_fail(checker, "alias", "\"%.60s\" is the runtime's own name", message->name);
+        }
+    }
+    r = r < 0 ? r : check_absolute_path(checker, "interpreter", message->interpreter);
+    r = r < 0 ? r : check_name(checker, "extension", message->extension, true, "");
+    r = r < 0 ? r : check_name(checker, "policy", message->policy, false, "_-");
+    r = r < 0 ? r : check_copy(checker, message->name, &ret->name);
+    r = r < 0 ? r : check_copy_all(checker, message->alias, message->n_alias, &ret->aliases, &ret->n_aliases);
+    r = r < 0 ? r : check_copy(checker, message->interpreter, &ret->interpreter);
+    r = r < 0 ? r : check_copy_all(checker, message->arg, message->n_arg, &ret->args, &ret->n_args);
+    r = r < 0 ? r : check_copy(checker, message->extension, &ret->extension);
+    return r < 0 ? r : check_copy(checker, message->policy, &ret->policy);
+}
+
+static int runtimes_from_message(struct checker *checker, const Immure__Server *message,
+                                 struct server_config *config)
+{
+    int r = check_new_array(checker, message->n_runtime, sizeof *config->runtimes, &config->runtimes);
+    for (size_t i = 0; r == 0 && i < message->n_runtime; i++) {
+        size_t before = fieldpath_push(&checker->path, "runtime");
+        fieldpath_push_index(&checker->path, i);
+        r = runtime_from_message(checker, message->runtime[i], config, &config->runtimes[i]);
+        config->n_runtimes = i + 1;
+        fieldpath_pop(&checker->path, before);
+    }
+    if (r == 0 && !server_config_runtime(config, message->default_runtime)) {
+        return check_fail(checker, "default_runtime", "there is no runtime \"%.60s\"",
+                          message->default_runtime);
+    }
+    return r;
+}
+
+static int texts_from_message(struct checker *checker, const Immure__Server *message,
+                              struct server_config *config)
+{
+    int r = check_listen(checker, message->listen);
+    r = r < 0 ? r : check_name(checker, "environment", message->environment, true, "_.-");
+    for (size_t i = 0; r == 0 && i < message->n_policy_path; i++) {
+        if (message->policy_path[i][0] == '\0') {
+            r = check_fail(checker, "policy_path", "must not be empty");
+        }
+    }
+    r = r < 0 ? r : check_copy(checker, message->listen, &config->listen);
+    r = r < 0 ? r : check_copy(checker, message->environment, &config->environment);
+    r = r < 0 ? r : check_copy(checker, message->default_runtime, &config->default_runtime);
+    r = r < 0 ? r : check_copy(checker, message->audit_log, &config->audit_log);
+    return r < 0 ? r
+                 : check_copy_all(checker, message->policy_path, message->n_policy_path,
+                                  &config->policy_paths, &config->n_policy_paths);
+}
+
+static int numbers_from_message(struct checker *checker, const Immure__Server *message,
+                                struct server_config *config)
+{
+    int r = 0;
+#define X(field, min, max)                                                                                   \
+    r = r < 0 ? r : check_range(checker, #field, message->field, min, max);                                  \
+    config->field = message->field;
+    NUMBERS(X)
+#undef X
+    config->default_timeout_ms = message->default_timeout_ms;
+    if (!message->has_default_timeout_ms && config->default_timeout_ms > config->max_timeout_ms) {
+        config->default_timeout_ms = config->max_timeout_ms;
+    }
+    return r < 0 ? r
+                 : check_range(checker, "default_timeout_ms", config->default_timeout_ms, 1,
+                               config->max_timeout_ms);
+}
+
+/* A binary file can hold any number where an enum is meant. The values of ours count from 1, in the struct
+ * from 0. */
+static int enums_from_message(struct checker *checker, const Immure__Server *message,
+                              struct server_config *config)
+{
+    int r = check_range(checker, "cgroup", (uint64_t)message->cgroup, 1, 2);
+    r = r < 0 ? r : check_range(checker, "log_format", (uint64_t)message->log_format, 1, 2);
+    r = r < 0 ? r : check_range(checker, "log_level", (uint64_t)message->log_level, 1, 4);
+    config->cgroup_best_effort = message->cgroup == IMMURE__CGROUP_MODE__BEST_EFFORT;
+    config->log_format =
+        message->log_format == IMMURE__LOG_FORMAT__JSON ? LOG_FORMAT_JSON : LOG_FORMAT_LOGFMT;
+    config->log_level = (enum log_level)(message->log_level - IMMURE__LOG_LEVEL__ERROR);
+    return r;
+}
+
+_Static_assert((int)LOG_DEBUG == (int)IMMURE__LOG_LEVEL__DEBUG - (int)IMMURE__LOG_LEVEL__ERROR,
+               "levels differ");
+
+static void server_config_freep(struct server_config **config)
+{
+    server_config_free(*config);
+}
+
+int config_from_message(const Immure__Server *message, const struct source *source,
+                        struct server_config **ret, struct err *reterr)
+{
+    struct checker checker = {.source = source, .reterr = reterr};
+    CLEANUP(server_config_freep) struct server_config *config = calloc(1, sizeof *config);
+    if (!config) {
+        return check_memory(&checker);
+    }
+    config->metrics_open = message->metrics_open;
+    int r = texts_from_message(&checker, message, config);
+    r = r < 0 ? r : numbers_from_message(&checker, message, config);
+    r = r < 0 ? r : enums_from_message(&checker, message, config);
+    r = r < 0 ? r : runtimes_from_message(&checker, message, config);
+    r = r < 0 ? r : keys_from_message(&checker, message, config);
+    if (r < 0) {
+        return r;
+    }
+    config->open = config->n_keys == 0;
+    if (config->open && !environment_is_local(config->environment)) {
+        return err_set(
+            reterr, ERR_CONFIG, EINVAL, "SANDBOX_EXECUTOR_SERVICE_API_KEY",
+            "there is no key, so nobody could call: set it (or add `key` to the configuration); without one "
+            "the "
+            "server starts only where the environment is development, dev, local or test, not \"%s\"",
+            config->environment);
+    }
+    *ret = TAKE_PTR(config);
+    return 0;
+}
+
+static Immure__Key **keys_to_messages(const struct server_config *config, struct pool *pool)
+{
+    static const char digits[] = "0123456789abcdef";
+    Immure__Key **pointers = pool_alloc(pool, config->n_keys, sizeof *pointers);
+    for (size_t i = 0; pointers && i < config->n_keys; i++) {
+        const struct key_config *key = &config->keys[i];
+        Immure__Key *message = pool_alloc(pool, 1, sizeof *message);
+        char *hex = pool_alloc(pool, 1, 2 * KEY_HASH_BYTES + 1);
+        if (!message || !hex) {
+            return NULL;
+        }
+        for (size_t j = 0; j < KEY_HASH_BYTES; j++) {
+            hex[2 * j] = digits[key->sha256[j] >> 4];
+            hex[2 * j + 1] = digits[key->sha256[j] & 15];
+        }
+        immure__key__init(message);
+        message->name = key->name;
+        message->sha256 = hex;
+        message->policy = key->policies;
+        message->n_policy = key->n_policies;
+        message->runtime = key->runtimes;
+        message->n_runtime = key->n_runtimes;
+        message->has_max_concurrent_jobs = true;
+        message->max_concurrent_jobs = key->max_concurrent_jobs;
+        pointers[i] = message;
+    }
+    return pointers;
+}
+
+static Immure__Runtime **runtimes_to_messages(const struct server_config *config, struct pool *pool)
+{
+    Immure__Runtime **pointers = pool_alloc(pool, config->n_runtimes, sizeof *pointers);
+    for (size_t i = 0; pointers && i < config->n_runtimes; i++) {
+        const struct runtime_config *runtime = &config->runtimes[i];
+        Immure__Runtime *message = pool_alloc(pool, 1, sizeof *message);
+        if (!message) {
+            return NULL;
+        }
+        immure__runtime__init(message);
+        message->name = runtime->name;
+        message->alias = runtime->aliases;
+        message->n_alias = runtime->n_aliases;
+        message->interpreter = runtime->interpreter;
+        message->arg = runtime->args;
+        message->n_arg = runtime->n_args;
+        message->extension = runtime->extension;
+        message->policy = runtime->policy;
+        pointers[i] = message;
+    }
+    return pointers;
+}
+
+void config_to_message(const struct server_config *config, struct pool *pool, Immure__Server *ret)
+{
+    ret->listen = config->listen;
+    ret->environment = config->environment;
+    ret->default_runtime = config->default_runtime;
+    ret->audit_log = config->audit_log;
+#define X(field, min, max)                                                                                   \
+    ret->has_##field = true;                                                                                 \
+    ret->field = config->field;
+    NUMBERS(X)
+#undef X
+    ret->has_default_timeout_ms = true;
+    ret->default_timeout_ms = config->default_timeout_ms;
+    ret->has_cgroup = true;
+    ret->cgroup =
+        config->cgroup_best_effort ? IMMURE__CGROUP_MODE__BEST_EFFORT : IMMURE__CGROUP_MODE__REQUIRED;
+    ret->has_log_format = true;
+    ret->log_format =
+        config->log_format == LOG_FORMAT_JSON ? IMMURE__LOG_FORMAT__JSON : IMMURE__LOG_FORMAT__LOGFMT;
+    ret->has_log_level = true;
+    ret->log_level = (Immure__LogLevel)((int)config->log_level + (int)IMMURE__LOG_LEVEL__ERROR);
+    ret->has_metrics_open = true;
+    ret->metrics_open = config->metrics_open;
+    ret->policy_path = config->policy_paths;
+    ret->n_policy_path = config->n_policy_paths;
+    ret->key = keys_to_messages(config, pool);
+    ret->n_key = config->n_keys;
+    ret->runtime = runtimes_to_messages(config, pool);
+    ret->n_runtime = config->n_runtimes;
+}

@@ -1,0 +1,307 @@
+/* The strict look over a JSON text (RFC 8259, and of what it leaves open the narrow reading): no bytes behind
+ * the value, no deep nesting, valid UTF-8, no lone surrogates, no NUL, numbers of a sane length. Runs in the
+ * front on requests and in the warden on configuration. What it passes, cJSON reads the same way; duplicate
+ * keys are json.c's to find. */
+#include "config/jsonscan.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/json.h"
+#include "config/utf8.h"
+
+/* cJSON looks at 63 characters of a number. */
+#define NUMBER_MAX 60
+
+struct scanner {
+    const char *text;
+    size_t size, pos;
+    unsigned depth;
+    struct jsonscan *ret;
+};
+
+static int refuse_at(struct scanner *scanner, size_t at, const char *why)
+{
+    scanner->ret->why = why;
+    scanner->ret->at = at;
+    return -EINVAL;
+}
+
+static int refuse(struct scanner *scanner, const char *why)
+{
+    return refuse_at(scanner, scanner->pos, why);
+}
+
+/* The byte at the current position, or -1 at the end. */
+static int peek(const struct scanner *scanner)
+{
+    return scanner->pos < scanner->size ? (unsigned char)scanner->text[scanner->pos] : -1;
+}
+
+static bool accept(struct scanner *scanner, char c)
+{
+    if (peek(scanner) != (unsigned char)c) {
+        return false;
+    }
+    scanner->pos++;
+    return true;
+}
+
+static void skip_blanks(struct scanner *scanner)
+{
+    while (peek(scanner) == ' ' || peek(scanner) == '\t' || peek(scanner) == '\n' || peek(scanner) == '\r') {
+        scanner->pos++;
+    }
+}
+
+static bool accept_digits(struct scanner *scanner)
+{
+    size_t before = scanner->pos;
+    while (peek(scanner) >= '0' && peek(scanner) <= '9') {
+        scanner->pos++;
+    }
+    return scanner->pos > before;
+}
+
+static int scan_number(struct scanner *scanner)
+{
+    size_t start = scanner->pos;
+    accept(scanner, '-');
+    if (!accept(scanner, '0') && !accept_digits(scanner)) {
+        return refuse(scanner, "a digit must follow");
+    }
+    if (peek(scanner) >= '0' && peek(scanner) <= '9') {
+        return refuse(scanner, "a number must not begin with 0");
+    }
+    if (accept(scanner, '.') && !accept_digits(scanner)) {
+        return refuse(scanner, "a digit must follow the decimal point");
+    }
+    if (accept(scanner, 'e') || accept(scanner, 'E')) {
+        if (!accept(scanner, '-')) {
+            accept(scanner, '+');
+        }
+        if (!accept_digits(scanner)) {
+            return refuse(scanner, "a digit must follow the \"e\"");
+        }
+    }
+    return scanner->pos - start > NUMBER_MAX ? refuse_at(scanner, start, "a number is too long") : 0;
+}
+
+/* Four hexadecimal digits, or -1. */
+static long scan_code_unit(struct scanner *scanner)
+{
+    long unit = 0;
+    for (int i = 0; i < 4; i++, scanner->pos++) {
+        int c = peek(scanner);
+        if (c >= '0' && c <= '9') {
+            unit = unit * 16 + (c - '0');
+        } else if ((c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F')) {
+            unit = unit * 16 + ((c | 0x20) - 'a' + 10);
+        } else {
+            return -1;
+        }
+    }
+    return unit;
+}
+
+/* Behind "\u". */
+static int scan_code_point(struct scanner *scanner)
+{
+    size_t start = scanner->pos - 2;
+    long unit = scan_code_unit(scanner);
+    if (unit < 0) {
+        return refuse(scanner, "\"\\u\" must be followed by four hexadecimal digits");
+    }
+    if (unit == 0) {
+        return refuse_at(scanner, start, "a string must not hold a NUL");
+    }
+    if (unit < 0xd800 || unit > 0xdfff) {
+        return 0;
+    }
+    bool paired = unit <= 0xdbff && accept(scanner, '\\') && accept(scanner, 'u');
+    long low = paired ? scan_code_unit(scanner) : -1;
+    return low < 0xdc00 || low > 0xdfff ? refuse_at(scanner, start, "half of a surrogate pair") : 0;
+}
+
+static int scan_escape(struct scanner *scanner)
+{
+    int c = peek(scanner);
+    if (c <= 0 || !strchr("\"\\/bfnrtu", c)) {
+        return refuse(scanner, "there is no such escape sequence");
+    }
+    scanner->pos++;
+    return c == 'u' ? scan_code_point(scanner) : 0;
+}
+
+/* At its opening quote. */
+static int scan_string(struct scanner *scanner)
+{
+    scanner->pos++;
+    for (;;) {
+        int c = peek(scanner);
+        if (c == -1) {
+            return refuse(scanner, "a string does not end");
+        }
+        if (c < ' ') {
+            return refuse(scanner, "a control character in a string must be escaped");
+        }
+        if (c < 0x80) {
+            scanner->pos++;
+        } else {
+            bool valid;
+            size_t n = utf8_sequence(scanner->text + scanner->pos, scanner->size - scanner->pos, &valid);
+            if (!valid) {
+                return refuse(scanner, "not UTF-8");
+            }
+            scanner->pos += n;
+        }
+        if (c == '"') {
+            return 0;
+        }
+        int r = c == '\\' ? scan_escape(scanner) : 0;
+        if (r < 0) {
+            return r;
+        }
+    }
+}
+
+static int scan_word(struct scanner *scanner, const char *word)
+{
+    for (const char *c = word; *c; c++) {
+        if (!accept(scanner, *c)) {
+            return refuse(scanner, "expected a value");
+        }
+    }
+    return 0;
+}
+
+static int scan_value(struct scanner *scanner);
+
+/* One item of an array, or key, colon and value of an object. */
+static int scan_item(struct scanner *scanner, bool object)
+{
+    skip_blanks(scanner);
+    if (!object) {
+        return scan_value(scanner);
+    }
+    if (peek(scanner) != '"') {
+        return refuse(scanner, "expected a key in double quotes");
+    }
+    int r = scan_string(scanner);
+    if (r < 0) {
+        return r;
+    }
+    skip_blanks(scanner);
+    if (!accept(scanner, ':')) {
+        return refuse(scanner, "expected ':'");
+    }
+    skip_blanks(scanner);
+    return scan_value(scanner);
+}
+
+/* At its opening bracket. */
+static int scan_items(struct scanner *scanner, char closer)
+{
+    bool object = closer == '}';
+    if (scanner->depth == JSON_DEPTH_MAX) {
+        return refuse(scanner, "nested too deep");
+    }
+    scanner->depth++;
+    scanner->pos++;
+    skip_blanks(scanner);
+    if (!accept(scanner, closer)) {
+        for (;;) {
+            int r = scan_item(scanner, object);
+            if (r < 0) {
+                return r;
+            }
+            skip_blanks(scanner);
+            if (accept(scanner, closer)) {
+                break;
+            }
+            if (!accept(scanner, ',')) {
+                return refuse(scanner, object ? "expected ',' or '}'" : "expected ',' or ']'");
+            }
+        }
+    }
+    scanner->depth--;
+    return 0;
+}
+
+/* The capacity is the power of two that holds the count. */
+static int note_offset(struct scanner *scanner)
+{
+    struct jsonscan *ret = scanner->ret;
+    size_t n = ret->n_offsets;
+    if (n == JSON_VALUES_MAX) {
+        return refuse(scanner, "too many values");
+    }
+    if ((n & (n - 1)) == 0) {
+        uint32_t *larger = reallocarray(ret->offsets, n == 0 ? 1 : 2 * n, sizeof *larger);
+        if (!larger) {
+            return -ENOMEM;
+        }
+        ret->offsets = larger;
+    }
+    ret->offsets[ret->n_offsets++] = (uint32_t)scanner->pos;
+    return 0;
+}
+
+static int scan_value(struct scanner *scanner)
+{
+    int r = note_offset(scanner);
+    if (r < 0) {
+        return r;
+    }
+    int c = peek(scanner);
+    switch (c) {
+    case '{':
+        return scan_items(scanner, '}');
+    case '[':
+        return scan_items(scanner, ']');
+    case '"':
+        return scan_string(scanner);
+    case 't':
+        return scan_word(scanner, "true");
+    case 'f':
+        return scan_word(scanner, "false");
+    case 'n':
+        return scan_word(scanner, "null");
+    default:
+        return c == '-' || (c >= '0' && c <= '9') ? scan_number(scanner)
+                                                  : refuse(scanner, "expected a value");
+    }
+}
+
+int jsonscan_run(const char *text, size_t size, struct jsonscan *ret)
+{
+    *ret = (struct jsonscan){0};
+    struct scanner scanner = {.text = text, .size = size, .ret = ret};
+    if (size > INT_MAX) {
+        return refuse(&scanner, "too large");
+    }
+    skip_blanks(&scanner);
+    int r = scan_value(&scanner);
+    if (r < 0) {
+        return r;
+    }
+    skip_blanks(&scanner);
+    return scanner.pos < size ? refuse(&scanner, "there is something behind the value") : 0;
+}
+
+void jsonscan_free(struct jsonscan *scan)
+{
+    free(scan->offsets);
+    *scan = (struct jsonscan){0};
+}
+
+size_t jsonscan_number_length(const char *text, size_t size)
+{
+    size_t n = 0;
+    while (n < size && text[n] != '\0' && strchr("+-.0123456789eE", text[n])) {
+        n++;
+    }
+    return n;
+}

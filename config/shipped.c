@@ -1,0 +1,54 @@
+/* The configuration and the policies that are part of the binary: the files as they are, put there by the
+ * assembler. Runs in every process that reads configuration; holds no state. The paths are relative to the
+ * source root, where the compiler runs. */
+#include "config/shipped.h"
+
+#include <string.h>
+
+/* The rows are laid out by hand below. */
+_Static_assert(offsetof(struct shipped_file, name) == 0 && offsetof(struct shipped_file, data) == 8 &&
+                   offsetof(struct shipped_file, size) == 16 && sizeof(struct shipped_file) == 24,
+               "struct shipped_file is not three 64-bit words");
+
+/* One row of a table, and in read-only memory what it points to: the file's bytes, a NUL, the name. The
+ * labels are local; "b" is the last one of that number before. */
+#define FILE_ROW(name, path)                                                                                 \
+    ".pushsection .rodata\n"                                                                                 \
+    "1: .incbin \"" path "\"\n"                                                                              \
+    "2: .byte 0\n"                                                                                           \
+    "3: .asciz \"" name "\"\n"                                                                               \
+    ".popsection\n"                                                                                          \
+    ".8byte 3b, 1b, 2b - 1b\n"
+
+#define END_ROW ".8byte 0, 0, 0\n"
+
+#define FILE_TABLE(symbol, rows)                                                                             \
+    extern const struct shipped_file symbol[] __attribute__((visibility("hidden")));                         \
+    __asm__(".pushsection .data.rel.ro,\"aw\"\n"                                                             \
+            ".balign 8\n"                                                                                    \
+            ".global " #symbol "\n"                                                                          \
+            ".hidden " #symbol "\n" #symbol ":\n" rows END_ROW ".popsection\n")
+
+FILE_TABLE(shipped_server_table, FILE_ROW("server", "config/server.textproto"));
+FILE_TABLE(shipped_policy_table, FILE_ROW("python", "config/policies/python.textproto")
+                                     FILE_ROW("strict", "config/policies/strict.textproto"));
+
+const struct shipped_file *shipped_server(void)
+{
+    return &shipped_server_table[0];
+}
+
+const struct shipped_file *shipped_policies(void)
+{
+    return shipped_policy_table;
+}
+
+const struct shipped_file *shipped_policy(const char *name)
+{
+    for (const struct shipped_file *file = shipped_policies(); file->name; file++) {
+        if (strcmp(file->name, name) == 0) {
+            return file;
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,29 @@
+/* struct source: where the fields of a configuration came from, so that what is found wrong later can still
+ * be pointed at. */
+#pragma once
+
+#include <stddef.h>
+
+struct err;
+struct source_place;
+
+struct source {
+    const char *name; /* the file's, or "shipped:server"; not owned */
+    struct source_place *places;
+    size_t n_places;
+};
+
+#define SOURCE_NAMED(text) ((struct source){.name = (text)})
+
+void source_free(struct source *source);
+
+/* Remembers that the field at `path` ("mount[3].bind.source") stands at line and column of the file. 0 or
+ * -ENOMEM. */
+int source_note(struct source *source, const char *path, unsigned line, unsigned column);
+/* The same for a field that an environment variable has set instead. */
+int source_note_variable(struct source *source, const char *path, const char *variable);
+
+/* ERR_CONFIG: item is the field's place ("FILE:LINE:COLUMN" or the variable), or else the nearest field's
+ * around it, or the file; text is "PATH: " and the sentence. */
+int source_fail(const struct source *source, const char *path, struct err *reterr, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));

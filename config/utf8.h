@@ -1,0 +1,10 @@
+/* UTF-8, one sequence at a time. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* How many bytes at `text` (`len` > 0) belong together: a character's, or, where `*ret_valid` is false, the
+ * longest start of one that cannot go on, which is what one U+FFFD stands for. No overlong forms, no
+ * surrogates, nothing above U+10FFFF. */
+size_t utf8_sequence(const char *text, size_t len, bool *ret_valid);
