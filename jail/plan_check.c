@@ -136,8 +136,8 @@ static const struct flag_rule {
      JAIL_MOUNT_NOSUID | JAIL_MOUNT_NODEV},
     {JAIL_STEP_PROC,
      JAIL_MOUNT_READONLY | JAIL_MOUNT_NOSUID | JAIL_MOUNT_NODEV | JAIL_MOUNT_NOEXEC | JAIL_MOUNT_OPTIONAL |
-         JAIL_PROC_SUBSET_PID | JAIL_PROC_HIDE,
-     JAIL_MOUNT_READONLY | JAIL_MOUNT_NOSUID | JAIL_MOUNT_NODEV | JAIL_MOUNT_NOEXEC},
+         JAIL_PROC_SUBSET_PID | JAIL_PROC_HIDE | JAIL_PROC_TEMPLATE,
+     JAIL_MOUNT_NOSUID | JAIL_MOUNT_NODEV | JAIL_MOUNT_NOEXEC},
     {JAIL_STEP_SCRATCH, JAIL_MOUNT_NOSUID | JAIL_MOUNT_NODEV | JAIL_MOUNT_NOEXEC,
      JAIL_MOUNT_NOSUID | JAIL_MOUNT_NODEV},
     {JAIL_STEP_SUBMOUNT, JAIL_MOUNT_READONLY | JAIL_MOUNT_NOSUID | JAIL_MOUNT_NODEV | JAIL_MOUNT_NOEXEC,
@@ -221,7 +221,9 @@ static verdict check_flags(enum jail_step_kind kind, uint32_t flags)
         if (flags & ~flag_rules[i].allowed) {
             return "a mount has only flags that its kind knows";
         }
-        if ((flags & flag_rules[i].required) != flag_rules[i].required) {
+        bool writable = !(flags & (JAIL_MOUNT_READONLY | JAIL_PROC_TEMPLATE));
+        if ((flags & flag_rules[i].required) != flag_rules[i].required ||
+            (kind == JAIL_STEP_PROC && writable)) {
             return "every mount is nosuid; all but binds are nodev; proc is read-only and noexec";
         }
     }

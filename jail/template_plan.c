@@ -30,7 +30,7 @@ static const enum fate fates[JAIL_STEP_COUNT] = {
     [JAIL_STEP_ROOT] = FATE_SPECIAL,      [JAIL_STEP_ROOT_INHERITED] = FATE_RUN,
     [JAIL_STEP_MKDIR] = FATE_TEMPLATE,    [JAIL_STEP_FILE] = FATE_SPECIAL,
     [JAIL_STEP_SYMLINK] = FATE_TEMPLATE,  [JAIL_STEP_BIND] = FATE_TEMPLATE,
-    [JAIL_STEP_TMPFS] = FATE_BOTH,        [JAIL_STEP_PROC] = FATE_BOTH,
+    [JAIL_STEP_TMPFS] = FATE_BOTH,        [JAIL_STEP_PROC] = FATE_SPECIAL,
     [JAIL_STEP_SCRATCH] = FATE_SPECIAL,   [JAIL_STEP_SUBMOUNT] = FATE_SPECIAL,
     [JAIL_STEP_PIVOT] = FATE_TEMPLATE,    [JAIL_STEP_ROOT_READONLY] = FATE_TEMPLATE,
     [JAIL_STEP_STDIO] = FATE_TEMPLATE,    [JAIL_STEP_CAPABILITIES] = FATE_SPECIAL,
@@ -170,6 +170,10 @@ int jail_plan_for_template(const struct jail_plan *plan, const char *program, ch
             step.root.size_bytes = ROOT_BYTES;
             step.root.inodes = ROOT_INODES;
             add(own, &step);
+        } else if (step.kind == JAIL_STEP_PROC) {
+            step.proc.flags &= ~(uint32_t)(JAIL_MOUNT_READONLY | JAIL_MOUNT_OPTIONAL);
+            step.proc.flags |= JAIL_PROC_TEMPLATE;
+            add(own, &step);
         } else if (step.kind == JAIL_STEP_FILE && !step.file.from_input) {
             add(own, &step);
         } else if (step.kind == JAIL_STEP_SCRATCH) {
@@ -218,6 +222,11 @@ int jail_plan_for_run(const struct jail_plan *plan, struct jail_plan **ret, stru
         switch (step.kind) {
         case JAIL_STEP_ROOT:
             step.kind = JAIL_STEP_ROOT_INHERITED;
+            add(run, &step);
+            break;
+        case JAIL_STEP_PROC:
+            /* Left out, it would leave the template's own in its place. */
+            step.proc.flags &= ~(uint32_t)JAIL_MOUNT_OPTIONAL;
             add(run, &step);
             break;
         case JAIL_STEP_SCRATCH:

@@ -54,7 +54,7 @@ struct warden_job {
     bool is_selftest;
     uint64_t id;
     struct execution *execution;
-    struct loop_source *sources[3];
+    struct loop_source *sources[1];
 };
 
 struct selftest {
