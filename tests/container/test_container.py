@@ -8,7 +8,7 @@ import pytest
 from bundle import Bundle
 from harness import IMMURE, Server
 
-RUN = [IMMURE, "run", "--policy", "python", "--"]
+RUN = [IMMURE, "run", "--policy", "python", "--cgroup", "best-effort", "--"]
 
 
 @pytest.fixture
