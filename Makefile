@@ -138,7 +138,7 @@ MAN5     := $(wildcard config/deploy/man/*.5)
 SERVICE  := $(BUILD)/deploy/immure.service
 
 $(SERVICE): config/deploy/systemd/immure.service FORCE
-	$(Q)mkdir -p $(@D) && sed 's|@PREFIX@|$(PREFIX)|; s|@SYSCONFDIR@|$(SYSCONFDIR)|' $< >$@
+	$(Q)mkdir -p $(@D) && sed 's|@PREFIX@|$(PREFIX)|g; s|@SYSCONFDIR@|$(SYSCONFDIR)|g' $< >$@
 FORCE:
 
 define INSTALLED

@@ -65,15 +65,6 @@ const char *env_name_problem(const char *name)
     return strchr(name, '=') ? "a variable's name holds no '='" : NULL;
 }
 
-const char *env_pattern_problem(const char *pattern)
-{
-    const char *star = strchr(pattern, '*');
-    if (star && star[1] != '\0') {
-        return "'*' stands at the end only";
-    }
-    return env_name_problem(pattern);
-}
-
 const char *env_loader_reason(const char *name)
 {
     for (size_t i = 0; i < ARRAY_SIZE(loader_variables); i++) {

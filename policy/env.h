@@ -7,8 +7,6 @@ struct policy_spec;
 
 /* NULL, or the sentence that says why this cannot be a variable's name. */
 const char *env_name_problem(const char *name);
-/* The same for a row of env_allow: a name, or a prefix with a final '*'. */
-const char *env_pattern_problem(const char *pattern);
 
 /* True if the policy lets a request set the variable. Variables that choose what code a program loads
  * ("LD_PRELOAD", "PATH", "PYTHONPATH", ...) are never covered by a prefix: a policy that means them names

@@ -120,14 +120,8 @@ static int collect(const struct policy_spec *spec, struct policy_filter *filter,
     int r = 0;
     for (size_t i = 0; r == 0 && i < spec->n_rules; i++) {
         const struct seccomp_rule *rule = &spec->rules[i];
-        if (rule->n_syscalls == 0 && rule->n_sets == 0) {
-            return bad_rule(spec, i, NULL, "names neither a system call nor a set", reterr);
-        }
         if (policy_errno_number(rule->errno_name) == 0) {
             return bad_rule(spec, i, rule->errno_name, "no such errno", reterr);
-        }
-        if (rule->errno_name && rule->action != ACTION_ERRNO) {
-            return bad_rule(spec, i, rule->errno_name, "errno is for the action ERRNO only", reterr);
         }
         const char *problem = conditions_problem(rule);
         if (problem) {
@@ -254,10 +248,6 @@ int policy_filter_compile(const struct policy_spec *spec, struct policy_filter *
     if (policy_errno_number(spec->seccomp_default_errno) == 0) {
         return err_set(reterr, ERR_CONFIG, EINVAL, spec->origin, "seccomp default_errno %s: no such errno",
                        spec->seccomp_default_errno);
-    }
-    if (spec->seccomp_default_errno && spec->seccomp_default != ACTION_ERRNO) {
-        return err_set(reterr, ERR_CONFIG, EINVAL, spec->origin,
-                       "seccomp default_errno: is for default_action ERRNO only");
     }
     int r = seccomp_check_architectures(spec, reterr);
     r = r < 0 ? r : collect(spec, &filter, reterr);

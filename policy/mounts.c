@@ -1,20 +1,14 @@
-/* Rules for a policy's mounts: each lands exactly where its destination says, nothing is hidden by a later
- * one, nothing is written into the host, and every flag that is given means something. Pure: looks at no file
- * system.
- *
- * Attacks these rules stop: a destination that leaves the new root ("..") or goes through a link of the
- * policy itself; a directory or file made in a tree of the host; devices on what the program can write to. */
+/* Rules for a policy's mounts beyond the schema's own (config/policy_mounts.c: destinations are absolute and
+ * lie below no symlink, no place and no scratch directory is used twice): nothing is hidden by a later mount,
+ * and nothing is ever made in a tree of the host. Pure: looks at no file system. */
 #include "policy/check.h"
 
 #include <limits.h>
 #include <string.h>
 
 #include "config/policy_file.h"
-#include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "policy/policy.h"
-
-#define FILE_BYTES_MAX (1u << 20)
 
 const char *path_problem(const char *path)
 {
@@ -67,85 +61,13 @@ const struct policy_mount *policy_mount_over(const struct policy_spec *spec, con
     return over;
 }
 
-/* Which flags a kind of mount knows. `read_only` has a default and so cannot be told from not being given. */
-static const struct {
-    const char *word;
-    bool devices, no_exec, optional;
-} kinds[] = {
-    [POLICY_MOUNT_BIND] = {"bind", true, true, true},
-    [POLICY_MOUNT_TMPFS] = {"tmpfs", false, true, false},
-    [POLICY_MOUNT_PROC] = {"proc", false, true, true},
-    [POLICY_MOUNT_SYMLINK] = {"symlink", false, false, false},
-    [POLICY_MOUNT_FILE] = {"file", false, false, false},
-    [POLICY_MOUNT_SCRATCH] = {"scratch", false, true, false},
-};
-
-static const char *flags_problem(const struct policy_mount *mount)
-{
-    if (mount->allow_devices && !kinds[mount->kind].devices) {
-        return "allow_devices is for bind only";
-    }
-    if (mount->no_exec && !kinds[mount->kind].no_exec) {
-        return "no_exec means nothing here";
-    }
-    if (mount->optional && !kinds[mount->kind].optional) {
-        return "optional is for bind and proc only";
-    }
-    return NULL;
-}
-
-static const char *kind_problem(const struct policy_mount *mount)
-{
-    switch (mount->kind) {
-    case POLICY_MOUNT_BIND:
-        /* "/" as a source is a path like any other; lint has an opinion about it. */
-        return strcmp(mount->source, "/") == 0 || !path_problem(mount->source)
-                   ? NULL
-                   : "the source must be an absolute path without '.', '..' and empty parts";
-    case POLICY_MOUNT_TMPFS:
-        if (mount->size_bytes == 0 || mount->size_bytes > INT64_MAX || mount->inodes == 0) {
-            return "size_bytes and inodes must not be 0";
-        }
-        return mount->mode > 01777 ? "mode must be at most 01777" : NULL;
-    case POLICY_MOUNT_SYMLINK:
-        return mount->source[0] == '\0' || strlen(mount->source) >= PATH_MAX ? "target must be a path" : NULL;
-    case POLICY_MOUNT_FILE:
-        if (mount->content_size > FILE_BYTES_MAX) {
-            return "content is larger than 1 MiB";
-        }
-        return mount->mode > 0777 ? "mode must be at most 0777" : NULL;
-    case POLICY_MOUNT_PROC:
-    case POLICY_MOUNT_SCRATCH:
-        break;
-    }
-    return NULL;
-}
-
-/* What is wrong with two mounts in this order, wherever they lie. */
-static const char *pair_problem(const struct policy_mount *mount, const struct policy_mount *before)
-{
-    if (strcmp(mount->destination, before->destination) == 0) {
-        return "is the destination of two mounts";
-    }
-    if (path_is_below(before->destination, mount->destination)) {
-        return mount->kind == POLICY_MOUNT_SYMLINK ? "is a symlink above a mount that comes before it"
-                                                   : "hides a mount that comes before it";
-    }
-    if (mount->kind == POLICY_MOUNT_SCRATCH && before->kind == POLICY_MOUNT_SCRATCH &&
-        strcmp(mount->source, before->source) == 0) {
-        return "is a second place for one scratch directory";
-    }
-    return NULL;
-}
-
 /* What is wrong with a mount that lies below another. */
 static const char *below_problem(const struct policy_mount *mount, const struct policy_mount *over)
 {
     switch (over->kind) {
     case POLICY_MOUNT_SYMLINK:
-        return "lies below a symlink";
     case POLICY_MOUNT_FILE:
-        return "lies below a file";
+        return "lies below what is no directory";
     case POLICY_MOUNT_PROC:
         return "lies below a proc";
     case POLICY_MOUNT_TMPFS:
@@ -166,10 +88,9 @@ static int check_place(const struct policy_spec *spec, size_t index, struct err 
     const struct policy_mount *mount = &spec->mounts[index], *over = NULL;
     for (size_t i = 0; i < index; i++) {
         const struct policy_mount *before = &spec->mounts[i];
-        const char *problem = pair_problem(mount, before);
-        if (problem) {
-            return policy_bad(spec, reterr, "mount %s: %s (%s)", mount->destination, problem,
-                              before->destination);
+        if (path_is_below(before->destination, mount->destination)) {
+            return policy_bad(spec, reterr, "mount %s: hides a mount that comes before it (%s)",
+                              mount->destination, before->destination);
         }
         /* Of those above, a later one lies deeper: it would hide an earlier one otherwise. */
         over = path_is_below(mount->destination, before->destination) ? before : over;
@@ -184,14 +105,16 @@ static int check_place(const struct policy_spec *spec, size_t index, struct err 
 static int check_one(const struct policy_spec *spec, size_t index, struct err *reterr)
 {
     const struct policy_mount *mount = &spec->mounts[index];
-    const char *problem = path_problem(mount->destination);
-    problem = problem ? problem : flags_problem(mount);
-    problem = problem ? problem : kind_problem(mount);
-    if (!problem && path_is_at_or_below(mount->destination, POLICY_SCRIPT_DIRECTORY)) {
-        problem = POLICY_SCRIPT_DIRECTORY " is where the script is put";
+    if (path_is_at_or_below(mount->destination, POLICY_SCRIPT_DIRECTORY)) {
+        return policy_bad(spec, reterr, "mount %s: %s is where the script is put", mount->destination,
+                          POLICY_SCRIPT_DIRECTORY);
     }
+    /* "/" as a source is a path like any other; lint has an opinion about it. */
+    bool host = mount->kind == POLICY_MOUNT_BIND && strcmp(mount->source, "/") != 0;
+    const char *problem = host ? path_problem(mount->source) : NULL;
     if (problem) {
-        return policy_bad(spec, reterr, "mount %s: %s", mount->destination, problem);
+        return policy_bad(spec, reterr, "mount %s: source %s: %s", mount->destination, mount->source,
+                          problem);
     }
     return check_place(spec, index, reterr);
 }

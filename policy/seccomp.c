@@ -103,7 +103,8 @@ int policy_syscall_number(const char *name, bool *ret_known)
 
 const char *policy_syscall_name(uint32_t arch, int nr, char *ret, size_t size)
 {
-    char *name = nr >= 0 ? seccomp_syscall_resolve_num_arch(arch, nr) : NULL;
+    /* 0 would be libseccomp's word for the native one. */
+    char *name = nr >= 0 && arch != 0 ? seccomp_syscall_resolve_num_arch(arch, nr) : NULL;
     if (name) {
         snprintf(ret, size, "%s", name);
         free(name);

@@ -1,0 +1,64 @@
+/* What the tests of policy/ share: policies from text, and sentences that refuse them. Include after
+ * cmocka.h. */
+#pragma once
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/policy_file.h"
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "jail/plan.h"
+#include "policy/policy.h"
+
+/* The least that a policy needs, to put more behind. */
+#define WORKSPACE "mount { destination: '/workspace' scratch { directory: WORK } }\n"
+#define OPEN      "seccomp { default_action: ALLOW }\n"
+#define LEAST     "name: 'test'\n" WORKSPACE OPEN
+
+static inline void policy_freep(struct policy **policy)
+{
+    policy_free(*policy);
+}
+
+static inline void plan_freep(struct jail_plan **plan)
+{
+    jail_plan_free(*plan);
+}
+
+static inline struct policy_spec *decode(const char *text)
+{
+    struct policy_spec *spec = NULL;
+    struct err err = {0};
+    if (policy_spec_decode_text("test.textproto", text, strlen(text), &spec, &err) < 0) {
+        fail_msg("does not decode: %s: %s", err.item, err.text);
+    }
+    return spec;
+}
+
+static inline struct policy *compile(const char *text)
+{
+    struct policy *policy = NULL;
+    struct err err = {0};
+    if (policy_compile(decode(text), &policy, &err) < 0) {
+        fail_msg("does not compile: %s: %s", err.item, err.text);
+    }
+    return policy;
+}
+
+static inline void assert_policy_refused(const char *text, const char *words)
+{
+    struct policy *policy = NULL;
+    struct err err = {0};
+    struct policy_spec *spec = decode(text);
+    if (policy_compile(spec, &policy, &err) == 0) {
+        policy_free(policy);
+        fail_msg("compiles, expected \"%s\":\n%s", words, text);
+    }
+    assert_int_equal(err.kind, ERR_CONFIG);
+    assert_string_equal(err.item, "test.textproto");
+    if (!strstr(err.text, words)) {
+        fail_msg("refused with \"%s\", expected \"%s\":\n%s", err.text, words, text);
+    }
+}

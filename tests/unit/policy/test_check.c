@@ -1,0 +1,122 @@
+/* policy/check.c, mounts.c and policy.c: every way in which a policy can be wrong has its sentence. */
+#include "policy/check.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/policy/helper.h"
+
+#define TMPFS(path, more)  "mount { destination: '" path "' tmpfs {} " more " }\n"
+#define BIND(path, more)   "mount { destination: '" path "' bind { source: '/usr' } " more " }\n"
+#define LINK(path)         "mount { destination: '" path "' symlink { target: 'x' } }\n"
+#define FILE_AT(path)      "mount { destination: '" path "' file { content: 'x' } }\n"
+#define PROC(path)         "mount { destination: '" path "' proc {} }\n"
+#define SCRATCH(path, dir) "mount { destination: '" path "' scratch { directory: " dir " } }\n"
+
+static void test_values(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *words;
+    } rows[] = {
+        {LEAST "capability: 'CAP_SYS_ADMN'",
+         "capability CAP_SYS_ADMN: no such capability; did you mean CAP_SYS_ADMIN?"},
+        {LEAST "capability: ['CAP_CHOWN', 'CAP_CHOWN']", "capability CAP_CHOWN: named twice"},
+        {"name: 'test'\n" WORKSPACE, "seccomp: missing; a policy without a filter says so"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        assert_policy_refused(rows[i].text, rows[i].words);
+    }
+}
+
+static void test_mounts_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *words;
+    } rows[] = {
+        {LEAST TMPFS("/immure", ""), "mount /immure: /immure is where the script is put"},
+        {LEAST FILE_AT("/immure/main.py"), "mount /immure/main.py: /immure is where the script is put"},
+        {LEAST TMPFS("/a/b", "") TMPFS("/a", ""), "mount /a: hides a mount that comes before it (/a/b)"},
+        {LEAST FILE_AT("/workspace/x") SCRATCH("/tmp", "TMP"),
+         "lies in a scratch directory and must come after /tmp"},
+        {LEAST FILE_AT("/a") TMPFS("/a/b", ""), "mount /a/b: lies below what is no directory (/a)"},
+        {LEAST PROC("/proc") TMPFS("/proc/x", ""), "mount /proc/x: lies below a proc (/proc)"},
+        {LEAST TMPFS("/a", "") FILE_AT("/a/b"), "mount /a/b: lies below a tmpfs that is read-only (/a)"},
+        {LEAST BIND("/usr", "") FILE_AT("/usr/x"),
+         "mount /usr/x: would be made in a directory of the host (/usr)"},
+        {LEAST BIND("/usr", "") LINK("/usr/x"),
+         "mount /usr/x: would be made in a directory of the host (/usr)"},
+        {LEAST BIND("/usr", "read_only: false") TMPFS("/usr/x", ""),
+         "would be made in a directory of the host"},
+        {LEAST "mount { destination: '/a' bind { source: '/usr/' } }",
+         "mount /a: source /usr/: must not hold an empty part"},
+        {LEAST TMPFS("/workspace/a", "read_only: false") SCRATCH("/tmp", "TMP"),
+         "mount /workspace/a: lies in a scratch directory and must come after /tmp"},
+        {LEAST "working_directory: '/workspace/'",
+         "working_directory /workspace/: must not hold an empty part"},
+        {LEAST TMPFS("/a", "read_only: false") FILE_AT("/a/f") "working_directory: '/a/f'",
+         "working_directory /a/f: does not lie on a mount of this policy"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        assert_policy_refused(rows[i].text, rows[i].words);
+    }
+}
+
+static void test_mounts_accepted(void **state)
+{
+    (void)state;
+    static const char *const rows[] = {
+        LEAST TMPFS("/a", "read_only: false") FILE_AT("/a/b") TMPFS("/a/c", ""),
+        LEAST BIND("/usr", "") TMPFS("/usr/share", "read_only: false") FILE_AT("/usr/share/x"),
+        LEAST BIND("/usr", "") BIND("/usr/local", "optional: true"),
+        LEAST LINK("/lib") LINK("/lib64") TMPFS("/library", ""),
+        LEAST TMPFS("/dev", "read_only: false") SCRATCH("/dev/shm", "SHM") SCRATCH("/tmp", "TMP"),
+        LEAST SCRATCH("/tmp", "TMP") BIND("/workspace/data", ""),
+        LEAST BIND("/dots...", "") TMPFS("/..hidden", "") TMPFS("/immured", ""),
+        LEAST "working_directory: '/workspace/below'",
+        LEAST "mount { destination: '/host' bind { source: '/' } }",
+        LEAST "namespace: [USER, MOUNT, PID]",
+        LEAST "rlimit { resource: NPROC soft: 3 } rlimit { resource: AS soft: 18446744073709551615 }",
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        CLEANUP(policy_freep) struct policy *policy = compile(rows[i]);
+        assert_string_equal(policy_name(policy), "test");
+        assert_int_equal(strlen(policy_sha256(policy)), 64);
+        assert_string_equal(policy_spec(policy)->origin, "test.textproto");
+    }
+}
+
+static void test_paths(void **state)
+{
+    (void)state;
+    assert_true(path_is_below("/a/b", "/a"));
+    assert_false(path_is_below("/a", "/a"));
+    assert_false(path_is_below("/ab", "/a"));
+    assert_true(path_is_at_or_below("/a", "/a"));
+    assert_false(path_is_at_or_below("/", "/a"));
+    char name[300] = "/";
+    memset(name + 1, 'n', 255);
+    assert_null(path_problem(name));
+    name[256] = 'n';
+    assert_non_null(path_problem(name));
+    CLEANUP(freep) char *deep = malloc(5000);
+    for (size_t i = 0; i < 4998; i += 2) {
+        memcpy(deep + i, "/d", 3);
+    }
+    assert_string_equal(path_problem(deep), "is longer than a path can be");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_mounts_refused),
+        cmocka_unit_test(test_mounts_accepted),
+        cmocka_unit_test(test_paths),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

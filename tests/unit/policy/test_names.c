@@ -1,0 +1,184 @@
+/* policy/capabilities.c, env.c, syscall_sets.c and the names of policy/seccomp.c: tables that say what they
+ * should. */
+#include <errno.h>
+#include <linux/capability.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+
+#include <cmocka.h>
+
+#include "policy/capabilities.h"
+#include "policy/env.h"
+#include "policy/filter.h"
+#include "policy/seccomp.h"
+#include "policy/syscall_sets.h"
+#include "tests/unit/policy/helper.h"
+
+static void test_capabilities(void **state)
+{
+    (void)state;
+    assert_int_equal(capability_number("CAP_CHOWN"), 0);
+    assert_int_equal(capability_number("CAP_NET_BIND_SERVICE"), 10);
+    assert_int_equal(capability_number("CAP_CHECKPOINT_RESTORE"), CAP_LAST_CAP);
+    assert_int_equal(capability_number("CHOWN"), -1);
+    assert_int_equal(capability_number(""), -1);
+    for (int i = 0; i <= CAP_LAST_CAP; i++) {
+        assert_int_equal(capability_number(capability_name(i)), i);
+    }
+    assert_null(capability_name(-1));
+    assert_null(capability_name(CAP_LAST_CAP + 1));
+    assert_non_null(capability_danger(CAP_SYS_ADMIN));
+    assert_null(capability_danger(CAP_NET_BIND_SERVICE));
+    assert_string_equal(capability_did_you_mean("CAP_SYS_ADMN"), "CAP_SYS_ADMIN");
+}
+
+static void test_env_names(void **state)
+{
+    (void)state;
+    assert_null(env_name_problem("HOME"));
+    assert_non_null(env_name_problem(""));
+    assert_non_null(env_name_problem("A=B"));
+    char name[300];
+    memset(name, 'A', sizeof name);
+    name[255] = '\0';
+    assert_null(env_name_problem(name));
+    name[255] = 'A';
+    name[256] = '\0';
+    assert_non_null(env_name_problem(name));
+}
+
+static void test_env_allowed(void **state)
+{
+    (void)state;
+    char *patterns[] = {(char[]){"TZ"}, (char[]){"LC_*"}, (char[]){"LD_*"}, (char[]){"NODE_PATH"}};
+    struct policy_spec spec = {.env_allow = patterns, .n_env_allow = ARRAY_SIZE(patterns)};
+    assert_true(env_allowed(&spec, "TZ"));
+    assert_true(env_allowed(&spec, "LC_ALL"));
+    assert_true(env_allowed(&spec, "LC_"));
+    assert_true(env_allowed(&spec, "NODE_PATH"));
+    assert_false(env_allowed(&spec, "TZDIR"));
+    assert_false(env_allowed(&spec, "tz"));
+    assert_false(env_allowed(&spec, "LC"));
+    /* A loader's variable is named in full or not at all. */
+    assert_false(env_allowed(&spec, "LD_PRELOAD"));
+
+    char *everything[] = {(char[]){"*"}};
+    spec = (struct policy_spec){.env_allow = everything, .n_env_allow = 1};
+    assert_true(env_allowed(&spec, "FOO"));
+    static const char *const never[] = {"LD_PRELOAD", "LD_LIBRARY_PATH", "PATH",
+                                        "PYTHONPATH", "PYTHONHOME",      "BASH_ENV"};
+    for (size_t i = 0; i < ARRAY_SIZE(never); i++) {
+        assert_false(env_allowed(&spec, never[i]));
+        assert_non_null(env_loader_reason(never[i]));
+    }
+    assert_null(env_loader_reason("PATHS"));
+    assert_null(env_loader_reason("LDFLAGS"));
+}
+
+static void test_sets(void **state)
+{
+    (void)state;
+    size_t n_sets = 0;
+    for (const struct syscall_row *row = syscall_sets(); row->name; row++) {
+        if (row->reason) {
+            n_sets++;
+            assert_int_equal(row->name[0], '@');
+            assert_ptr_equal(syscall_set_find(row->name), row);
+            assert_non_null(syscall_set_next(row));
+            continue;
+        }
+        /* Every member is a call of some architecture, so that no typo hides in a set. */
+        bool known;
+        policy_syscall_number(row->name, &known);
+        if (!known) {
+            fail_msg("%s is no system call", row->name);
+        }
+    }
+    assert_true(n_sets > 20);
+    assert_null(syscall_set_find("@nothing"));
+    assert_null(syscall_set_find("read"));
+}
+
+/* One call in two sets would make two rules of one policy contradict each other. */
+static void test_no_call_is_in_two_sets(void **state)
+{
+    (void)state;
+    for (const struct syscall_row *row = syscall_sets(); row->name; row++) {
+        for (const struct syscall_row *other = row + 1; other->name; other++) {
+            assert_string_not_equal(row->name, other->name);
+        }
+    }
+}
+
+static void test_dangers(void **state)
+{
+    (void)state;
+    assert_string_equal(syscall_set_danger("ptrace")->name, "@debug");
+    assert_string_equal(syscall_set_danger("unshare")->name, "@namespaces");
+    assert_null(syscall_set_danger("read"));
+    assert_null(syscall_set_danger("@debug"));
+    assert_string_equal(syscall_set_did_you_mean("@basicio"), "@basic-io");
+    assert_string_equal(syscall_set_did_you_mean("opnat"), "openat");
+}
+
+static void test_syscall_numbers(void **state)
+{
+    (void)state;
+    bool known;
+    assert_int_equal(policy_syscall_number("openat", &known), SYS_openat);
+    assert_true(known);
+    assert_int_equal(policy_syscall_number("futex_waitv", NULL), SYS_futex_waitv);
+    assert_int_equal(policy_syscall_number("nonsense", &known), -1);
+    assert_false(known);
+    assert_int_equal(policy_syscall_number("_llseek", &known), -1);
+    assert_true(known);
+    /* Known before libseccomp knows them. */
+    assert_int_equal(policy_syscall_number("mseal", &known), SYS_futex_waitv + 13);
+    assert_true(known);
+}
+
+static void test_syscall_names(void **state)
+{
+    (void)state;
+    char name[64];
+    uint32_t arch = policy_native_arch();
+    assert_string_equal(policy_syscall_name(arch, SYS_openat, name, sizeof name), "openat");
+    assert_string_equal(policy_syscall_name(arch, SYS_futex_waitv + 13, name, sizeof name), "mseal");
+    assert_string_equal(policy_syscall_name(arch, 9999, name, sizeof name), "syscall_9999");
+    assert_string_equal(policy_syscall_name(arch, -1, name, sizeof name), "syscall_-1");
+    assert_string_equal(policy_syscall_name(0, 1, name, sizeof name), "syscall_1");
+    char small[4];
+    assert_string_equal(policy_syscall_name(arch, SYS_openat, small, sizeof small), "ope");
+}
+
+static void test_errno_names(void **state)
+{
+    (void)state;
+    assert_int_equal(policy_errno_number(NULL), EPERM);
+    assert_int_equal(policy_errno_number("ENOSYS"), ENOSYS);
+    assert_int_equal(policy_errno_number("EHWPOISON"), EHWPOISON);
+    assert_int_equal(policy_errno_number("97"), 97);
+    assert_int_equal(policy_errno_number("4095"), 4095);
+    static const char *const bad[] = {"", "0", "4096", "-1", "enosys", "ENONSENSE", " 1"};
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+        assert_int_equal(policy_errno_number(bad[i]), 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_capabilities),
+        cmocka_unit_test(test_env_names),
+        cmocka_unit_test(test_env_allowed),
+        cmocka_unit_test(test_sets),
+        cmocka_unit_test(test_no_call_is_in_two_sets),
+        cmocka_unit_test(test_dangers),
+        cmocka_unit_test(test_syscall_numbers),
+        cmocka_unit_test(test_syscall_names),
+        cmocka_unit_test(test_errno_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
