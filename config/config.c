@@ -33,6 +33,7 @@ static void runtime_clear(struct runtime_config *runtime)
     texts_free(runtime->args, runtime->n_args);
     free(runtime->extension);
     free(runtime->policy);
+    free(runtime->template);
 }
 
 void server_config_free(struct server_config *config)

@@ -34,6 +34,8 @@ struct runtime_config {
     size_t n_args;
     char *extension;
     char *policy;
+    char *template; /* "": none */
+    uint32_t warm_jails;
 };
 
 /* Meanings, units and defaults: config/server.proto. Owned; server_config_free(). */

@@ -159,6 +159,28 @@ static int check_runtime_name(struct checker *checker, const char *field, const 
     return check_name(checker, field, name, true, "_.+-");
 }
 
+#define WARM_JAILS_MAX 1000
+
+/* A path, or a file name to be looked for. */
+static int template_from_message(struct checker *checker, const Immure__Runtime *message,
+                                 struct runtime_config *ret)
+{
+    int r = 0;
+    if (message->template_[0] == '/') {
+        r = check_absolute_path(checker, "template", message->template_);
+    } else if (message->template_[0] != '\0') {
+        r = check_name(checker, "template", message->template_, true, "._+-");
+    }
+    if (r == 0 && message->warm_jails > WARM_JAILS_MAX) {
+        r = check_fail(checker, "warm_jails", "must be at most %d", WARM_JAILS_MAX);
+    }
+    if (r == 0 && message->warm_jails > 0 && message->template_[0] == '\0') {
+        r = check_fail(checker, "warm_jails", "needs a template to make them");
+    }
+    ret->warm_jails = message->warm_jails;
+    return r < 0 ? r : check_copy(checker, message->template_, &ret->template);
+}
+
 static int runtime_from_message(struct checker *checker, const Immure__Runtime *message,
                                 struct server_config *config, struct runtime_config *ret)
 {
@@ -177,7 +199,8 @@ static int runtime_from_message(struct checker *checker, const Immure__Runtime *
     r = r < 0 ? r : check_copy(checker, message->interpreter, &ret->interpreter);
     r = r < 0 ? r : check_copy_all(checker, message->arg, message->n_arg, &ret->args, &ret->n_args);
     r = r < 0 ? r : check_copy(checker, message->extension, &ret->extension);
-    return r < 0 ? r : check_copy(checker, message->policy, &ret->policy);
+    r = r < 0 ? r : check_copy(checker, message->policy, &ret->policy);
+    return r < 0 ? r : template_from_message(checker, message, ret);
 }
 
 static int runtimes_from_message(struct checker *checker, const Immure__Server *message,
@@ -335,6 +358,9 @@ static Immure__Runtime **runtimes_to_messages(const struct server_config *config
         message->n_arg = runtime->n_args;
         message->extension = runtime->extension;
         message->policy = runtime->policy;
+        message->template_ = runtime->template;
+        message->has_warm_jails = true;
+        message->warm_jails = runtime->warm_jails;
         pointers[i] = message;
     }
     return pointers;

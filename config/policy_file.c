@@ -58,6 +58,10 @@ void policy_spec_free(struct policy_spec *spec)
         free(spec->env_allow[i]);
     }
     free(spec->env_allow);
+    for (size_t i = 0; i < spec->n_preload; i++) {
+        free(spec->preload[i]);
+    }
+    free(spec->preload);
     free(spec->rlimits);
     policy_mounts_free(spec);
     policy_seccomp_free(spec);
@@ -192,6 +196,21 @@ static int env_allow_from_message(struct checker *checker, const Immure__Policy 
                                   &spec->n_env_allow);
 }
 
+static int preload_from_message(struct checker *checker, const Immure__Policy *message,
+                                struct policy_spec *spec)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < message->n_preload; i++) {
+        size_t before = fieldpath_push(&checker->path, "preload");
+        fieldpath_push_index(&checker->path, i);
+        r = check_name(checker, NULL, message->preload[i], true, "_./@-");
+        fieldpath_pop(&checker->path, before);
+    }
+    return r < 0 ? r
+                 : check_copy_all(checker, message->preload, message->n_preload, &spec->preload,
+                                  &spec->n_preload);
+}
+
 /* After the mounts, on one of which it must lie: the jail's own root is read-only and empty. */
 static int working_directory_from_message(struct checker *checker, const Immure__Policy *message,
                                           struct policy_spec *spec)
@@ -281,6 +300,7 @@ static int spec_from_message(struct checker *checker, const Immure__Policy *mess
         policy_mounts_from_message,
         env_from_message,
         env_allow_from_message,
+        preload_from_message,
         working_directory_from_message,
         policy_seccomp_from_message,
         rlimits_from_message,

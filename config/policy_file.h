@@ -83,6 +83,8 @@ struct policy_spec {
     size_t n_env_allow;
     char *working_directory;
     uint32_t umask;
+    char **preload;
+    size_t n_preload;
     bool has_seccomp;
     enum seccomp_action_kind seccomp_default;
     char *seccomp_default_errno; /* NULL: EPERM */

@@ -97,6 +97,20 @@ int jail_cgroup_new(struct jail_cgroup_tree *tree, const struct jail_limits *lim
     return 0;
 }
 
+int jail_cgroup_set_limits(struct jail_cgroup *cgroup, const struct jail_limits *limits, struct err *reterr)
+{
+    return write_limits(cgroup, limits, reterr);
+}
+
+int jail_cgroup_open_to(struct jail_cgroup *cgroup, uint32_t uid, struct err *reterr)
+{
+    /* The kernel asks for the right to write cgroup.procs of the cgroup to enter and of the nearest one above
+     * both. */
+    int r = fchownat(cgroup->dir, "cgroup.procs", uid, (gid_t)-1, 0) < 0 ? -errno : 0;
+    r = r < 0 ? r : jail_cgroup_tree_open_to(cgroup->tree, uid);
+    return r < 0 ? err_errno(reterr, -r, "opening a job's cgroup to its template") : 0;
+}
+
 void jail_cgroup_kill(struct jail_cgroup *cgroup)
 {
     io_write_file_at(cgroup->dir, "cgroup.kill", "1");

@@ -34,6 +34,11 @@ int jail_cgroup_new(struct jail_cgroup_tree *tree, const struct jail_limits *lim
                     struct err *reterr);
 /* Kills what is in it and removes it. Takes NULL. */
 void jail_cgroup_free(struct jail_cgroup *cgroup);
+/* Writes other limits, while it is empty or parked. */
+int jail_cgroup_set_limits(struct jail_cgroup *cgroup, const struct jail_limits *limits, struct err *reterr);
+/* Lets processes of `uid` clone into this cgroup, if they live in another one of the tree that has been
+ * opened to them too: for a template, which is not privileged. */
+int jail_cgroup_open_to(struct jail_cgroup *cgroup, uint32_t uid, struct err *reterr);
 /* For CLONE_INTO_CGROUP. */
 int jail_cgroup_fd(const struct jail_cgroup *cgroup);
 void jail_cgroup_kill(struct jail_cgroup *cgroup);

@@ -492,6 +492,11 @@ int jail_cgroup_tree_add(struct jail_cgroup_tree *tree, char *ret_name, size_t n
     return 0;
 }
 
+int jail_cgroup_tree_open_to(struct jail_cgroup_tree *tree, uint32_t uid)
+{
+    return fchownat(tree->dir, "cgroup.procs", uid, (gid_t)-1, 0) < 0 ? -errno : 0;
+}
+
 void jail_cgroup_tree_remove(struct jail_cgroup_tree *tree, const char *name, int dir)
 {
     if (unlinkat(tree->dir, name, AT_REMOVEDIR) == 0) {

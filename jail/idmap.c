@@ -157,6 +157,12 @@ enum idmap_mode idmap_pool_mode(const struct idmap_pool *pool)
     return pool->mode;
 }
 
+void idmap_pool_range(const struct idmap_pool *pool, uint32_t *ret_base, uint32_t *ret_count)
+{
+    *ret_base = pool->mode == IDMAP_RANGE ? pool->base : 0;
+    *ret_count = pool->mode == IDMAP_RANGE ? pool->count : 0;
+}
+
 int idmap_take(struct idmap_pool *pool, uint32_t *ret_uid, uint32_t *ret_gid)
 {
     if (pool->mode == IDMAP_SELF) {

@@ -22,6 +22,9 @@ int idmap_pool_new(uint32_t base, uint32_t count, struct idmap_pool **ret, struc
 void idmap_pool_free(struct idmap_pool *pool);
 enum idmap_mode idmap_pool_mode(const struct idmap_pool *pool);
 
+/* The range of outer ids; a count of 0 in IDMAP_SELF. */
+void idmap_pool_range(const struct idmap_pool *pool, uint32_t *ret_base, uint32_t *ret_count);
+
 /* Takes an outer id that no other jail of this pool has. -EAGAIN where all are taken (IDMAP_RANGE). */
 int idmap_take(struct idmap_pool *pool, uint32_t *ret_uid, uint32_t *ret_gid);
 void idmap_give_back(struct idmap_pool *pool, uint32_t uid);

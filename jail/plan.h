@@ -46,7 +46,8 @@ enum {
     JAIL_MOUNT_FILE = 1 << 6,      /* BIND, optional ones: the mount point is a file, not a directory */
     JAIL_PROC_SUBSET_PID = 1 << 7, /* PROC: only /proc/PID, nothing of the host */
     JAIL_PROC_HIDE = 1 << 8,       /* PROC: hide processes that may not be traced (PID 1) */
-    JAIL_PROC_TEMPLATE = 1 << 9,   /* PROC: writable, for a template that writes id maps; its jobs mount their own */
+    JAIL_PROC_TEMPLATE =
+        1 << 9, /* PROC: writable, for a template that writes id maps; its jobs mount their own */
 };
 
 struct jail_step {

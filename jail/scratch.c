@@ -185,6 +185,15 @@ int scratch_put_script(int scratch_fd, const char *name, int from, uint64_t size
     return r < 0 ? fail_put(reterr, -r, name) : 0;
 }
 
+int scratch_resize(int scratch_fd, uint64_t size_bytes, struct err *reterr)
+{
+    const char *call;
+    int r = tmpfs_resize(scratch_fd, size_bytes, &call);
+    return r < 0 ? err_set(reterr, ERR_SETUP, -r, NULL, "limiting the scratch tmpfs: %s: %s", call,
+                           strerror(-r))
+                 : 0;
+}
+
 int scratch_usage(int scratch_fd, uint64_t *ret_bytes, uint64_t *ret_inodes)
 {
     struct statfs st;

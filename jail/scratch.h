@@ -26,6 +26,9 @@ int scratch_open(uint64_t size_bytes, uint64_t inodes, uint32_t uid, uint32_t gi
 int scratch_put(int scratch_fd, const char *path, int from, uint64_t offset, uint64_t size, uint32_t uid,
                 uint32_t gid, struct err *reterr);
 
+/* Sets another size limit while nothing is on it that would not fit. */
+int scratch_resize(int scratch_fd, uint64_t size_bytes, struct err *reterr);
+
 /* Writes the script of a job from a template, `name` in the code directory. */
 int scratch_put_script(int scratch_fd, const char *name, int from, uint64_t size, uint32_t uid, uint32_t gid,
                        struct err *reterr);

@@ -139,6 +139,10 @@ int jail_run(struct jail *jail, const struct jail_plan *plan, const int stdio[3]
     if (r < 0) {
         return r;
     }
+    r = jail->cgroup ? jail_cgroup_set_limits(jail->cgroup, &plan->limits, reterr) : 0;
+    if (r < 0) {
+        return r;
+    }
     struct jail_plan *copy = jail_plan_copy(plan);
     if (!copy) {
         return err_errno(reterr, ENOMEM, "handing a program to a parked jail");

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <linux/capability.h>
+#include <linux/sched.h>
 #include <string.h>
 
 #include "jail/base/buf.h"
@@ -156,6 +157,8 @@ int jail_plan_for_template(const struct jail_plan *plan, const char *program, ch
     }
     own->uid = own->gid = uid;
     own->limits = (struct jail_limits){0};
+    /* Its jobs' cgroups must lie inside the cgroup namespace of whoever clones into them. */
+    own->namespaces &= ~(uint64_t)CLONE_NEWCGROUP;
     for (uint32_t i = 0; i < plan->n_steps; i++) {
         struct jail_step step = plan->steps[i];
         if (step.kind == JAIL_STEP_PIVOT) {

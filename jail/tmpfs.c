@@ -50,3 +50,19 @@ int tmpfs_new(uint64_t size_bytes, uint64_t inodes, uint32_t mode, uint32_t attr
     int mount = fsmount(context, FSMOUNT_CLOEXEC, attr);
     return mount < 0 ? -errno : mount;
 }
+
+int tmpfs_resize(int mount, uint64_t size_bytes, const char **ret_call)
+{
+    *ret_call = "fspick";
+    CLEANUP(fd_closep) int context = fspick(mount, "", FSPICK_EMPTY_PATH | FSPICK_CLOEXEC);
+    if (context < 0) {
+        return -errno;
+    }
+    char text[NUMBER_CHARS];
+    *ret_call = "fsconfig";
+    if (fsconfig(context, FSCONFIG_SET_STRING, "size", digits(size_bytes, 10, text), 0) < 0 ||
+        fsconfig(context, FSCONFIG_CMD_RECONFIGURE, NULL, NULL, 0) < 0) {
+        return -errno;
+    }
+    return 0;
+}

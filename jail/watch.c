@@ -136,7 +136,7 @@ static void add_rough(int process, void *arg)
 }
 
 struct exact {
-    uint64_t anon_bytes, shmem_bytes;
+    uint64_t anon_bytes, shmem_bytes, pss_bytes, private_bytes;
 };
 
 static uint64_t kilobytes(const char *text, const char *key)
@@ -152,6 +152,8 @@ static void add_exact(int process, void *arg)
     read_text(process, "smaps_rollup", text, sizeof text);
     exact->anon_bytes += kilobytes(text, "Pss_Anon:");
     exact->shmem_bytes += kilobytes(text, "Pss_Shmem:");
+    exact->pss_bytes += kilobytes(text, "\nPss:");
+    exact->private_bytes += kilobytes(text, "\nPrivate_Clean:") + kilobytes(text, "\nPrivate_Dirty:");
 }
 
 static uint64_t exact_bytes(pid_t first, uint64_t scratch_bytes)
@@ -232,6 +234,14 @@ void jail_watch(struct jail *jail, int scratch_fd)
         jail_kill(jail, JAIL_END_CPU);
     }
     jail->watch_due_ns = now_ns + min_u64(LOOK_MAX_NS, min_u64(memory_ns, cpu_ns));
+}
+
+void jail_watch_memory(const struct jail *jail, uint64_t *ret_pss_bytes, uint64_t *ret_private_bytes)
+{
+    struct exact exact = {0};
+    for_each_process(jail->pid, add_exact, &exact);
+    *ret_pss_bytes = exact.pss_bytes;
+    *ret_private_bytes = exact.private_bytes;
 }
 
 int jail_watch_probe(struct err *reterr)

@@ -7,6 +7,7 @@
 #include "server/execution.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,11 +18,13 @@
 #include "jail/cgroup.h"
 #include "jail/idmap.h"
 #include "jail/scratch.h"
+#include "jail/template.h"
 #include "jail/watch.h"
 #include "policy/policy.h"
 #include "server/host.h"
 #include "server/outputs.h"
 #include "server/verdict.h"
+#include "server/warm.h"
 
 struct execution {
     enum execution_state state;
@@ -36,6 +39,9 @@ struct execution {
     int scratch_fd;
     struct scratch_list before; /* the workspace as the program found it */
     struct jail *jail;
+    struct warm_jail *warm; /* NULL, or who owns jail, scratch and outer id */
+    struct err run_err;     /* warm: why the program could not be handed over */
+    int stdio[3];           /* warm: kept until the jail is parked; -1 otherwise */
     bool enforced_by_cgroup, list_outputs;
     uint64_t started_ns;
 };
@@ -135,6 +141,93 @@ static int fill_scratch(struct execution *execution, int input_fd, struct err *r
                             : 0;
 }
 
+/* The script as the full plan has it, put where a run plan shows it. */
+static int fill_script(struct execution *execution, int input_fd, struct err *reterr)
+{
+    for (uint32_t i = 0; i < execution->plan->n_steps; i++) {
+        const struct jail_step *step = &execution->plan->steps[i];
+        if (step->kind != JAIL_STEP_FILE || !step->file.from_input) {
+            continue;
+        }
+        const char *path = jail_plan_string(execution->plan, step->file.path);
+        return scratch_put_script(execution->scratch_fd, strrchr(path, '/') + 1, input_fd,
+                                  step->file.size_bytes, execution->outer_uid, execution->outer_gid, reterr);
+    }
+    return 0;
+}
+
+#define SCRIPT_PAGE_BYTES 4096u
+
+/* A parked scratch has the policy's size and room for a small script. */
+static int fit_scratch(struct execution *execution, struct err *reterr)
+{
+    uint64_t size_bytes = execution->plan->limits.scratch_bytes;
+    uint64_t script_bytes = execution->job->code_size;
+    if (size_bytes == warm_jail_scratch_bytes(execution->warm) && script_bytes <= SCRIPT_PAGE_BYTES) {
+        return 0;
+    }
+    uint64_t pages = (script_bytes + SCRIPT_PAGE_BYTES - 1) / SCRIPT_PAGE_BYTES;
+    return scratch_resize(execution->scratch_fd, size_bytes + pages * SCRIPT_PAGE_BYTES, reterr);
+}
+
+static int keep_stdio(struct execution *execution, const int fds[JAIL_FD_COUNT], struct err *reterr)
+{
+    for (int i = 0; i < 3; i++) {
+        execution->stdio[i] = fcntl(fds[JAIL_FD_STDIN + i], F_DUPFD_CLOEXEC, 3);
+        if (execution->stdio[i] < 0) {
+            return err_errno(reterr, errno, "keeping a job's pipes");
+        }
+    }
+    return 0;
+}
+
+static void close_stdio(struct execution *execution)
+{
+    for (int i = 0; i < 3; i++) {
+        fd_closep(&execution->stdio[i]);
+    }
+}
+
+/* Hands the program over as soon as the jail is parked. */
+static int run_when_parked(struct execution *execution, struct err *reterr)
+{
+    if (jail_state(execution->jail) != JAIL_PARKED || execution->stdio[0] < 0) {
+        return 0;
+    }
+    struct jail_plan *plan;
+    int r = jail_plan_for_run(execution->plan, &plan, reterr);
+    if (r == 0) {
+        r = jail_run(execution->jail, plan, execution->stdio, reterr);
+        jail_plan_free(plan);
+    }
+    close_stdio(execution);
+    return r;
+}
+
+/* 1: the job is on its way in a jail of a template. 0: it has to start its interpreter itself. */
+static int start_warm(struct execution *execution, const struct execution_request *request,
+                      struct err *reterr)
+{
+    execution->warm =
+        request->warm ? warm_take(request->warm, request->program->runtime, request->policy) : NULL;
+    if (!execution->warm) {
+        return 0;
+    }
+    execution->jail = warm_jail_jail(execution->warm);
+    execution->scratch_fd = warm_jail_scratch(execution->warm);
+    execution->outer_uid = execution->outer_gid = warm_jail_uid(execution->warm);
+    execution->enforced_by_cgroup = execution->host->cgroups != NULL;
+    execution->started_ns = clock_now_ns();
+    int input_fd = request->fds[JAIL_FD_INPUT];
+    int r = fit_scratch(execution, reterr);
+    r = r < 0 ? r : fill_scratch(execution, input_fd, reterr);
+    r = r < 0 ? r : fill_script(execution, input_fd, reterr);
+    r = r < 0 ? r : keep_stdio(execution, request->fds, reterr);
+    advance(execution, EXECUTION_BUILDING);
+    r = r < 0 ? r : run_when_parked(execution, reterr);
+    return r < 0 ? r : 1;
+}
+
 static int make_scratch(struct execution *execution, int input_fd, struct err *reterr)
 {
     if (!plan_has_scratch(execution->plan)) {
@@ -185,7 +278,13 @@ int execution_start(const struct execution_request *request, struct execution **
     execution->host = request->host;
     execution->scratch_fd = -1;
     execution->list_outputs = request->list_outputs;
+    memset(execution->stdio, 0xff, sizeof execution->stdio);
     int r = prepare_plan(execution, request, reterr);
+    r = r < 0 ? r : start_warm(execution, request, reterr);
+    if (r == 1) {
+        *ret = TAKE_PTR(execution);
+        return 0;
+    }
     if (r == 0) {
         r = take_outer_id(execution, reterr);
     }
@@ -207,6 +306,12 @@ void execution_free(struct execution *execution)
     if (!execution) {
         return;
     }
+    close_stdio(execution);
+    if (execution->warm) {
+        execution->jail = NULL; /* the warm jail's, like the scratch */
+        execution->scratch_fd = -1;
+    }
+    warm_jail_free(execution->warm);
     jail_free(execution->jail);
     /* Only now is no process left that has the id. */
     if (execution->has_outer_id) {
@@ -238,9 +343,14 @@ void execution_fds(const struct execution *execution, int ret[JAIL_WATCH_FDS])
 enum execution_state execution_dispatch(struct execution *execution)
 {
     static const enum execution_state states[] = {[JAIL_BUILDING] = EXECUTION_BUILDING,
+                                                  [JAIL_PARKED] = EXECUTION_BUILDING,
                                                   [JAIL_RUNNING] = EXECUTION_RUNNING,
                                                   [JAIL_ENDED] = EXECUTION_ENDED};
-    advance(execution, states[jail_dispatch(execution->jail)]);
+    enum jail_state state = jail_dispatch(execution->jail);
+    if (state == JAIL_PARKED && run_when_parked(execution, &execution->run_err) < 0) {
+        jail_kill(execution->jail, JAIL_END_SETUP);
+    }
+    advance(execution, states[state]);
     return execution->state;
 }
 
@@ -285,6 +395,9 @@ int execution_finish(struct execution *execution, struct job_result *ret, struct
         .policy_sha256 = strdup(execution->policy_sha256),
     };
     int r = jail_collect(execution->jail, &jail, &setup);
+    if (err_is_set(&execution->run_err)) {
+        setup = execution->run_err;
+    }
     if (r < 0) {
         err_set(reterr, ERR_INTERNAL, -r, NULL, "reading the verdict: %s", setup.text);
     }

@@ -14,6 +14,7 @@ struct host;
 struct policy;
 struct policy_ceilings;
 struct policy_program;
+struct warm;
 struct execution;
 
 enum execution_state {
@@ -32,6 +33,7 @@ struct execution_request {
     const struct policy_ceilings *ceilings;
     const struct policy_program *program;
     struct job *job;        /* taken over, also on failure */
+    struct warm *warm;      /* NULL: the program starts its own interpreter */
     int fds[JAIL_FD_COUNT]; /* the scratch's is made here; the others stay the caller's and may be closed
                                afterwards */
     bool list_outputs;      /* the result names the files that the program wrote */

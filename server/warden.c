@@ -28,6 +28,7 @@
 #include "server/notify.h"
 #include "server/settings.h"
 #include "server/warden_internal.h"
+#include "server/warm.h"
 
 /* How many outer uids are ours from outer_uid_base up: more than jobs can run at once, so that each is reused
  * late. */
@@ -223,8 +224,26 @@ static int start(struct warden *warden, struct err *reterr)
     LOG(warden->log, LOG_INFO, "listening", LOG_FIELD_STR("address", warden->bound),
         LOG_FIELD_STR("environment", config->environment), LOG_FIELD_BOOL("open", config->open),
         LOG_FIELD_STR("enforced_by", warden->host.cgroups ? "cgroup2" : "rlimit"));
+    warden_start_warm(warden);
     selftest_start(warden);
     return 0;
+}
+
+void warden_start_warm(struct warden *warden)
+{
+    const struct warm_options options = {
+        .host = &warden->host,
+        .loop = warden->loop,
+        .log = warden->log,
+        .settings = warden->settings,
+        .executable_fd = warden->executable_fd,
+        .n_jobs = &warden->n_jobs,
+    };
+    struct err err = {0};
+    if (warm_new(&options, &warden->warm, &err) < 0) {
+        warden->warm = NULL;
+        log_err(warden->log, LOG_WARNING, "no_warm_starts", &err);
+    }
 }
 
 static void stop(struct warden *warden)
@@ -236,6 +255,7 @@ static void stop(struct warden *warden)
     while (warden->jobs) {
         job_discard(warden->jobs);
     }
+    warm_free(warden->warm);
     if (warden->bound[0] != '\0') {
         listen_forget(warden->settings->config->listen);
     }

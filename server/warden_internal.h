@@ -24,6 +24,7 @@ struct loop;
 struct loop_source;
 struct settings;
 struct warden;
+struct warm;
 
 enum front_state {
     FRONT_STARTING, /* has its configuration, has not said hello */
@@ -79,7 +80,8 @@ struct warden {
     struct backoff backoff;
 
     struct warden_job *jobs;
-    size_t n_jobs; /* of fronts; the self-test's do not count */
+    unsigned n_jobs;   /* of fronts; the self-test's do not count */
+    struct warm *warm; /* warm starts of `settings`; NULL: none */
     struct selftest selftest;
 
     struct msg_state state; /* what every front is told */
@@ -92,6 +94,9 @@ struct warden {
 void warden_publish_state(struct warden *warden);
 /* Stops the loop once a drain is over. Called after each end of a front or a job. */
 void warden_check_drained(struct warden *warden);
+
+/* Starts the templates of the settings in force. */
+void warden_start_warm(struct warden *warden);
 
 /* warden_reload.c */
 void warden_reload(struct warden *warden);

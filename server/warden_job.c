@@ -24,6 +24,7 @@
 #include "server/log.h"
 #include "server/settings.h"
 #include "server/verdict.h"
+#include "server/warm.h"
 
 /* The descriptors of MSG_JOB, in their order. */
 enum { JOB_FD_INPUT, JOB_FD_STDIN, JOB_FD_STDOUT, JOB_FD_STDERR, JOB_FD_COUNT };
@@ -145,6 +146,9 @@ static void finish(struct warden_job *job)
         selftest_ended(warden, r < 0 ? NULL : &result);
     }
     job_result_clear(&result);
+    if (warden->warm) {
+        warm_tend(warden->warm);
+    }
     warden_check_drained(warden);
 }
 
@@ -227,6 +231,7 @@ static int start(struct warden *warden, const struct settings *settings, struct 
                                         .ceilings = &ceilings,
                                         .program = &program,
                                         .job = wish,
+                                        .warm = settings == warden->settings ? warden->warm : NULL,
                                         .list_outputs = !is_selftest};
     request.fds[JAIL_FD_STDIN] = fds[JOB_FD_STDIN];
     request.fds[JAIL_FD_STDOUT] = fds[JOB_FD_STDOUT];

@@ -12,6 +12,7 @@
 #include "server/log.h"
 #include "server/settings.h"
 #include "server/warden.h"
+#include "server/warm.h"
 
 static int load(const struct warden *warden, struct settings **ret, struct err *reterr)
 {
@@ -71,6 +72,8 @@ void warden_reload_succeeded(struct warden *warden)
     struct front *old = warden->current;
     warden->current = warden->successor;
     warden->successor = NULL;
+    warm_free(warden->warm);
+    warden->warm = NULL;
     settings_unref(warden->settings);
     warden->settings = settings_ref(warden->current->settings);
     const struct server_config *config = warden->settings->config;
@@ -84,5 +87,6 @@ void warden_reload_succeeded(struct warden *warden)
     if (old) {
         front_drain(old);
     }
+    warden_start_warm(warden);
     selftest_start(warden);
 }

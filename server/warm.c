@@ -1,0 +1,226 @@
+/* The stock of parked jails: filled while the machine has time for it, handed out one job each, renewed with
+ * age. */
+#include "server/warm_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/config.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/clock.h"
+#include "jail/base/err.h"
+#include "jail/base/loop.h"
+#include "jail/spawn.h"
+#include "jail/watch.h"
+#include "policy/policy.h"
+#include "server/log.h"
+#include "server/settings.h"
+
+/* A parked jail is replaced at this age, so that none outlives by much what the host looked like when it was
+ * made. */
+#define AGE_MAX_NS (10 * 60 * NS_PER_S)
+
+static void measure(struct warm_jail *jail)
+{
+    struct warm_template *template = jail->template;
+    if (template->pss_bytes == 0) {
+        jail_watch_memory(jail->jail, &template->pss_bytes, &template->private_bytes);
+        LOG(template->warm->options.log, LOG_INFO, "template_ready",
+            LOG_FIELD_STR("runtime", template->runtime->name),
+            LOG_FIELD_U64("parked_pss_bytes", template->pss_bytes),
+            LOG_FIELD_U64("parked_private_bytes", template->private_bytes));
+    }
+}
+
+/* A jail of the stock is ready, or has ended before anybody took it. */
+void warm_on_parked_jail(void *arg, uint32_t events)
+{
+    (void)events;
+    struct warm_jail *jail = arg;
+    struct warm_template *template = jail->template;
+    struct warm *warm = template->warm;
+    switch (jail_dispatch(jail->jail)) {
+    case JAIL_PARKED:
+        if (!jail->ready) {
+            jail->ready = true;
+            jail->parked_ns = clock_now_ns();
+            template->n_building--;
+            template->n_ready++;
+            template->state = TEMPLATE_READY;
+            template->failures = 0;
+            measure(jail);
+        }
+        break;
+    case JAIL_ENDED: {
+        struct jail_result result;
+        struct err err = {0};
+        jail_collect(jail->jail, &result, &err);
+        err_set(&err, ERR_SETUP, 0, NULL, "a parked jail ended (%s)", jail_end_to_string(result.end));
+        warm_template_unstock(jail);
+        warm_jail_free(jail);
+        warm_template_stumble(template, &err);
+        return;
+    }
+    default:
+        return;
+    }
+    warm_tend(warm);
+}
+
+/* Parks while a processor has nothing else to do: one jail at a time, and none while as many jobs run as
+ * there are CPUs. */
+static bool may_park(const struct warm *warm)
+{
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    return *warm->options.n_jobs < (cpus > 0 ? (unsigned)cpus : 1);
+}
+
+static void replace_aged(struct warm_template *template, uint64_t now_ns)
+{
+    struct warm_jail *oldest = template->stock;
+    if (oldest && oldest->ready && now_ns - oldest->parked_ns > AGE_MAX_NS) {
+        warm_template_unstock(oldest);
+        warm_jail_free(oldest);
+    }
+}
+
+static void tend_template(struct warm_template *template, uint64_t now_ns)
+{
+    struct err err = {0};
+    struct warm_jail *jail;
+    if (template->state == TEMPLATE_OFF && now_ns >= template->pause_ns) {
+        warm_template_start(template);
+        return;
+    }
+    if (template->state != TEMPLATE_READY) {
+        return;
+    }
+    replace_aged(template, now_ns);
+    unsigned stock = template->n_ready + template->n_building;
+    if (stock < template->runtime->warm_jails && template->n_building == 0 && may_park(template->warm) &&
+        now_ns >= template->pause_ns && warm_template_park(template, &jail, &err) < 0) {
+        warm_template_stumble(template, &err);
+    }
+}
+
+void warm_tend(struct warm *warm)
+{
+    uint64_t now_ns = clock_now_ns();
+    for (struct warm_template *template = warm->templates; template; template = template->next) {
+        tend_template(template, now_ns);
+    }
+}
+
+static void on_timer(void *arg, uint32_t events)
+{
+    (void)events;
+    struct warm *warm = arg;
+    warm_tend(warm);
+    loop_timer_set(warm->timer, clock_now_ns() + NS_PER_S);
+}
+
+static int add_templates(struct warm *warm, struct err *reterr)
+{
+    const struct settings *settings = warm->options.settings;
+    for (size_t i = 0; i < settings->config->n_runtimes; i++) {
+        const struct runtime_config *runtime = &settings->config->runtimes[i];
+        if (runtime->template[0] == '\0') {
+            continue;
+        }
+        const struct policy *policy = policy_set_find(settings->policies, runtime->policy);
+        struct warm_template *template;
+        int r = warm_template_new(warm, runtime, policy, &template, reterr);
+        if (r < 0) {
+            return r;
+        }
+        template->next = warm->templates;
+        warm->templates = template;
+    }
+    return 0;
+}
+
+int warm_new(const struct warm_options *options, struct warm **ret, struct err *reterr)
+{
+    struct warm *warm = calloc(1, sizeof *warm);
+    if (!warm) {
+        return err_errno(reterr, ENOMEM, "preparing warm starts");
+    }
+    warm->options = *options;
+    int r = loop_add_timer(options->loop, on_timer, warm, &warm->timer, reterr);
+    r = r < 0 ? r : add_templates(warm, reterr);
+    if (r < 0) {
+        warm_free(warm);
+        return r;
+    }
+    on_timer(warm, 0);
+    *ret = warm;
+    return 0;
+}
+
+void warm_free(struct warm *warm)
+{
+    if (!warm) {
+        return;
+    }
+    while (warm->templates) {
+        struct warm_template *template = warm->templates;
+        warm->templates = template->next;
+        while (template->stock) {
+            struct warm_jail *jail = template->stock;
+            warm_template_unstock(jail);
+            warm_jail_free(jail);
+        }
+        loop_remove(TAKE_PTR(template->source));
+        template->warm = NULL;
+        warm_template_unref(template);
+    }
+    loop_remove(warm->timer);
+    free(warm);
+}
+
+static struct warm_template *find_template(const struct warm *warm, const struct runtime_config *runtime,
+                                           const struct policy *policy)
+{
+    for (struct warm_template *template = warm->templates; template; template = template->next) {
+        if (template->runtime == runtime && template->policy == policy) {
+            return template;
+        }
+    }
+    return NULL;
+}
+
+struct warm_jail *warm_take(struct warm *warm, const struct runtime_config *runtime,
+                            const struct policy *policy)
+{
+    struct warm_template *template = find_template(warm, runtime, policy);
+    if (!template || template->state != TEMPLATE_READY) {
+        return NULL;
+    }
+    struct warm_jail *jail = template->stock; /* the oldest: ready if any is */
+    struct err err = {0};
+    if (!jail && warm_template_park(template, &jail, &err) < 0) {
+        warm_template_stumble(template, &err);
+        return NULL;
+    }
+    if (jail_dispatch(jail->jail) == JAIL_ENDED) {
+        warm_on_parked_jail(jail, 0);
+        return NULL;
+    }
+    warm_template_unstock(jail);
+    return jail;
+}
+
+size_t warm_counts(const struct warm *warm, struct warm_count *ret, size_t max)
+{
+    size_t n = 0;
+    for (const struct warm_template *template = warm->templates; template && n < max;
+         template = template->next) {
+        ret[n++] = (struct warm_count){.runtime = template->runtime->name,
+                                       .ready = template->n_ready,
+                                       .building = template->n_building,
+                                       .pss_bytes = template->pss_bytes};
+    }
+    return n;
+}

@@ -1,0 +1,58 @@
+/* Warm starts: a template per runtime that has one, and jails parked by it, each used once.
+ *
+ * Runs in the warden. A struct warm belongs to one reading of the configuration; jobs under way hold on to
+ * the template that they came from, so that a reload or a stop of the pool never ends them. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct err;
+struct host;
+struct jail;
+struct log;
+struct loop;
+struct policy;
+struct runtime_config;
+struct settings;
+struct warm;
+struct warm_jail;
+
+struct warm_options {
+    struct host *host;
+    struct loop *loop;
+    struct log *log;
+    const struct settings *settings; /* outlives the struct warm */
+    int executable_fd;               /* O_PATH, our own binary: templates are looked for beside it */
+    const unsigned *n_jobs;          /* how many jobs run now: jails are parked while few do */
+};
+
+/* Starts the templates. One that does not start or does not fit costs a line in the log and speed, nothing
+ * else. */
+int warm_new(const struct warm_options *options, struct warm **ret, struct err *reterr);
+/* Ends the parked jails; templates live until the last job that came from them. Takes NULL. */
+void warm_free(struct warm *warm);
+
+/* A job has ended, or started: time to look whether jails should be parked. */
+void warm_tend(struct warm *warm);
+
+/* A jail for a job: a parked one, or one that its template is now asked for; NULL where there is no template
+ * for this runtime under this policy that works. */
+struct warm_jail *warm_take(struct warm *warm, const struct runtime_config *runtime,
+                            const struct policy *policy);
+/* Kills what is left of it. Takes NULL. */
+void warm_jail_free(struct warm_jail *jail);
+struct jail *warm_jail_jail(struct warm_jail *jail);
+int warm_jail_scratch(const struct warm_jail *jail);
+uint32_t warm_jail_uid(const struct warm_jail *jail);
+/* The size limit its scratch was made with, room for a small script aside. */
+uint64_t warm_jail_scratch_bytes(const struct warm_jail *jail);
+
+struct warm_count {
+    const char *runtime;
+    unsigned ready, building;
+    uint64_t pss_bytes; /* of one parked jail, measured last; 0: not yet */
+};
+/* One row per runtime with a template; returns how many. */
+size_t warm_counts(const struct warm *warm, struct warm_count *ret, size_t max);

@@ -1,0 +1,72 @@
+/* What the two halves of the warm starts share: warm.c keeps the stock, warm_template.c the templates. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "server/warm.h"
+
+struct jail_plan;
+struct jail_template;
+struct loop_source;
+
+enum template_state {
+    TEMPLATE_OFF,      /* not started, or waiting to be started again */
+    TEMPLATE_STARTING, /* runs, has not parked a jail yet */
+    TEMPLATE_READY,    /* has parked one: it works */
+    TEMPLATE_UNFIT,    /* does not work here; the reason is in the log */
+};
+
+struct warm_jail {
+    struct warm_template *template;
+    struct warm_jail *next; /* in template->stock; not once it is taken */
+    struct jail *jail;
+    struct loop_source *source; /* NULL once it is taken */
+    int scratch_fd;
+    uint32_t uid, gid;
+    bool has_id, ready;
+    uint64_t parked_ns;
+};
+
+struct warm_template {
+    unsigned references; /* the struct warm, and every jail */
+    struct warm *warm;   /* NULL: retired, its settings may be gone */
+    struct warm_template *next;
+    struct host *host;
+    const struct runtime_config *runtime;
+    const struct policy *policy;
+    enum template_state state;
+    struct jail_template *template;
+    struct loop_source *source;
+    uint32_t uid, gid; /* outer */
+    bool has_id;
+    struct jail_plan *park_plan;
+    struct warm_jail *stock; /* oldest first */
+    unsigned n_ready, n_building, failures;
+    uint64_t pause_ns; /* not started, nothing parked before then */
+    uint64_t pss_bytes, private_bytes;
+};
+
+struct warm {
+    struct warm_options options;
+    struct warm_template *templates;
+    struct loop_source *timer;
+};
+
+/* warm_template.c */
+int warm_template_new(struct warm *warm, const struct runtime_config *runtime, const struct policy *policy,
+                      struct warm_template **ret, struct err *reterr);
+void warm_template_start(struct warm_template *template);
+/* Its process has ended, or it cannot make jails: all its stock goes, and it is started again later or never.
+ */
+void warm_template_fail(struct warm_template *template, const struct err *err);
+/* One jail could not be parked, or ended in the stock. A template that has worked goes on, after a pause. */
+void warm_template_stumble(struct warm_template *template, const struct err *err);
+void warm_template_unref(struct warm_template *template);
+/* Asks for one more jail and puts it at the end of the stock. */
+int warm_template_park(struct warm_template *template, struct warm_jail **ret, struct err *reterr);
+/* Takes a jail out of the stock; it is the caller's. */
+void warm_template_unstock(struct warm_jail *jail);
+
+/* warm.c */
+void warm_on_parked_jail(void *arg, uint32_t events);

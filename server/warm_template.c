@@ -1,0 +1,360 @@
+/* A template in the warden: started, asked for jails, started again when it dies, given up where it does not
+ * work.
+ *
+ * It is a matter of speed only. Every failure here ends in jobs that start their own interpreter, and in one
+ * line of the log that says why. */
+#include "server/warm_internal.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "config/config.h"
+#include "config/job.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/clock.h"
+#include "jail/base/err.h"
+#include "jail/base/loop.h"
+#include "jail/cgroup.h"
+#include "jail/idmap.h"
+#include "jail/scratch.h"
+#include "jail/spawn.h"
+#include "jail/template.h"
+#include "policy/policy.h"
+#include "server/host.h"
+#include "server/log.h"
+
+/* Deaths in a row after which a template is given up, and the first delay between them; it doubles. */
+#define FAILURES_MAX     4
+#define RESTART_DELAY_NS (NS_PER_S / 2)
+
+/* A script up to this size needs no other size limit of the scratch than the one it was parked with. */
+#define SCRIPT_ROOM_BYTES 4096
+
+static bool is_executable(const char *path)
+{
+    return access(path, X_OK) == 0;
+}
+
+/* Beside our own binary (a build directory), or where `make install` puts it. */
+static int find_program(const struct warm_template *template, char ret[PATH_MAX], struct err *reterr)
+{
+    const char *name = template->runtime->template;
+    if (name[0] == '/') {
+        snprintf(ret, PATH_MAX, "%s", name);
+        return is_executable(ret) ? 0
+                                  : err_set(reterr, ERR_HOST, errno, NULL, "%s: %s", name, strerror(errno));
+    }
+    char link[64], own[PATH_MAX];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", template->warm->options.executable_fd);
+    ssize_t n = readlink(link, own, sizeof own - 1);
+    own[n > 0 ? n : 0] = '\0';
+    char *slash = strrchr(own, '/');
+    if (slash) {
+        *slash = '\0';
+        static const char *const places[] = {"", "/../libexec/immure"};
+        for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+            int length = snprintf(ret, PATH_MAX, "%s%s/%s", own, places[i], name);
+            if (length > 0 && length < PATH_MAX && is_executable(ret)) {
+                return 0;
+            }
+        }
+    }
+    return err_set(reterr, ERR_HOST, ENOENT, NULL, "%s is neither beside immure nor in ../libexec/immure",
+                   name);
+}
+
+/* The plan of a job that asks for nothing of its own. */
+static int plain_plan(const struct warm_template *template, struct jail_plan **ret, struct err *reterr)
+{
+    struct policy_ceilings ceilings = {0};
+    host_apply_to_ceilings(template->host, &ceilings);
+    struct job job = {.runtime = template->runtime->name, .code_size = 1};
+    struct policy_program program = {.runtime = template->runtime};
+    return policy_build_plan(template->policy, &ceilings, &job, &program, ret, reterr);
+}
+
+static void plan_freep(struct jail_plan **plan)
+{
+    jail_plan_free(*plan);
+}
+
+/* INTERPRETER [OPTION...] -- [MODULE...]: how a job's command line begins, and what to import beforehand. */
+static char **template_arguments(const struct warm_template *template)
+{
+    const struct runtime_config *runtime = template->runtime;
+    const struct policy_spec *spec = policy_spec(template->policy);
+    char **argv = calloc(runtime->n_args + spec->n_preload + 3, sizeof *argv);
+    size_t n = 0;
+    if (!argv) {
+        return NULL;
+    }
+    argv[n++] = runtime->interpreter;
+    for (size_t i = 0; i < runtime->n_args; i++) {
+        argv[n++] = runtime->args[i];
+    }
+    static const char separator[] = "--";
+    argv[n++] = (char *)(uintptr_t)separator;
+    for (size_t i = 0; i < spec->n_preload; i++) {
+        argv[n++] = spec->preload[i];
+    }
+    return argv;
+}
+
+/* Makes the plan of the template itself, and the one that jails are parked with. */
+static int make_plans(struct warm_template *template, uint32_t inner_uid, struct jail_plan **ret_own,
+                      struct err *reterr)
+{
+    char program[PATH_MAX];
+    int r = find_program(template, program, reterr);
+    CLEANUP(plan_freep) struct jail_plan *plain = NULL;
+    r = r < 0 ? r : plain_plan(template, &plain, reterr);
+    jail_plan_free(TAKE_PTR(template->park_plan));
+    r = r < 0 ? r : jail_plan_for_run(plain, &template->park_plan, reterr);
+    if (r < 0) {
+        return r;
+    }
+    CLEANUP(freep) char **argv = template_arguments(template);
+    if (!argv) {
+        return err_errno(reterr, ENOMEM, "planning a template");
+    }
+    uint32_t inside = template->host->privileged ? inner_uid : plain->uid;
+    return jail_plan_for_template(plain, program, argv, inside, template->host->privileged, ret_own, reterr);
+}
+
+static void on_template_event(void *arg, uint32_t events)
+{
+    (void)events;
+    struct warm_template *template = arg;
+    struct jail *jail = jail_template_jail(template->template);
+    if (jail_dispatch(jail) != JAIL_ENDED) {
+        return;
+    }
+    struct jail_result result;
+    struct err err = {0};
+    jail_collect(jail, &result, &err);
+    err_set(&err, ERR_SETUP, 0, NULL, "its process ended (%s, wait status %d)",
+            jail_end_to_string(result.end), result.wstatus);
+    warm_template_fail(template, &err);
+}
+
+static int spawn(struct warm_template *template, struct err *reterr)
+{
+    uint32_t base, count;
+    idmap_pool_range(template->host->ids, &base, &count);
+    CLEANUP(plan_freep) struct jail_plan *own = NULL;
+    int r = make_plans(template, TEMPLATE_INNER_BASE + (template->uid - base), &own, reterr);
+    struct jail_template_options options = {.plan = own,
+                                            .log_fd = STDERR_FILENO,
+                                            .outer_uid = template->uid,
+                                            .outer_gid = template->gid,
+                                            .range_base = base,
+                                            .range_count = count};
+    if (r == 0 && template->host->cgroups) {
+        r = jail_cgroup_new(template->host->cgroups, &own->limits, &options.cgroup, reterr);
+    }
+    r = r < 0 ? r : jail_template_new(&options, &template->template, reterr);
+    if (r < 0) {
+        return r;
+    }
+    int fds[JAIL_WATCH_FDS];
+    jail_fds(jail_template_jail(template->template), fds);
+    return loop_add(template->warm->options.loop, fds[0], EPOLLIN, on_template_event, template,
+                    &template->source, reterr);
+}
+
+void warm_template_start(struct warm_template *template)
+{
+    struct err err = {0};
+    struct warm_jail *first;
+    template->state = TEMPLATE_STARTING;
+    int r = spawn(template, &err);
+    r = r < 0 ? r : warm_template_park(template, &first, &err);
+    if (r < 0) {
+        warm_template_fail(template, &err);
+    }
+}
+
+int warm_template_new(struct warm *warm, const struct runtime_config *runtime, const struct policy *policy,
+                      struct warm_template **ret, struct err *reterr)
+{
+    struct warm_template *template = calloc(1, sizeof *template);
+    if (!template) {
+        return err_errno(reterr, ENOMEM, "making a template");
+    }
+    *template = (struct warm_template){
+        .references = 1, .warm = warm, .host = warm->options.host, .runtime = runtime, .policy = policy};
+    int r = idmap_take(template->host->ids, &template->uid, &template->gid);
+    if (r < 0) {
+        warm_template_unref(template);
+        return err_errno(reterr, -r, "taking an outer uid for a template");
+    }
+    template->has_id = true;
+    *ret = template;
+    return 0;
+}
+
+static void stop(struct warm_template *template)
+{
+    while (template->stock) {
+        struct warm_jail *jail = template->stock;
+        warm_template_unstock(jail);
+        warm_jail_free(jail);
+    }
+    loop_remove(TAKE_PTR(template->source));
+    jail_template_free(TAKE_PTR(template->template));
+}
+
+void warm_template_fail(struct warm_template *template, const struct err *err)
+{
+    struct log *log = template->warm->options.log;
+    bool hopeless = ++template->failures >= FAILURES_MAX || err->kind == ERR_HOST;
+    template->state = hopeless ? TEMPLATE_UNFIT : TEMPLATE_OFF;
+    template->pause_ns = clock_now_ns() + (RESTART_DELAY_NS << template->failures);
+    LOG(log, LOG_WARNING, "template_failed", LOG_FIELD_STR("runtime", template->runtime->name),
+        LOG_FIELD_STR("step", err->step), LOG_FIELD_STR("error", err->text),
+        LOG_FIELD_BOOL("given_up", hopeless), LOG_FIELD_STR("means", "jobs start their own interpreter"));
+    stop(template);
+    if (!hopeless) {
+        loop_timer_set(template->warm->timer, template->pause_ns);
+    }
+}
+
+void warm_template_stumble(struct warm_template *template, const struct err *err)
+{
+    if (template->state != TEMPLATE_READY) {
+        warm_template_fail(template, err);
+        return;
+    }
+    template->pause_ns = clock_now_ns() + RESTART_DELAY_NS;
+    LOG(template->warm->options.log, LOG_WARNING, "parking_failed",
+        LOG_FIELD_STR("runtime", template->runtime->name), LOG_FIELD_STR("step", err->step),
+        LOG_FIELD_STR("error", err->text));
+}
+
+void warm_template_unref(struct warm_template *template)
+{
+    if (--template->references > 0) {
+        return;
+    }
+    stop(template);
+    if (template->has_id) {
+        idmap_give_back(template->host->ids, template->uid);
+    }
+    jail_plan_free(template->park_plan);
+    free(template);
+}
+
+static int make_cgroup(const struct warm_template *template, struct jail_cgroup **ret, struct err *reterr)
+{
+    if (!template->host->cgroups) {
+        return 0;
+    }
+    int r = jail_cgroup_new(template->host->cgroups, &template->park_plan->limits, ret, reterr);
+    return r < 0 || !template->host->privileged ? r : jail_cgroup_open_to(*ret, template->uid, reterr);
+}
+
+static int park(struct warm_template *template, struct warm_jail *jail, struct err *reterr)
+{
+    const struct jail_limits *limits = &template->park_plan->limits;
+    int r = idmap_take(template->host->ids, &jail->uid, &jail->gid);
+    if (r < 0) {
+        return err_errno(reterr, -r, "taking an outer uid for a parked jail");
+    }
+    jail->has_id = true;
+    r = scratch_open(limits->scratch_bytes + SCRIPT_ROOM_BYTES, limits->scratch_inodes, jail->uid, jail->gid,
+                     &jail->scratch_fd, reterr);
+    struct jail_park_options options = {
+        .plan = template->park_plan, .scratch_fd = jail->scratch_fd, .outer_uid = jail->uid};
+    r = r < 0 ? r : make_cgroup(template, &options.cgroup, reterr);
+    if (r < 0) {
+        jail_cgroup_free(options.cgroup);
+        return r;
+    }
+    return jail_park(template->template, &options, &jail->jail, reterr);
+}
+
+int warm_template_park(struct warm_template *template, struct warm_jail **ret, struct err *reterr)
+{
+    struct warm_jail *jail = calloc(1, sizeof *jail);
+    if (!jail) {
+        return err_errno(reterr, ENOMEM, "parking a jail");
+    }
+    *jail = (struct warm_jail){.template = template, .scratch_fd = -1};
+    template->references++;
+    int r = park(template, jail, reterr);
+    int fds[JAIL_WATCH_FDS];
+    if (r == 0) {
+        jail_fds(jail->jail, fds);
+        r = loop_add(template->warm->options.loop, fds[0], EPOLLIN, warm_on_parked_jail, jail, &jail->source,
+                     reterr);
+    }
+    if (r < 0) {
+        warm_jail_free(jail);
+        return r;
+    }
+    struct warm_jail **end = &template->stock;
+    while (*end) {
+        end = &(*end)->next;
+    }
+    *end = jail;
+    template->n_building++;
+    *ret = jail;
+    return 0;
+}
+
+void warm_template_unstock(struct warm_jail *jail)
+{
+    struct warm_template *template = jail->template;
+    struct warm_jail **at = &template->stock;
+    while (*at && *at != jail) {
+        at = &(*at)->next;
+    }
+    if (*at) {
+        *at = jail->next;
+        jail->next = NULL;
+        template->n_ready -= jail->ready;
+        template->n_building -= !jail->ready;
+    }
+    loop_remove(TAKE_PTR(jail->source));
+}
+
+void warm_jail_free(struct warm_jail *jail)
+{
+    if (!jail) {
+        return;
+    }
+    loop_remove(jail->source);
+    jail_free(jail->jail);
+    /* Only now is no process left that has the id. */
+    if (jail->has_id) {
+        idmap_give_back(jail->template->host->ids, jail->uid);
+    }
+    fd_closep(&jail->scratch_fd);
+    warm_template_unref(jail->template);
+    free(jail);
+}
+
+struct jail *warm_jail_jail(struct warm_jail *jail)
+{
+    return jail->jail;
+}
+
+int warm_jail_scratch(const struct warm_jail *jail)
+{
+    return jail->scratch_fd;
+}
+
+uint32_t warm_jail_uid(const struct warm_jail *jail)
+{
+    return jail->uid;
+}
+
+uint64_t warm_jail_scratch_bytes(const struct warm_jail *jail)
+{
+    return jail->template->park_plan->limits.scratch_bytes;
+}
