@@ -49,11 +49,19 @@ UNIT_SRC := $(wildcard tests/unit/*/test_*.c)
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(UNIT_SRC))
 TOOLS    := $(patsubst tests/tools/%.c,$(BUILD)/tests/tools/%,$(wildcard tests/tools/*.c))
 
+# The warm interpreter, where there is something to make it of. CPython's headers do not bear our warnings.
+PYTHON_PC   := python-3.11-embed
+SRC_python  := $(wildcard jail/runtime/python/*.c)
+OBJ_python  := $(call obj,$(SRC_python))
+PYTHON      := $(if $(shell pkg-config --exists $(PYTHON_PC) && echo yes),$(BUILD)/immure-python3.11)
+PYTHON_LIBS := $(shell pkg-config --libs $(PYTHON_PC) 2>/dev/null)
+$(OBJ_python): PKG_CFLAGS += $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(PYTHON_PC) 2>/dev/null))
+
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all check unit unit-programs tools gen lint format bench fuzz install uninstall clean help FORCE
 
-all: $(BUILD)/immure
+all: $(BUILD)/immure $(PYTHON)
 
 help:
 	@echo 'make              build $(BUILD)/immure'
@@ -102,13 +110,20 @@ $(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o $(LIBS)
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(BUILD)/libserver.a $(BUILD)/libpolicy.a \
 	  $(BUILD)/libconfig.a $(BUILD)/libjail.a $(BUILD)/libbase.a $(PKG_LIBS)
 
+$(BUILD)/immure-python3.11: $(OBJ_python) $(BUILD)/libjail.a $(BUILD)/libbase.a
+	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(PYTHON_LIBS)
+
+# The same in no jail at all, to be held against the interpreter itself.
+$(BUILD)/tests/warm/immure-python3.11: $(OBJ_python) $(BUILD)/obj/tests/warm/zygote_standin.o $(BUILD)/libbase.a
+	$(call say,LD,$@)mkdir -p $(@D) && $(CC) $(LDFLAGS_ALL) -o $@ $^ $(PYTHON_LIBS)
+
 # The schema that the text format's tests read into.
 EVERYTHING := $(BUILD)/gen/tests/config/everything.pb-c
 gen: $(EVERYTHING).c
 $(BUILD)/obj/tests/tools/textproto2bin.o $(BUILD)/obj/tests/unit/config/test_textformat.o: | $(EVERYTHING).c
 $(BUILD)/tests/tools/textproto2bin $(BUILD)/tests/unit/config/test_textformat: $(EVERYTHING).o
 
-tools: $(TOOLS)
+tools: $(TOOLS) $(if $(PYTHON),$(BUILD)/tests/warm/immure-python3.11)
 
 unit-programs: $(UNIT)
 
@@ -143,6 +158,7 @@ FORCE:
 
 define INSTALLED
 $(BINDIR)|755|$(BUILD)/immure
+$(if $(PYTHON),$(PREFIX)/libexec/immure|755|$(PYTHON))
 $(if $(MAN1),$(PREFIX)/share/man/man1|644|$(MAN1))
 $(if $(MAN5),$(PREFIX)/share/man/man5|644|$(MAN5))
 $(SHAREDIR)|644|$(wildcard config/*.textproto) config/server.proto config/policy.proto
