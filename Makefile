@@ -102,11 +102,12 @@ $(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o $(LIBS)
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(BUILD)/libserver.a $(BUILD)/libpolicy.a \
 	  $(BUILD)/libconfig.a $(BUILD)/libjail.a $(BUILD)/libbase.a $(PKG_LIBS)
 
-# The schema that the text format's tests read into.
+# The schema that the text format's and JSON's tests read into.
 EVERYTHING := $(BUILD)/gen/tests/config/everything.pb-c
 gen: $(EVERYTHING).c
-$(BUILD)/obj/tests/tools/textproto2bin.o $(BUILD)/obj/tests/unit/config/test_textformat.o: | $(EVERYTHING).c
-$(BUILD)/tests/tools/textproto2bin $(BUILD)/tests/unit/config/test_textformat: $(EVERYTHING).o
+EVERYTHING_USERS := tests/tools/textproto2bin $(addprefix tests/unit/config/test_,textformat jsonformat)
+$(EVERYTHING_USERS:%=$(BUILD)/obj/%.o): | $(EVERYTHING).c
+$(addprefix $(BUILD)/,$(EVERYTHING_USERS)): $(EVERYTHING).o
 
 tools: $(TOOLS)
 
