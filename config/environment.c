@@ -279,22 +279,29 @@ static bool is_sendable(const char *key)
     return true;
 }
 
+/* What a failure leaves half-built in the message is freed with it. */
 static int append_key(Immure__Server *message, const char *sha256_hex)
 {
     Immure__Key **larger = reallocarray(message->key, message->n_key + 1, sizeof *larger);
-    Immure__Key *key = malloc(sizeof *key);
-    if (larger) {
-        message->key = larger;
+    if (!larger) {
+        return -ENOMEM;
     }
-    if (!larger || !key) {
-        free(key);
+    message->key = larger;
+    Immure__Key *key = malloc(sizeof *key);
+    if (!key) {
         return -ENOMEM;
     }
     immure__key__init(key);
+    message->key[message->n_key++] = key;
     key->name = strdup("default");
     key->sha256 = strdup(sha256_hex);
-    message->key[message->n_key++] = key;
-    return key->name && key->sha256 ? 0 : -ENOMEM;
+    key->policy = calloc(1, sizeof *key->policy);
+    if (!key->name || !key->sha256 || !key->policy) {
+        return -ENOMEM;
+    }
+    key->policy[0] = strdup("*");
+    key->n_policy = 1;
+    return key->policy[0] ? 0 : -ENOMEM;
 }
 
 /* Adds a key that may use everything. An empty one adds none, which only a local environment then accepts. */
