@@ -13,7 +13,8 @@
 #include "server/auth.h"
 
 static char name_a[] = "a", name_b[] = "b", python[] = "python", node[] = "node", strict[] = "strict",
-            other[] = "other";
+            other[] = "other", python_alias[] = "py";
+static char *python_aliases[] = {python_alias};
 
 static void set_up(struct server_config *config, struct key_config keys[2], struct runtime_config runtimes[2])
 {
@@ -21,7 +22,8 @@ static void set_up(struct server_config *config, struct key_config keys[2], stru
     keys[1] = (struct key_config){.name = name_b};
     sha256_of("key-a", 5, keys[0].sha256);
     sha256_of("key:b", 5, keys[1].sha256);
-    runtimes[0] = (struct runtime_config){.name = python, .policy = python};
+    runtimes[0] =
+        (struct runtime_config){.name = python, .policy = python, .aliases = python_aliases, .n_aliases = 1};
     runtimes[1] = (struct runtime_config){.name = node, .policy = node};
     *config = (struct server_config){.keys = keys, .n_keys = 2, .runtimes = runtimes, .n_runtimes = 2};
 }
@@ -106,7 +108,7 @@ static void keys_without_lists_use_what_runtimes_use(void **state)
     struct runtime_config runtimes[2];
     set_up(&config, keys, runtimes);
     struct caller caller = {.key = &keys[0]};
-    assert_true(auth_may_use_runtime(&caller, &runtimes[1]));
+    assert_true(auth_may_use_runtime(&config, &caller, &runtimes[1]));
     assert_true(auth_may_use_policy(&config, &caller, &runtimes[0], NULL));
     assert_true(auth_may_use_policy(&config, &caller, &runtimes[0], "node"));
     assert_false(auth_may_use_policy(&config, &caller, &runtimes[0], "strict"));
@@ -118,13 +120,13 @@ static void lists_are_all_that_a_key_may_use(void **state)
     struct server_config config;
     struct key_config keys[2];
     struct runtime_config runtimes[2];
-    char *only_python[] = {python}, *two[] = {strict, other};
+    char *only_python[] = {python_alias}, *two[] = {strict, other}, *all[] = {(char[]){"*"}};
     set_up(&config, keys, runtimes);
     struct caller caller = {.key = &keys[0]};
     keys[0].runtimes = only_python;
     keys[0].n_runtimes = 1;
-    assert_true(auth_may_use_runtime(&caller, &runtimes[0]));
-    assert_false(auth_may_use_runtime(&caller, &runtimes[1]));
+    assert_true(auth_may_use_runtime(&config, &caller, &runtimes[0]));
+    assert_false(auth_may_use_runtime(&config, &caller, &runtimes[1]));
     assert_false(
         auth_may_use_policy(&config, &caller, &runtimes[0], "node")); /* of a runtime that it may not use */
     keys[0].policies = two;
@@ -133,6 +135,9 @@ static void lists_are_all_that_a_key_may_use(void **state)
     assert_false(auth_may_use_policy(&config, &caller, &runtimes[0], "python"));
     assert_false(
         auth_may_use_policy(&config, &caller, &runtimes[0], NULL)); /* the runtime's own is not listed */
+    keys[0].policies = all;
+    keys[0].n_policies = 1;
+    assert_true(auth_may_use_policy(&config, &caller, &runtimes[0], "anything"));
 }
 
 int main(void)
