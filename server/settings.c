@@ -46,10 +46,6 @@ static int check_references(const struct settings *settings, struct err *reterr)
             }
         }
     }
-    if (!server_config_runtime(config, config->default_runtime)) {
-        return err_set(reterr, ERR_CONFIG, ENOENT, "default_runtime", "there is no runtime '%s'",
-                       config->default_runtime);
-    }
     return 0;
 }
 

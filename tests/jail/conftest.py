@@ -9,20 +9,22 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from harness import CGROUP, CGROUP_PARENT, IMMURE, Cgroup, Server  # noqa: E402
+from harness import BUILD, CGROUP, Server  # noqa: E402
 
 MODE = "required" if CGROUP == "REQUIRED" else "best-effort"
 
+# Where there are cgroups, the build directory of the lane has one that starts in a fresh cgroup each time.
+IMMURE = str(BUILD / "immure")
+
 
 class Run:
-    """`immure run` under one policy, in a cgroup of its own where the lane has such."""
+    """`immure run` under one policy."""
 
-    def __init__(self, report, prefix):
-        self.report, self.prefix = report, prefix
+    def __init__(self, report):
+        self.report = report
 
     def argv(self, *command, policy="python", options=()):
-        return [*self.prefix, IMMURE, "run", "--policy", policy, "--cgroup", MODE, "--report", str(self.report), *options,
-                "--", *command]
+        return [IMMURE, "run", "--policy", policy, "--cgroup", MODE, "--report", str(self.report), *options, "--", *command]
 
     def __call__(self, *command, policy="python", options=(), **popen):
         popen = {"stdin": subprocess.DEVNULL, "timeout": 60, "capture_output": True, **popen}
@@ -42,25 +44,14 @@ class Run:
 
 
 @pytest.fixture
-def prefix():
-    """What a command is started through, so that it may make cgroups."""
-    if CGROUP != "REQUIRED" or not CGROUP_PARENT:
-        yield []
-        return
-    own = Cgroup()
-    yield own.prefix
-    own.remove()
+def run(tmp_path):
+    return Run(tmp_path / "report.json")
 
 
 @pytest.fixture
-def run(tmp_path, prefix):
-    return Run(tmp_path / "report.json", prefix)
-
-
-@pytest.fixture
-def server(tmp_path, prefix):
+def server(tmp_path):
     """Not started yet: tests set what they need first."""
-    server = Server(tmp_path / "log", prefix)
+    server = Server(tmp_path / "log", immure=IMMURE)
     yield server
-    if getattr(server, "process", None) and server.process.poll() is None:
+    if getattr(server, "process", None):
         server.stop(9)

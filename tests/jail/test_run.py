@@ -9,7 +9,9 @@ import time
 
 import pytest
 
-from harness import CGROUP, IMMURE, wait_for
+from harness import BUILD, CGROUP, wait_for
+
+IMMURE = str(BUILD / "immure")
 
 TRUE = "/usr/bin/true"
 
