@@ -117,11 +117,12 @@ $(BUILD)/immure-python3.11: $(OBJ_python) $(BUILD)/libjail.a $(BUILD)/libbase.a
 $(BUILD)/tests/warm/immure-python3.11: $(OBJ_python) $(BUILD)/obj/tests/warm/zygote_standin.o $(BUILD)/libbase.a
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) $(LDFLAGS_ALL) -o $@ $^ $(PYTHON_LIBS)
 
-# The schema that the text format's tests read into.
+# The schema that the text format's and JSON's tests read into.
 EVERYTHING := $(BUILD)/gen/tests/config/everything.pb-c
 gen: $(EVERYTHING).c
-$(BUILD)/obj/tests/tools/textproto2bin.o $(BUILD)/obj/tests/unit/config/test_textformat.o: | $(EVERYTHING).c
-$(BUILD)/tests/tools/textproto2bin $(BUILD)/tests/unit/config/test_textformat: $(EVERYTHING).o
+EVERYTHING_USERS := tests/tools/textproto2bin $(addprefix tests/unit/config/test_,textformat jsonformat)
+$(EVERYTHING_USERS:%=$(BUILD)/obj/%.o): | $(EVERYTHING).c
+$(addprefix $(BUILD)/,$(EVERYTHING_USERS)): $(EVERYTHING).o
 
 tools: $(TOOLS) $(if $(PYTHON),$(BUILD)/tests/warm/immure-python3.11)
 

@@ -11,6 +11,18 @@
 #include "config/source.h"
 #include "jail/base/err.h"
 
+size_t check_enter(struct checker *checker, const char *field, size_t index)
+{
+    size_t before = fieldpath_push(&checker->path, field);
+    fieldpath_push_index(&checker->path, index);
+    return before;
+}
+
+void check_leave(struct checker *checker, size_t before)
+{
+    fieldpath_pop(&checker->path, before);
+}
+
 int check_fail(struct checker *checker, const char *field, const char *fmt, ...)
 {
     char text[400];
@@ -54,11 +66,25 @@ int check_name(struct checker *checker, const char *field, const char *text, boo
         bool letter = (*c >= 'a' && *c <= 'z') || (capitals && *c >= 'A' && *c <= 'Z');
         bool digit = *c >= '0' && *c <= '9';
         if (!letter && !digit && !strchr(more, *c)) {
-            return check_fail(checker, field, "may hold %s, digits and any of \"%s\", nothing else",
-                              capitals ? "letters" : "small letters", more);
+            const char *letters = capitals ? "letters" : "small letters";
+            return *more ? check_fail(checker, field, "may hold %s, digits and any of \"%s\", nothing else",
+                                      letters, more)
+                         : check_fail(checker, field, "may hold %s and digits, nothing else", letters);
         }
     }
     return 0;
+}
+
+int check_names(struct checker *checker, const char *field, char *const *texts, size_t n, bool capitals,
+                const char *more)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        size_t before = check_enter(checker, field, i);
+        r = check_name(checker, NULL, texts[i], capitals, more);
+        check_leave(checker, before);
+    }
+    return r;
 }
 
 int check_absolute_path(struct checker *checker, const char *field, const char *path)

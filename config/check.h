@@ -17,6 +17,11 @@ struct checker {
     struct err *reterr;
 };
 
+/* Goes to item `index` of a repeated field below the current path; returns what check_leave() needs to go
+ * back. */
+size_t check_enter(struct checker *checker, const char *field, size_t index);
+void check_leave(struct checker *checker, size_t before);
+
 /* Each fails with ERR_CONFIG at the field's place in the source. `field` is a name below the current path;
  * NULL: the current path itself. */
 int check_fail(struct checker *checker, const char *field, const char *fmt, ...)
@@ -26,6 +31,9 @@ int check_memory(struct checker *checker);
 int check_range(struct checker *checker, const char *field, uint64_t value, uint64_t min, uint64_t max);
 /* Letters and digits (capitals only where `capitals`) and the characters of `more`; not empty. */
 int check_name(struct checker *checker, const char *field, const char *text, bool capitals, const char *more);
+/* The same for each item of a repeated field. */
+int check_names(struct checker *checker, const char *field, char *const *texts, size_t n, bool capitals,
+                const char *more);
 /* Begins with '/', no empty part but a final one, no "." or "..". */
 int check_absolute_path(struct checker *checker, const char *field, const char *path);
 

@@ -116,12 +116,16 @@ static int key_from_message(struct checker *checker, const Immure__Key *message,
             : check_copy_all(checker, message->runtime, message->n_runtime, &ret->runtimes, &ret->n_runtimes);
     ret->max_concurrent_jobs = message->max_concurrent_jobs;
     for (size_t i = 0; r == 0 && i < message->n_policy; i++) {
-        r = check_name(checker, "policy", message->policy[i], false, "_-");
+        size_t before = check_enter(checker, "policy", i);
+        bool all = strcmp(message->policy[i], "*") == 0;
+        r = all ? 0 : check_name(checker, NULL, message->policy[i], false, "_-");
+        check_leave(checker, before);
     }
     for (size_t i = 0; r == 0 && i < message->n_runtime; i++) {
-        if (!server_config_runtime(config, message->runtime[i])) {
-            r = check_fail(checker, "runtime", "there is no runtime \"%.60s\"", message->runtime[i]);
-        }
+        size_t before = check_enter(checker, "runtime", i);
+        bool known = server_config_runtime(config, message->runtime[i]) != NULL;
+        r = known ? 0 : check_fail(checker, NULL, "there is no runtime \"%.60s\"", message->runtime[i]);
+        check_leave(checker, before);
     }
     return r;
 }
@@ -132,8 +136,7 @@ static int keys_from_message(struct checker *checker, const Immure__Server *mess
 {
     int r = check_new_array(checker, message->n_key, sizeof *config->keys, &config->keys);
     for (size_t i = 0; r == 0 && i < message->n_key; i++) {
-        size_t before = fieldpath_push(&checker->path, "key");
-        fieldpath_push_index(&checker->path, i);
+        size_t before = check_enter(checker, "key", i);
         config->n_keys = i;
         struct key_config *key = &config->keys[i];
         r = key_from_message(checker, message->key[i], config, key);
@@ -144,12 +147,12 @@ static int keys_from_message(struct checker *checker, const Immure__Server *mess
                                key->name);
             }
         }
-        fieldpath_pop(&checker->path, before);
+        check_leave(checker, before);
     }
     return r;
 }
 
-/* A name that no runtime before this one has, nor this one so far. */
+/* A name that no runtime before this one has. `field` NULL: the current path. */
 static int check_runtime_name(struct checker *checker, const char *field, const char *name,
                               const struct server_config *config)
 {
@@ -181,16 +184,29 @@ static int template_from_message(struct checker *checker, const Immure__Runtime 
     return r < 0 ? r : check_copy(checker, message->template_, &ret->template);
 }
 
+static int check_aliases(struct checker *checker, const Immure__Runtime *message,
+                         const struct server_config *config)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < message->n_alias; i++) {
+        const char *alias = message->alias[i];
+        size_t before = check_enter(checker, "alias", i);
+        bool repeated = strcmp(alias, message->name) == 0;
+        for (size_t j = 0; j < i; j++) {
+            repeated = repeated || strcmp(alias, message->alias[j]) == 0;
+        }
+        r = repeated ? check_fail(checker, NULL, "\"%.60s\" names this runtime already", alias)
+                     : check_runtime_name(checker, NULL, alias, config);
+        check_leave(checker, before);
+    }
+    return r;
+}
+
 static int runtime_from_message(struct checker *checker, const Immure__Runtime *message,
                                 struct server_config *config, struct runtime_config *ret)
 {
     int r = check_runtime_name(checker, "name", message->name, config);
-    for (size_t i = 0; r == 0 && i < message->n_alias; i++) {
-        r = check_runtime_name(checker, "alias", message->alias[i], config);
-        if (r == 0 && strcmp(message->alias[i], message->name) == 0) {
-            r = check_fail(checker, "alias", "\"%.60s\" is the runtime's own name", message->name);
-        }
-    }
+    r = r < 0 ? r : check_aliases(checker, message, config);
     r = r < 0 ? r : check_absolute_path(checker, "interpreter", message->interpreter);
     r = r < 0 ? r : check_name(checker, "extension", message->extension, true, "");
     r = r < 0 ? r : check_name(checker, "policy", message->policy, false, "_-");
@@ -208,11 +224,10 @@ static int runtimes_from_message(struct checker *checker, const Immure__Server *
 {
     int r = check_new_array(checker, message->n_runtime, sizeof *config->runtimes, &config->runtimes);
     for (size_t i = 0; r == 0 && i < message->n_runtime; i++) {
-        size_t before = fieldpath_push(&checker->path, "runtime");
-        fieldpath_push_index(&checker->path, i);
+        size_t before = check_enter(checker, "runtime", i);
         r = runtime_from_message(checker, message->runtime[i], config, &config->runtimes[i]);
         config->n_runtimes = i + 1;
-        fieldpath_pop(&checker->path, before);
+        check_leave(checker, before);
     }
     if (r == 0 && !server_config_runtime(config, message->default_runtime)) {
         return check_fail(checker, "default_runtime", "there is no runtime \"%.60s\"",
@@ -227,9 +242,9 @@ static int texts_from_message(struct checker *checker, const Immure__Server *mes
     int r = check_listen(checker, message->listen);
     r = r < 0 ? r : check_name(checker, "environment", message->environment, true, "_.-");
     for (size_t i = 0; r == 0 && i < message->n_policy_path; i++) {
-        if (message->policy_path[i][0] == '\0') {
-            r = check_fail(checker, "policy_path", "must not be empty");
-        }
+        size_t before = check_enter(checker, "policy_path", i);
+        r = message->policy_path[i][0] ? 0 : check_fail(checker, NULL, "must not be empty");
+        check_leave(checker, before);
     }
     r = r < 0 ? r : check_copy(checker, message->listen, &config->listen);
     r = r < 0 ? r : check_copy(checker, message->environment, &config->environment);

@@ -162,20 +162,24 @@ static bool is_spelling_of(const struct variable *variable, const char *name, si
 
 int environment_check(char *const *env, struct err *reterr)
 {
+    static const size_t prefix = sizeof PREFIX - 1;
     for (; *env; env++) {
         size_t len = strcspn(*env, "=");
-        bool known = strncmp(*env, PREFIX, strlen(PREFIX)) != 0;
-        struct suggestion suggestion = SUGGESTION_FOR(*env, len);
+        bool known = strncmp(*env, PREFIX, prefix) != 0;
+        struct suggestion suggestion =
+            known ? SUGGESTION_FOR("", 0) : SUGGESTION_FOR(*env + prefix, len - prefix);
         for (size_t i = 0; i < ARRAY_SIZE(variables) && !known; i++) {
             known = is_spelling_of(&variables[i], *env, len);
-            suggestion_offer(&suggestion, variables[i].name);
+            if (strncmp(variables[i].name, PREFIX, prefix) == 0) {
+                suggestion_offer(&suggestion, variables[i].name + prefix);
+            }
         }
         if (!known) {
             char name[128];
             snprintf(name, sizeof name, "%.*s", (int)(len < 120 ? len : 120), *env);
             return err_set(reterr, ERR_CONFIG, EINVAL, name, "there is no such variable%s%s%s",
-                           suggestion.best ? "; did you mean " : "", suggestion.best ? suggestion.best : "",
-                           suggestion.best ? "?" : "");
+                           suggestion.best ? "; did you mean " PREFIX : "",
+                           suggestion.best ? suggestion.best : "", suggestion.best ? "?" : "");
         }
     }
     return 0;
@@ -206,6 +210,11 @@ int environment_config_path(char *const *env, char **ret, struct err *reterr)
 static int no_memory(const struct overrides *overrides, const struct value *value)
 {
     return err_errno(overrides->reterr, ENOMEM, "while reading %s", value->spelling);
+}
+
+static int fail_empty(const struct overrides *overrides, const struct value *value)
+{
+    return err_set(overrides->reterr, ERR_CONFIG, EINVAL, value->spelling, "is empty");
 }
 
 static int replace_text(const struct overrides *overrides, const struct value *value,
@@ -259,7 +268,7 @@ static int apply_field(const struct overrides *overrides, const struct variable 
     char *base = (char *)overrides->message;
     void *slot = base + field->offset;
     if (value->text.len == 0) {
-        return err_set(overrides->reterr, ERR_CONFIG, EINVAL, value->spelling, "is empty");
+        return fail_empty(overrides, value);
     }
     if (field->type == PROTOBUF_C_TYPE_STRING) {
         return replace_text(overrides, value, field->default_value, slot);
@@ -279,22 +288,29 @@ static bool is_sendable(const char *key)
     return true;
 }
 
+/* What a failure leaves half-built in the message is freed with it. */
 static int append_key(Immure__Server *message, const char *sha256_hex)
 {
     Immure__Key **larger = reallocarray(message->key, message->n_key + 1, sizeof *larger);
-    Immure__Key *key = malloc(sizeof *key);
-    if (larger) {
-        message->key = larger;
+    if (!larger) {
+        return -ENOMEM;
     }
-    if (!larger || !key) {
-        free(key);
+    message->key = larger;
+    Immure__Key *key = malloc(sizeof *key);
+    if (!key) {
         return -ENOMEM;
     }
     immure__key__init(key);
+    message->key[message->n_key++] = key;
     key->name = strdup("default");
     key->sha256 = strdup(sha256_hex);
-    message->key[message->n_key++] = key;
-    return key->name && key->sha256 ? 0 : -ENOMEM;
+    key->policy = calloc(1, sizeof *key->policy);
+    if (!key->name || !key->sha256 || !key->policy) {
+        return -ENOMEM;
+    }
+    key->policy[0] = strdup("*");
+    key->n_policy = 1;
+    return key->policy[0] ? 0 : -ENOMEM;
 }
 
 /* Adds a key that may use everything. An empty one adds none, which only a local environment then accepts. */
@@ -323,6 +339,9 @@ static int apply_python(const struct overrides *overrides, const struct variable
                         struct value *value)
 {
     (void)variable;
+    if (value->text.len == 0) {
+        return fail_empty(overrides, value);
+    }
     for (size_t i = 0; i < overrides->message->n_runtime; i++) {
         Immure__Runtime *runtime = overrides->message->runtime[i];
         if (strcmp(runtime->name, "python") == 0) {

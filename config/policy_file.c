@@ -112,7 +112,7 @@ static int namespaces_from_message(struct checker *checker, const Immure__Policy
     for (size_t i = 0; i < message->n_namespace_; i++) {
         size_t n = (size_t)message->namespace_[i];
         if (n >= ARRAY_SIZE(flags) || flags[n] == 0) {
-            return check_fail(checker, "namespace", "there is no such namespace");
+            return check_fail(checker, "namespace", "there is no namespace of number %zu", n);
         }
         spec->namespaces |= flags[n];
     }
@@ -160,8 +160,7 @@ static int env_from_message(struct checker *checker, const Immure__Policy *messa
     int r = check_new_array(checker, message->n_env, sizeof *spec->env, &spec->env);
     for (size_t i = 0; r == 0 && i < message->n_env; i++) {
         const Immure__EnvVar *variable = message->env[i];
-        size_t before = fieldpath_push(&checker->path, "env");
-        fieldpath_push_index(&checker->path, i);
+        size_t before = check_enter(checker, "env", i);
         r = check_variable_name(checker, "name", variable->name, strlen(variable->name));
         for (size_t j = 0; r == 0 && j < i; j++) {
             if (strcmp(spec->env[j].name, variable->name) == 0) {
@@ -171,7 +170,7 @@ static int env_from_message(struct checker *checker, const Immure__Policy *messa
         spec->n_env = i + 1;
         r = r < 0 ? r : check_copy(checker, variable->name, &spec->env[i].name);
         r = r < 0 ? r : check_copy(checker, variable->value, &spec->env[i].value);
-        fieldpath_pop(&checker->path, before);
+        check_leave(checker, before);
     }
     return r;
 }
@@ -186,10 +185,9 @@ static int env_allow_from_message(struct checker *checker, const Immure__Policy 
         if (strcmp(pattern, "*") == 0) {
             continue;
         }
-        size_t before = fieldpath_push(&checker->path, "env_allow");
-        fieldpath_push_index(&checker->path, i);
+        size_t before = check_enter(checker, "env_allow", i);
         r = check_variable_name(checker, NULL, pattern, len > 0 && pattern[len - 1] == '*' ? len - 1 : len);
-        fieldpath_pop(&checker->path, before);
+        check_leave(checker, before);
     }
     return r < 0 ? r
                  : check_copy_all(checker, message->env_allow, message->n_env_allow, &spec->env_allow,
@@ -199,13 +197,7 @@ static int env_allow_from_message(struct checker *checker, const Immure__Policy 
 static int preload_from_message(struct checker *checker, const Immure__Policy *message,
                                 struct policy_spec *spec)
 {
-    int r = 0;
-    for (size_t i = 0; r == 0 && i < message->n_preload; i++) {
-        size_t before = fieldpath_push(&checker->path, "preload");
-        fieldpath_push_index(&checker->path, i);
-        r = check_name(checker, NULL, message->preload[i], true, "_./@-");
-        fieldpath_pop(&checker->path, before);
-    }
+    int r = check_names(checker, "preload", message->preload, message->n_preload, true, "_./@-");
     return r < 0 ? r
                  : check_copy_all(checker, message->preload, message->n_preload, &spec->preload,
                                   &spec->n_preload);
@@ -266,11 +258,10 @@ static int rlimits_from_message(struct checker *checker, const Immure__Policy *m
 {
     int r = check_new_array(checker, message->n_rlimit, sizeof *spec->rlimits, &spec->rlimits);
     for (size_t i = 0; r == 0 && i < message->n_rlimit; i++) {
-        size_t before = fieldpath_push(&checker->path, "rlimit");
-        fieldpath_push_index(&checker->path, i);
+        size_t before = check_enter(checker, "rlimit", i);
         r = rlimit_from_message(checker, message->rlimit[i], spec, &spec->rlimits[i]);
         spec->n_rlimits = i + 1;
-        fieldpath_pop(&checker->path, before);
+        check_leave(checker, before);
     }
     return r;
 }

@@ -204,11 +204,10 @@ int policy_mounts_from_message(struct checker *checker, const Immure__Policy *me
 {
     int r = check_new_array(checker, message->n_mount, sizeof *spec->mounts, &spec->mounts);
     for (size_t i = 0; r == 0 && i < message->n_mount; i++) {
-        size_t before = fieldpath_push(&checker->path, "mount");
-        fieldpath_push_index(&checker->path, i);
+        size_t before = check_enter(checker, "mount", i);
         r = mount_from_message(checker, message->mount[i], spec, &spec->mounts[i]);
         spec->n_mounts = i + 1;
-        fieldpath_pop(&checker->path, before);
+        check_leave(checker, before);
     }
     return r;
 }

@@ -75,37 +75,41 @@ static int conditions_from_message(struct checker *checker, const Immure__Seccom
 {
     int r = check_new_array(checker, message->n_condition, sizeof *ret->conditions, &ret->conditions);
     for (size_t i = 0; r == 0 && i < message->n_condition; i++) {
-        size_t before = fieldpath_push(&checker->path, "condition");
-        fieldpath_push_index(&checker->path, i);
+        size_t before = check_enter(checker, "condition", i);
         r = condition_from_message(checker, message->condition[i], &ret->conditions[i]);
         ret->n_conditions = i + 1;
-        fieldpath_pop(&checker->path, before);
+        check_leave(checker, before);
     }
     return r;
 }
 
-static int check_names(struct checker *checker, const Immure__SeccompRule *message)
+static int check_sets(struct checker *checker, const Immure__SeccompRule *message)
 {
     int r = 0;
+    for (size_t i = 0; r == 0 && i < message->n_set; i++) {
+        const char *set = message->set[i];
+        size_t before = check_enter(checker, "set", i);
+        r = set[0] == '@' ? check_name(checker, NULL, set + 1, false, "_-")
+                          : check_fail(checker, NULL, "a set's name begins with '@': \"@%.40s\"?", set);
+        check_leave(checker, before);
+    }
+    return r;
+}
+
+static int check_calls(struct checker *checker, const Immure__SeccompRule *message)
+{
     if (message->n_syscall == 0 && message->n_set == 0) {
         return check_fail(checker, NULL, "names no system call and no set");
     }
-    for (size_t i = 0; r == 0 && i < message->n_syscall; i++) {
-        r = check_name(checker, "syscall", message->syscall[i], false, "_");
-    }
-    for (size_t i = 0; r == 0 && i < message->n_set; i++) {
-        const char *set = message->set[i];
-        r = set[0] == '@' ? check_name(checker, "set", set + 1, false, "_-")
-                          : check_fail(checker, "set", "a set's name begins with '@': \"@%.40s\"?", set);
-    }
-    return r;
+    int r = check_names(checker, "syscall", message->syscall, message->n_syscall, false, "_");
+    return r < 0 ? r : check_sets(checker, message);
 }
 
 static int rule_from_message(struct checker *checker, const Immure__SeccompRule *message,
                              struct seccomp_rule *ret)
 {
     int r = action_from_message(checker, "action", message->action, &ret->action);
-    r = r < 0 ? r : check_names(checker, message);
+    r = r < 0 ? r : check_calls(checker, message);
     r = r < 0 ? r : errno_from_message(checker, "errno", message->errno, ret->action, &ret->errno_name);
     r = r < 0
             ? r
@@ -120,11 +124,10 @@ static int rules_from_message(struct checker *checker, const Immure__Seccomp *me
 {
     int r = check_new_array(checker, message->n_rule, sizeof *spec->rules, &spec->rules);
     for (size_t i = 0; r == 0 && i < message->n_rule; i++) {
-        size_t before = fieldpath_push(&checker->path, "rule");
-        fieldpath_push_index(&checker->path, i);
+        size_t before = check_enter(checker, "rule", i);
         r = rule_from_message(checker, message->rule[i], &spec->rules[i]);
         spec->n_rules = i + 1;
-        fieldpath_pop(&checker->path, before);
+        check_leave(checker, before);
     }
     return r;
 }
@@ -142,9 +145,9 @@ int policy_seccomp_from_message(struct checker *checker, const Immure__Policy *p
     r = r < 0 ? r
               : errno_from_message(checker, "default_errno", message->default_errno, spec->seccomp_default,
                                    &spec->seccomp_default_errno);
-    for (size_t i = 0; r == 0 && i < message->n_architecture; i++) {
-        r = check_name(checker, "architecture", message->architecture[i], false, "_");
-    }
+    r = r < 0 ? r
+              : check_names(checker, "architecture", message->architecture, message->n_architecture, false,
+                            "_");
     r = r < 0 ? r
               : check_copy_all(checker, message->architecture, message->n_architecture, &spec->architectures,
                                &spec->n_architectures);

@@ -44,6 +44,7 @@ struct jail_cgroup_tree {
     int own, dir;                /* descriptors of both; dir holds the lock */
     bool enabled[N_CONTROLLERS]; /* by us, in OWN */
     bool moved;                  /* the processes of OWN are in SELF */
+    unsigned swept;              /* cgroups of dead instances that were removed */
     uint64_t next_job;
     char (*stale)[32]; /* names of jobs' cgroups that the kernel still holds */
     size_t n_stale;
@@ -126,6 +127,28 @@ static int find_own_path(char **ret, struct err *reterr)
                    "no cgroup2 file system with our cgroup %s is mounted here: %s", own, remedy);
 }
 
+/* Where an instance died, the processes of OWN are still in its SELF: a supervisor that starts us again, say,
+ * or the shell of a session. OWN is what we are given then, too. A living instance's SELF is an OWN like any
+ * other. */
+static void step_out_of_dead_instances(char *path)
+{
+    for (;;) {
+        char *self = strrchr(path, '/');
+        if (!self || strcmp(self + 1, SELF) != 0) {
+            return;
+        }
+        *self = '\0';
+        char *instance = strrchr(path, '/');
+        CLEANUP(fd_closep) int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (!instance || strncmp(instance + 1, PREFIX, strlen(PREFIX)) != 0 || dir < 0 ||
+            flock(dir, LOCK_EX | LOCK_NB) < 0) {
+            *self = '/';
+            return;
+        }
+        *instance = '\0';
+    }
+}
+
 static bool has_word(const char *text, const char *word)
 {
     size_t length = strlen(word);
@@ -188,6 +211,7 @@ static int open_own(char **ret_path, int *ret_own, struct err *reterr)
     if (r < 0) {
         return r;
     }
+    step_out_of_dead_instances(path);
     CLEANUP(fd_closep) int own = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (own < 0) {
         int code = errno;
@@ -277,25 +301,57 @@ static bool sweep_job(int dir, const char *name, void *arg)
     return unlinkat(dir, name, AT_REMOVEDIR) == 0;
 }
 
-/* The subtree of an instance, unless that instance lives. SELF may hold processes that are not ours to end:
- * then it stays. */
+/* Moves every process listed in `from`'s cgroup.procs to the cgroup behind `to`. Forks may add some
+ * meanwhile: again until a round finds none. */
+static int move_processes(int from, int to, struct err *reterr)
+{
+    for (int round = 0; round < 100; round++) {
+        CLEANUP(buf_free) struct buf text = BUF_INIT;
+        int r = io_read_file_at(from, "cgroup.procs", 16 << 20, &text);
+        if (r < 0) {
+            return err_set(reterr, ERR_HOST, -r, NULL, "reading cgroup.procs: %s", strerror(-r));
+        }
+        if (text.len == 0) {
+            return 0;
+        }
+        char *save = NULL;
+        for (char *pid = strtok_r(text.data, "\n", &save); pid; pid = strtok_r(NULL, "\n", &save)) {
+            r = io_write_file_at(to, "cgroup.procs", pid);
+            if (r < 0 && r != -ESRCH) {
+                return err_set(reterr, ERR_HOST, -r, NULL, "moving process %s out of our own cgroup: %s; %s",
+                               pid, strerror(-r), remedy);
+            }
+        }
+    }
+    return err_set(reterr, ERR_HOST, EAGAIN, NULL, "our own cgroup does not become empty; %s", remedy);
+}
+
+static bool is_real_root(int own)
+{
+    return faccessat(own, "cgroup.type", F_OK, 0) < 0;
+}
+
+/* The subtree of an instance, unless that instance lives. The processes in its SELF are not ours to end: they
+ * come to ours, unless OWN is the real root, where they may as well stay. */
 static bool sweep_instance(int own, const char *name, void *arg)
 {
-    unsigned *jobs = arg;
+    struct jail_cgroup_tree *tree = arg;
     CLEANUP(fd_closep) int dir = openat(own, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0 || flock(dir, LOCK_EX | LOCK_NB) < 0) {
         return false;
     }
-    *jobs += for_each_below(dir, JOB_PREFIX, sweep_job, NULL);
+    tree->swept += for_each_below(dir, JOB_PREFIX, sweep_job, NULL);
+    if (!is_real_root(own)) {
+        CLEANUP(fd_closep) int from = openat(dir, SELF, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        CLEANUP(fd_closep) int to = openat(tree->dir, SELF, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (from >= 0 && to >= 0) {
+            move_processes(from, to, NULL);
+        }
+        /* It found no controller enabled in OWN, where processes were; so it was the one who did that. */
+        memset(tree->enabled, true, sizeof tree->enabled);
+    }
     unlinkat(dir, SELF, AT_REMOVEDIR);
     return unlinkat(own, name, AT_REMOVEDIR) == 0;
-}
-
-static unsigned sweep(int own)
-{
-    unsigned jobs = 0;
-    unsigned instances = for_each_below(own, PREFIX, sweep_instance, &jobs);
-    return jobs + instances;
 }
 
 /* Makes and locks OWN/immure-PID. Another instance's sweep may remove it between the two: then again. */
@@ -325,36 +381,6 @@ static int make_instance(struct jail_cgroup_tree *tree, struct err *reterr)
     }
     return err_set(reterr, ERR_HOST, EEXIST, NULL, "making a cgroup in %s: every name is taken",
                    tree->own_path);
-}
-
-/* Moves every process listed in `from`'s cgroup.procs to the cgroup behind `to`. Forks may add some
- * meanwhile: again until a round finds none. */
-static int move_processes(int from, int to, struct err *reterr)
-{
-    for (int round = 0; round < 100; round++) {
-        CLEANUP(buf_free) struct buf text = BUF_INIT;
-        int r = io_read_file_at(from, "cgroup.procs", 16 << 20, &text);
-        if (r < 0) {
-            return err_set(reterr, ERR_HOST, -r, NULL, "reading cgroup.procs: %s", strerror(-r));
-        }
-        if (text.len == 0) {
-            return 0;
-        }
-        char *save = NULL;
-        for (char *pid = strtok_r(text.data, "\n", &save); pid; pid = strtok_r(NULL, "\n", &save)) {
-            r = io_write_file_at(to, "cgroup.procs", pid);
-            if (r < 0 && r != -ESRCH) {
-                return err_set(reterr, ERR_HOST, -r, NULL, "moving process %s out of our own cgroup: %s; %s",
-                               pid, strerror(-r), remedy);
-            }
-        }
-    }
-    return err_set(reterr, ERR_HOST, EAGAIN, NULL, "our own cgroup does not become empty; %s", remedy);
-}
-
-static bool is_real_root(int own)
-{
-    return faccessat(own, "cgroup.type", F_OK, 0) < 0;
 }
 
 static int occupy(struct jail_cgroup_tree *tree, struct err *reterr)
@@ -409,16 +435,15 @@ int jail_cgroup_tree_open(struct jail_cgroup_tree **ret, unsigned *ret_swept, st
         return err_errno(reterr, ENOMEM, "making the cgroup tree");
     }
     tree->own = tree->dir = -1;
-    unsigned swept = 0;
     int r = open_own(&tree->own_path, &tree->own, reterr);
     if (r == 0) {
-        swept = sweep(tree->own);
         r = make_instance(tree, reterr);
     }
     if (r == 0) {
         r = occupy(tree, reterr);
     }
     if (r == 0) {
+        tree->swept += for_each_below(tree->own, PREFIX, sweep_instance, tree);
         r = enable_controllers(tree->own, tree->own_path, tree->enabled, reterr);
     }
     if (r == 0) {
@@ -429,7 +454,7 @@ int jail_cgroup_tree_open(struct jail_cgroup_tree **ret, unsigned *ret_swept, st
         return r;
     }
     if (ret_swept) {
-        *ret_swept = swept;
+        *ret_swept = tree->swept;
     }
     *ret = tree;
     return 0;

@@ -84,20 +84,26 @@ bool auth_identify(const struct server_config *config, const char *service_api_k
     return true;
 }
 
-static bool listed(char *const *names, size_t n, const char *name)
+bool auth_may_use_runtime(const struct server_config *config, const struct caller *caller,
+                          const struct runtime_config *runtime)
 {
-    for (size_t i = 0; i < n; i++) {
-        if (strcmp(names[i], name) == 0) {
+    const struct key_config *key = caller->key;
+    for (size_t i = 0; key && i < key->n_runtimes; i++) {
+        if (server_config_runtime(config, key->runtimes[i]) == runtime) {
+            return true;
+        }
+    }
+    return !key || key->n_runtimes == 0;
+}
+
+static bool lists_policy(const struct key_config *key, const char *policy)
+{
+    for (size_t i = 0; i < key->n_policies; i++) {
+        if (strcmp(key->policies[i], policy) == 0 || strcmp(key->policies[i], "*") == 0) {
             return true;
         }
     }
     return false;
-}
-
-bool auth_may_use_runtime(const struct caller *caller, const struct runtime_config *runtime)
-{
-    const struct key_config *key = caller->key;
-    return !key || key->n_runtimes == 0 || listed(key->runtimes, key->n_runtimes, runtime->name);
 }
 
 bool auth_may_use_policy(const struct server_config *config, const struct caller *caller,
@@ -108,11 +114,11 @@ bool auth_may_use_policy(const struct server_config *config, const struct caller
         return true;
     }
     if (key->n_policies > 0) {
-        return listed(key->policies, key->n_policies, policy ? policy : runtime->policy);
+        return lists_policy(key, policy ? policy : runtime->policy);
     }
     for (size_t i = 0; policy && i < config->n_runtimes; i++) {
         if (strcmp(config->runtimes[i].policy, policy) == 0 &&
-            auth_may_use_runtime(caller, &config->runtimes[i])) {
+            auth_may_use_runtime(config, caller, &config->runtimes[i])) {
             return true;
         }
     }

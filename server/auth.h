@@ -17,7 +17,8 @@ struct caller {
 bool auth_identify(const struct server_config *config, const char *service_api_key, const char *authorization,
                    struct caller *ret);
 
-bool auth_may_use_runtime(const struct caller *caller, const struct runtime_config *runtime);
+bool auth_may_use_runtime(const struct server_config *config, const struct caller *caller,
+                          const struct runtime_config *runtime);
 
 /* `policy` NULL: the runtime's own. A key without a list may use the policies that its runtimes use by
  * default. */

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "server/utf8.h"
+#include "server/text.h"
 
 #define READ_BYTES 65536 /* a pipe's usual capacity */
 
@@ -34,7 +34,7 @@ static void merge(struct capture *capture, enum capture_stream stream, bool last
     }
     const char *data = from->data + capture->logged[stream];
     if (!last) {
-        fresh -= utf8_unfinished(data, fresh);
+        fresh -= text_unfinished(data, fresh);
     }
     size_t room = capture->limit_bytes - capture->logs.len;
     if (fresh > room) {
@@ -79,7 +79,7 @@ static void cut(struct buf *buf, size_t limit_bytes, bool *truncated)
         *truncated = true;
     }
     if (*truncated && buf->len > 0) {
-        buf->len -= utf8_unfinished(buf->data, buf->len);
+        buf->len -= text_unfinished(buf->data, buf->len);
     }
 }
 

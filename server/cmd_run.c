@@ -171,19 +171,15 @@ static int open_host(const struct run *run, struct host *ret, struct err *reterr
     return host_open(&options, ret, reterr);
 }
 
-static int start(const struct run *run, struct host *host, const struct policy *policy,
-                 struct execution **ret, struct err *reterr)
+/* Takes `job` over. */
+static int start(const struct run *run, struct host *host, const struct policy *policy, struct job *job,
+                 int input_fd, struct execution **ret, struct err *reterr)
 {
     struct policy_ceilings ceilings = {0};
     host_apply_to_ceilings(host, &ceilings);
     const struct policy_program program = {.argv = run->argv, .n_argv = run->n_argv};
-    CLEANUP(fd_closep) int input_fd = -1;
     struct execution_request request = {
-        .host = host, .policy = policy, .ceilings = &ceilings, .program = &program, .job = NULL};
-    int r = run_job_make(&run->options, &request.job, &input_fd, reterr);
-    if (r < 0) {
-        return r;
-    }
+        .host = host, .policy = policy, .ceilings = &ceilings, .program = &program, .job = job};
     request.fds[JAIL_FD_STDIN] = STDIN_FILENO;
     request.fds[JAIL_FD_STDOUT] = STDOUT_FILENO;
     request.fds[JAIL_FD_STDERR] = STDERR_FILENO;
@@ -222,12 +218,18 @@ static void wait_for_end(struct run *run, struct execution *execution)
     }
 }
 
+/* What the caller may have got wrong comes first, before anything is made. */
 static int run_in_jail(struct run *run, struct job_result *ret, struct err *reterr)
 {
+    struct job *job = NULL;
+    CLEANUP(fd_closep) int input_fd = -1;
     struct policy *policy = NULL;
     struct host host = {0};
     struct execution *execution = NULL;
-    int r = policy_resolve(run->options.policy, &policy, reterr);
+    int r = run_job_make(&run->options, &job, &input_fd, reterr);
+    if (r == 0) {
+        r = policy_resolve(run->options.policy, &policy, reterr);
+    }
     if (r == 0) {
         r = watch_signals(run, reterr);
     }
@@ -236,7 +238,7 @@ static int run_in_jail(struct run *run, struct job_result *ret, struct err *rete
         r = open_host(run, &host, reterr);
     }
     if (r == 0) {
-        r = start(run, &host, policy, &execution, reterr);
+        r = start(run, &host, policy, TAKE_PTR(job), input_fd, &execution, reterr);
     }
     if (r == 0) {
         wait_for_end(run, execution);
@@ -245,6 +247,7 @@ static int run_in_jail(struct run *run, struct job_result *ret, struct err *rete
     execution_free(execution);
     host_close(&host);
     policy_free(policy);
+    job_free(job);
     return r;
 }
 

@@ -58,7 +58,7 @@ static bool may_use(struct request *request, const struct execute_request *execu
     char text[256];
     const struct runtime_config *runtime = execute->runtime;
     const char *policy = execute->job->policy ? execute->job->policy : runtime->policy;
-    if (!auth_may_use_runtime(&request->caller, runtime)) {
+    if (!auth_may_use_runtime(request->front->config, &request->caller, runtime)) {
         snprintf(text, sizeof text, "this key may not use the runtime '%.100s'", runtime->name);
         request_refuse(request, ERROR_FORBIDDEN, text, "runtime");
         return false;

@@ -135,14 +135,14 @@ static bool read_framing(struct http_request *request, uint64_t *ret_length)
     size_t n_lengths = http_header_count(request, "Content-Length");
     size_t n_encodings = http_header_count(request, "Transfer-Encoding");
     *ret_length = 0;
-    if (n_lengths + n_encodings > 1) {
-        return false;
+    request->body_announced = n_lengths + n_encodings > 0;
+    if (n_lengths + n_encodings != 1) {
+        return !request->body_announced;
     }
     if (n_encodings == 1) {
-        request->body_announced = true;
         return strcasecmp(http_header(request, "Transfer-Encoding"), "chunked") == 0;
     }
-    if (n_lengths == 1 && io_parse_u64(http_header(request, "Content-Length"), ret_length) < 0) {
+    if (io_parse_u64(http_header(request, "Content-Length"), ret_length) < 0) {
         return false;
     }
     request->body_announced = *ret_length > 0;

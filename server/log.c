@@ -11,10 +11,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "config/utf8.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "server/utf8.h"
 
 struct log {
     int fd;
@@ -41,31 +41,40 @@ void log_free(struct log *log)
     }
 }
 
-/* C0, DEL and C1 controls, and the two line separators that JavaScript viewers break lines at. */
-static bool must_escape(uint32_t code_point)
+/* The code point of a character that must not reach a reader as it is, else 0xffff: C0, DEL and C1 controls,
+ * and the two line separators at which viewers of JSON break lines. */
+static unsigned escaped_code_point(const char *character, size_t len)
 {
-    return code_point < 0x20 || (code_point >= 0x7f && code_point < 0xa0) || code_point == 0x2028 ||
-           code_point == 0x2029;
+    const unsigned char *bytes = (const unsigned char *)character;
+    if (len == 1 && (bytes[0] < 0x20 || bytes[0] == 0x7f)) {
+        return bytes[0];
+    }
+    if (len == 2 && bytes[0] == 0xc2 && bytes[1] < 0xa0) {
+        return bytes[1];
+    }
+    if (len == 3 && bytes[0] == 0xe2 && bytes[1] == 0x80 && (bytes[2] == 0xa8 || bytes[2] == 0xa9)) {
+        return 0x2000u + (bytes[2] & 0x3fu);
+    }
+    return 0xffff;
 }
 
 /* A quoted JSON string, which is a quoted logfmt value as well. Bytes that are not UTF-8 become \ufffd. */
 static void put_quoted(struct buf *line, const char *text)
 {
-    size_t len = strlen(text);
-    size_t at = 0;
+    size_t length;
     buf_putc(line, '"');
-    while (at < len) {
-        uint32_t code_point = 0xfffd;
-        size_t length = utf8_character(text + at, len - at, &code_point);
-        if (length == 0 || must_escape(code_point)) {
-            buf_printf(line, "\\u%04x", (unsigned)code_point);
-        } else {
-            if (code_point == '"' || code_point == '\\') {
-                buf_putc(line, '\\');
-            }
-            buf_append(line, text + at, length);
+    for (size_t len = strlen(text); len > 0; text += length, len -= length) {
+        bool valid;
+        length = utf8_sequence(text, len, &valid);
+        unsigned code_point = valid ? escaped_code_point(text, length) : 0xfffd;
+        if (code_point != 0xffff) {
+            buf_printf(line, "\\u%04x", code_point);
+            continue;
         }
-        at += length > 0 ? length : 1;
+        if (*text == '"' || *text == '\\') {
+            buf_putc(line, '\\');
+        }
+        buf_append(line, text, length);
     }
     buf_putc(line, '"');
 }

@@ -6,7 +6,7 @@
 #include <strings.h>
 
 #include "jail/base/cleanup.h"
-#include "server/utf8.h"
+#include "server/text.h"
 
 static const struct {
     const char *extension, *type;
@@ -21,7 +21,7 @@ static const struct {
  * file. */
 static bool looks_like_text(const char *content, size_t size)
 {
-    return !memchr(content, '\0', size) && utf8_valid(content, size - utf8_unfinished(content, size));
+    return !memchr(content, '\0', size) && text_is_utf8(content, size - text_unfinished(content, size));
 }
 
 const char *mime_of(const char *name, const char *content, size_t size)

@@ -33,7 +33,8 @@ static int check_references(const struct settings *settings, struct err *reterr)
     for (size_t i = 0; i < config->n_keys; i++) {
         const struct key_config *key = &config->keys[i];
         for (size_t j = 0; j < key->n_policies; j++) {
-            if (!policy_set_find(settings->policies, key->policies[j])) {
+            bool all = strcmp(key->policies[j], "*") == 0;
+            if (!all && !policy_set_find(settings->policies, key->policies[j])) {
                 return missing_policy(reterr, "key", key->name, key->policies[j]);
             }
         }
@@ -44,10 +45,6 @@ static int check_references(const struct settings *settings, struct err *reterr)
                                key->runtimes[j]);
             }
         }
-    }
-    if (!server_config_runtime(config, config->default_runtime)) {
-        return err_set(reterr, ERR_CONFIG, ENOENT, "default_runtime", "there is no runtime '%s'",
-                       config->default_runtime);
     }
     return 0;
 }

@@ -21,10 +21,13 @@ ONLY_CGROUP2 = ["unshare", "--mount", "--propagation", "private", "sh", "-c",
 
 
 class Bundle:
-    """`command(argv)` is how to run argv in a container made of this bundle."""
+    """`command(argv)` is how to run argv in a container made of this bundle.
 
-    def __init__(self, directory, cgroup=False):
+    `cgroup` (a directory of cgroup v2) is where the container gets one of its own, delegated to its user."""
+
+    def __init__(self, directory, cgroup=None):
         self.directory, self.name = Path(directory), f"immure-test-{uuid.uuid4().hex[:8]}"
+        self.manager = "disabled"
         self.make_rootfs()
         subprocess.run(["crun", "spec"], cwd=directory, check=True)
         self.config = json.loads((self.directory / "config.json").read_text())
@@ -55,12 +58,20 @@ class Bundle:
             mounts.append({"destination": path, "type": "bind", "source": path, "options": ["rbind", "ro"]})
         linux["namespaces"] = [kind for kind in linux["namespaces"] if kind["type"] not in ("network", "cgroup")]
         if cgroup:
-            linux["namespaces"].append({"type": "cgroup"})
+            self.delegate(cgroup / "container")
             mounts.append({"destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup",
                            "options": ["nosuid", "noexec", "nodev", "rw"]})
         linux.pop("resources", None)
         linux["seccomp"] = json.loads(PROFILE.read_text())
         config["mounts"] = mounts
+
+    def delegate(self, cgroup):
+        self.manager = "cgroupfs"
+        linux = self.config["linux"]
+        linux["namespaces"].append({"type": "cgroup"})
+        linux["cgroupsPath"] = "/" + str(cgroup.relative_to("/sys/fs/cgroup"))
+        files = " ".join(f"{cgroup}/{name}" for name in (".", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control"))
+        self.config["hooks"] = {"createRuntime": [{"path": "/bin/sh", "args": ["sh", "-c", f"chown {UID}:{UID} {files}"]}]}
 
     def command(self, argv=(), environment=()):
         """`environment` names variables that are handed in from the caller's."""
@@ -68,7 +79,7 @@ class Bundle:
         process["args"] = list(argv) or ["/bin/true"]
         process["env"] = ["PATH=/usr/bin:/bin", *(f"{name}={os.environ[name]}" for name in environment)]
         (self.directory / "config.json").write_text(json.dumps(self.config))
-        return [*ONLY_CGROUP2, "crun", "--root", str(self.directory / "state"), "--cgroup-manager=disabled", "run",
+        return [*ONLY_CGROUP2, "crun", "--root", str(self.directory / "state"), f"--cgroup-manager={self.manager}", "run",
                 "--bundle", str(self.directory), self.name]
 
     def run(self, *argv, **options):

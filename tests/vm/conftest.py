@@ -9,6 +9,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from harness import Cgroup, Server  # noqa: E402
 
+BROKEN = """
+name: "broken"
+mount { destination: "/usr" bind { source: "/nowhere" } }
+mount { destination: "/workspace" scratch { directory: WORK } }
+seccomp { default_action: ALLOW }
+"""
+
 
 @pytest.fixture
 def cgroup():
@@ -19,8 +26,12 @@ def cgroup():
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
+    """With a second policy, `broken`, whose jails cannot be built."""
     own = Cgroup()
-    with Server(tmp_path_factory.mktemp("server") / "log", own.prefix) as running:
+    directory = tmp_path_factory.mktemp("server")
+    (directory / "broken.textproto").write_text(BROKEN)
+    (directory / "server.textproto").write_text(f'policy_path: "{directory}/broken.textproto"\n')
+    with Server(directory / "log", own.prefix, SANDBOX_EXECUTOR_CONFIG=f"{directory}/server.textproto") as running:
         running.cgroup = own
         yield running
     own.remove()

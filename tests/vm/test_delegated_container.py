@@ -4,19 +4,17 @@ import os
 
 import pytest
 
-from bundle import UID, Bundle
+from bundle import Bundle
 from harness import Server
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes containers of another user")
 def test_a_container_with_a_cgroup_of_its_own(cgroup, tmp_path, monkeypatch):
-    for name in (".", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control"):
-        os.chown(cgroup.path / name, UID, UID)
     server = Server(tmp_path / "log", cgroup="REQUIRED")
     names = [name for name in server.environment if name.startswith("SANDBOX_")]
     for name in names:
         monkeypatch.setenv(name, server.environment[name])
-    server.argv = [*cgroup.prefix, *Bundle(tmp_path, cgroup=True).command(server.argv, environment=names)]
+    server.argv = Bundle(tmp_path, cgroup.path).command(server.argv, environment=names)
     with server:
         verdict = server.execute("x = b'x' * (1 << 30)", limits={"memory_bytes": 64 << 20})
         assert (verdict["oom"], verdict["limits"]["enforced_by"]) == (True, "cgroup2")

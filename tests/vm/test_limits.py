@@ -165,8 +165,9 @@ MIXED = [
     ("oom", lambda s: send_until_accepted(s, "x = b'x' * (1 << 30)", limits={"memory_bytes": 32 * MIB})),
     ("timeout", lambda s: send_until_accepted(s, "import os, time\nos.fork()\ntime.sleep(60)", timeout_ms=300)),
     ("success", lambda s: send_until_accepted(s, "import subprocess\nsubprocess.Popen(['sleep', '60'])", outputs=["*"])),
-    ("setup_error", lambda s: send_until_accepted(s, "pass", limits={"scratch_bytes": 4096},
-                                                  files=[{"name": "in", "content": "x" * 100000}])),
+    ("setup_error", lambda s: send_until_accepted(s, "pass", policy="broken")),
+    ("too_large", lambda s: send_until_accepted(s, "pass", limits={"scratch_bytes": 4096},
+                                                files=[{"name": "in", "content": "x" * 100000}])),
 ]
 
 
@@ -174,9 +175,9 @@ def test_nothing_is_left_of_200_mixed_jobs(server):
     server.execute("pass")
     before = what_is_there(server)
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        jobs = [(status, pool.submit(send, server)) for _ in range(30) for status, send in MIXED]
+        jobs = [(status, pool.submit(send, server)) for _ in range(26) for status, send in MIXED]
         verdicts = [(status, job.result()) for status, job in jobs]
-    for _ in range(20):
+    for _ in range(18):
         hang_up(server, "import time\ntime.sleep(60)")
         wait_for(lambda: server.metric("immure_jobs_running") == 0, "the job is cancelled")
     for status, verdict in verdicts:
@@ -185,17 +186,19 @@ def test_nothing_is_left_of_200_mixed_jobs(server):
 
 
 def test_leftovers_of_a_killed_warden_are_swept(cgroup, tmp_path):
-    with Server(tmp_path / "first", cgroup.prefix) as first:
+    """Under a supervisor that stays in the cgroup and starts the server again."""
+    prefix = [*cgroup.prefix, "sh", "-c", '"$@"; exec "$@"', "sh"]
+    with Server(tmp_path / "log", prefix) as server:
+        supervisor = server.process.pid
+        [warden] = children(supervisor)
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            job = pool.submit(first.execute, "import time\ntime.sleep(600)")
-            wait_for(lambda: first.metric("immure_jobs_running") == 1, "the job runs")
-            first.stop(signal.SIGKILL)
+            job = pool.submit(server.execute, "import time\ntime.sleep(600)")
+            wait_for(lambda: server.metric("immure_jobs_running") == 1, "the job runs")
+            os.kill(warden, signal.SIGKILL)
             assert job.exception(30) is not None
-    wait_for(lambda: not cgroup.processes(), "front and jail die with the warden")
-    assert cgroup.below(), "there is something to sweep"
-    with Server(tmp_path / "second", cgroup.prefix) as second:
-        assert second.metric("immure_leftovers_swept_total") > 0
-        assert second.execute("print(1)")["stdout"] == "1\n"
+        wait_for(server.ready, "the second server is ready")
+        assert server.metric("immure_leftovers_swept_total") > 0
+        assert server.execute("print(1)")["stdout"] == "1\n"
     assert cgroup.below() == []
 
 

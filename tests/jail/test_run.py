@@ -1,0 +1,294 @@
+"""`immure run`: the command's own input, output and exit code, and everything else told apart from them."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from harness import BUILD, CGROUP, wait_for
+
+IMMURE = str(BUILD / "immure")
+
+TRUE = "/usr/bin/true"
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 3, 124, 125, 126, 127, 128, 137, 255])
+def test_exit_codes_pass_through(run, code):
+    done = run.python(f"import os; os._exit({code})")
+    assert (done.returncode, done.stderr) == (code, b"")
+    verdict = run.verdict
+    assert verdict["exit_code"] == code
+    assert verdict["status"] == ("success" if code == 0 else "execution_error")
+    assert (verdict["signal"], verdict["killed"], verdict["oom"], verdict["step"], verdict["error_message"]) == (
+        None, False, False, None, None)
+
+
+@pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT", "SIGKILL", "SIGTERM", "SIGINT", "SIGFPE", "SIGPIPE", "SIGHUP"])
+def test_signals_become_128_and_the_number(run, name):
+    number = getattr(signal, name)
+    done = run.python(f"import os, signal; signal.signal({int(number)}, signal.SIG_DFL) if {int(number)} != 9 else 0\n"
+                      f"os.kill(os.getpid(), {int(number)})\nimport time; time.sleep(5)")
+    assert done.returncode == 128 + number
+    verdict = run.verdict
+    assert (verdict["status"], verdict["signal"], verdict["exit_code"]) == ("execution_error", name, 128 + number)
+    assert not verdict["killed"] and not verdict["oom"]
+
+
+def test_abort_is_sigabrt(run):
+    assert run.python("import os; os.abort()").returncode == 134
+    assert run.verdict["signal"] == "SIGABRT"
+
+
+def test_input_and_output_are_the_callers(run):
+    payload = bytes(range(256)) * 1000
+    done = run.python("import sys; sys.stdout.buffer.write(sys.stdin.buffer.read()); print('e', file=sys.stderr)",
+                      input=payload)
+    assert (done.stdout, done.stderr, done.returncode) == (payload, b"e\n", 0)
+
+
+def test_descriptors_are_handed_on_as_they_are(run):
+    read_end, write_end = os.pipe()
+    inode = os.fstat(write_end).st_ino
+    try:
+        done = run.python("import os, sys; print(os.fstat(1).st_ino, file=sys.stderr)", stdout=write_end,
+                          stderr=subprocess.PIPE, capture_output=False)
+    finally:
+        os.close(read_end)
+        os.close(write_end)
+    assert int(done.stderr) == inode
+
+
+def test_no_other_descriptor_is_inherited(run):
+    read_end, write_end = os.pipe()
+    os.set_inheritable(read_end, True)
+    try:
+        code = ("import os\n"
+                "def is_open(fd):\n"
+                "    try: os.fstat(fd); return True\n"
+                "    except OSError: return False\n"
+                "print([fd for fd in range(1024) if is_open(fd)])")
+        done = run.python(code, pass_fds=[read_end])
+    finally:
+        os.close(read_end)
+        os.close(write_end)
+    assert done.stdout == b"[0, 1, 2]\n", done.stderr
+
+
+@pytest.mark.parametrize("closed", [[0], [1], [2], [0, 1, 2]])
+def test_closed_standard_descriptors(run, closed):
+    """What we open ourselves must not land where the command's stdio is."""
+    argv = run.argv("/usr/bin/python3", "-c", "import os; os._exit(3)")
+    shell = 'exec "$@" ' + " ".join(f"{fd}>&-" for fd in closed)
+    assert subprocess.run(["/bin/sh", "-c", shell, "sh", *argv]).returncode == 3
+
+
+def test_nothing_of_the_environment_is_inherited(run):
+    done = run.python("import os; print(sorted(os.environ))", env={**os.environ, "SECRET_OF_THE_CALLER": "x"})
+    assert b"SECRET" not in done.stdout and b"PATH" in done.stdout
+
+
+def test_variables_can_be_added(run):
+    done = run.python("import os; print(os.environ['GREETING'])", options=["--env", "GREETING=a=b c"])
+    assert done.stdout == b"a=b c\n", done.stderr
+
+
+def test_variables_that_the_policy_does_not_admit(run):
+    done = run(TRUE, options=["--env", "LD_PRELOAD=/workspace/x.so"])
+    assert done.returncode == 125 and b"LD_PRELOAD" in done.stderr
+
+
+def test_files(run, tmp_path):
+    (tmp_path / "a").write_bytes(b"content \0 of a")
+    done = run.python("print(open('in/a.bin', 'rb').read())", options=["--file", f"in/a.bin={tmp_path / 'a'}"])
+    assert done.stdout == b"b'content \\x00 of a'\n", done.stderr
+
+
+@pytest.mark.parametrize("name", ["../x", "/x", "a/../b", "", ".", "a//b"])
+def test_file_names_that_lead_elsewhere(run, tmp_path, name):
+    (tmp_path / "a").write_text("x")
+    done = run(TRUE, options=["--file", f"{name}={tmp_path / 'a'}"])
+    assert done.returncode == 125 and done.stderr.startswith(b"immure run: ")
+
+
+def test_timeout(run):
+    started = time.monotonic()
+    done = run.python("while True: pass", options=["--timeout", "400"])
+    assert 0.4 <= time.monotonic() - started < 5
+    assert done.returncode == 137
+    assert done.stderr == b"immure run: Execution timed out after 0.4 seconds.\n"
+    verdict = run.verdict
+    assert (verdict["status"], verdict["killed"], verdict["exit_code"], verdict["signal"]) == ("timeout", True, -1, None)
+
+
+def test_a_sleeping_command_times_out_too(run):
+    assert run("/usr/bin/sleep", "60", options=["--timeout", "200"]).returncode == 137
+    assert run.verdict["status"] == "timeout"
+
+
+def test_out_of_memory(run):
+    code = "x = bytearray(200 << 20)\nfor i in range(0, len(x), 4096): x[i] = 1\nprint('survived')"
+    done = run.python(code, options=["--memory", str(64 << 20), "--timeout", "20000"])
+    assert done.returncode in (1, 137) and b"survived" not in done.stdout
+    verdict = run.verdict
+    assert not verdict["killed"]
+    assert verdict["limits"]["memory_bytes"] == 64 << 20
+    assert (verdict["status"], verdict["oom"], verdict["exit_code"], verdict["signal"]) == ("oom", True, 137, "SIGKILL")
+
+
+def test_cpu_time(run):
+    done = run.python("while True: pass", options=["--cpu", "300", "--timeout", "20000"])
+    assert done.returncode == 152
+    assert b"CPU time limit of 300 ms used up." in done.stderr
+    assert (run.verdict["status"], run.verdict["signal"]) == ("execution_error", "SIGXCPU")
+
+
+def test_report_of_a_success(run):
+    assert run(TRUE).returncode == 0
+    verdict = run.verdict
+    assert verdict["status"] == "success" and verdict["policy"] == "python"
+    assert re.fullmatch("[0-9a-f]{64}", verdict["policy_sha256"])
+    assert verdict["enforced_by"] == ("cgroup2" if CGROUP == "REQUIRED" else "rlimit")
+    assert verdict["usage"]["cpu_ms"] > 0 and verdict["setup_ms"] > 0 and verdict["duration_ms"] > 0
+    if CGROUP == "REQUIRED":
+        assert verdict["usage"]["memory_peak_bytes"] > 0 and verdict["usage"]["pids_peak"] >= 1
+
+
+def test_denied_calls_are_named(run):
+    done = run.python("import ctypes; print(ctypes.CDLL(None).mount(b'a', b'/', b'tmpfs', 0, None))")
+    assert done.stdout == b"-1\n", done.stderr
+    assert {"name": "mount", "count": 1} in run.verdict["denied_syscalls"]
+
+
+def test_a_command_that_is_not_there(run):
+    done = run("/usr/bin/no-such-command")
+    assert done.returncode == 125
+    assert re.match(rb"immure run: step \d+ \(exec /usr/bin/no-such-command\): .*No such file or directory\n$", done.stderr)
+    verdict = run.verdict
+    assert (verdict["status"], verdict["exit_code"]) == ("setup_error", -1)
+    assert "exec" in verdict["step"] and "No such file" in verdict["error_message"]
+
+
+def test_a_policy_that_is_not_there(run):
+    done = run(TRUE, policy="no-such-policy")
+    assert done.returncode == 125 and b"no-such-policy" in done.stderr
+    assert done.stderr.count(b"\n") == 1
+    assert run.verdict["status"] == "setup_error"
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["--", TRUE], "--policy"),
+    (["--policy", "python"], "no command"),
+    (["--policy", "python", "--"], "no command"),
+    (["--polcy", "python", "--", TRUE], "did you mean --policy?"),
+    (["--policy"], "needs a value"),
+    (["--policy", "python", "--timeout", "1s", "--", TRUE], "not a whole number"),
+    (["--policy", "python", "--cgroup", "maybe", "--", TRUE], "neither required nor best-effort"),
+    (["--policy", "python", "--report", "/no/such/directory/r", "--", TRUE], "/no/such/directory/r"),
+    (["--policy", "python", "--file", "x", "--", TRUE], "NAME=VALUE"),
+    (["--policy", "python", "--memory", str(1 << 60), "--cgroup", "best-effort", "--", TRUE], "memory_bytes"),
+])
+def test_wrong_usage_is_one_sentence_and_125(arguments, words):
+    done = subprocess.run([IMMURE, "run", *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == 125
+    assert done.stdout == "" and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("immure run: ") and words in done.stderr
+
+
+def test_help():
+    done = subprocess.run([IMMURE, "run", "--help"], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == ""
+    for word in ("--policy", "--report", "125", "best-effort"):
+        assert word in done.stdout
+
+
+def test_options_behind_the_command_are_its_own(run):
+    assert run("/usr/bin/printf", "%s|", "--help", "--policy", "--").stdout == b"--help|--policy|--|"
+
+
+@pytest.mark.skipif(CGROUP == "REQUIRED", reason="this host has what REQUIRED needs")
+def test_less_is_never_chosen_silently():
+    environment = {name: value for name, value in os.environ.items() if name != "SANDBOX_EXECUTOR_CGROUP"}
+    argv = [IMMURE, "run", "--policy", "python", "--", TRUE]
+    done = subprocess.run(argv, capture_output=True, text=True, env=environment)
+    assert done.returncode == 125
+    assert "cgroup" in done.stderr and "--cgroup best-effort" in done.stderr
+    environment["SANDBOX_EXECUTOR_CGROUP"] = "BEST_EFFORT"
+    assert subprocess.run(argv, env=environment).returncode == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signals_cancel_the_jail(run, number):
+    process = run.start("/usr/bin/python3", "-c", "print('up', flush=True)\nimport time; time.sleep(60)",
+                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout.readline() == b"up\n"
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=10)
+    assert process.returncode == 128 + number
+    assert errors.decode() == f"immure run: cancelled by {signal.Signals(number).name}\n"
+    assert run.verdict["status"] == "cancelled"
+
+
+def test_the_jail_dies_with_its_launcher(run, tmp_path):
+    """kill -9 cannot be caught: the kernel has to end the jail."""
+    process = run.start("/usr/bin/python3", "-c", "print('up', flush=True)\nimport time; time.sleep(60)",
+                        stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"up\n"
+    process.kill()
+    process.wait()
+    assert process.stdout.read() == b""  # end of file: nobody has it open any more
+
+
+def test_a_detached_child_ends_with_the_command(run):
+    code = ("import os, time\n"
+            "if os.fork() == 0:\n"
+            "    os.setsid(); time.sleep(60)\n"
+            "print('done')")
+    started = time.monotonic()
+    assert run.python(code).stdout == b"done\n"
+    assert time.monotonic() - started < 20
+
+
+def test_many_at_once(run, tmp_path):
+    code = "import os, time; print(os.getuid()); time.sleep(0.2)"
+    processes = []
+    for i in range(8):
+        argv = run.argv("/usr/bin/python3", "-c", code)
+        argv[argv.index("--report") + 1] = str(tmp_path / f"r{i}")
+        processes.append(subprocess.Popen(argv, stdout=subprocess.PIPE))
+    assert [process.communicate(timeout=60)[0] for process in processes] == [b"1000\n"] * 8
+    assert [json.loads((tmp_path / f"r{i}").read_text())["status"] for i in range(8)] == ["success"] * 8
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user's jails are all that user outside")
+def test_concurrent_jails_of_root_have_different_uids_outside(run, tmp_path):
+    outer = []
+    processes = [run.start("/usr/bin/sleep", "60", stdout=subprocess.DEVNULL) for _ in range(3)]
+
+    def children(pid):
+        return [int(child) for child in open(f"/proc/{pid}/task/{pid}/children").read().split()]
+
+    try:
+        for process in processes:
+            [jail] = wait_for(lambda pid=process.pid: children(pid), "the jail's PID 1")
+            outer.append(uid_of_command(jail, children))
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait()
+    assert len(set(outer)) == 3 and 0 not in outer and 1000 not in outer
+
+
+def uid_of_command(jail, children):
+    """The uid outside of the process below the jail's PID 1, once that has become the command."""
+    def look():
+        for child in children(jail):
+            status = open(f"/proc/{child}/status").read()
+            if "Name:\tsleep" in status:
+                return int(re.search(r"^Uid:\t(\d+)", status, re.M).group(1))
+        return None
+    return wait_for(look, "the command")

@@ -1,0 +1,368 @@
+"""`immure serve`: what stops the start, and what the warden does about signals, reloads and fronts that die."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+
+from harness import BUILD, CGROUP, free_port, wait_for
+
+IMMURE = str(BUILD / "immure")
+
+SLEEP = "import time\nprint('up', flush=True)\ntime.sleep({})\nprint('done')"
+
+
+def events(server, name):
+    """The log lines of one event, as dictionaries."""
+    found = []
+    for line in server.log().splitlines():
+        fields = {}
+        for key, quoted, plain in re.findall(r'(\w+)=(?:"((?:[^"\\]|\\.)*)"|(\S*))', line):
+            fields[key] = quoted or plain
+        if fields.get("event") == name:
+            found.append(fields)
+    return found
+
+
+def front_pid(server):
+    """The front that serves now."""
+    return int(events(server, "front_serving")[-1]["pid"])
+
+
+def call_later(server, *arguments, **fields):
+    """-> a function that waits for the reply of a job started now"""
+    box = []
+
+    def call():
+        try:
+            box.append(server.execute(*arguments, **fields))
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            box.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+
+    def result():
+        thread.join(60)
+        assert box, "no reply"
+        return box[0]
+    return result
+
+
+def running(server, jobs):
+    wait_for(lambda: server.metric("immure_jobs_running") == jobs, f"{jobs} running jobs")
+
+
+# ---- start
+
+
+def start_refused(environment=None, *options, expected=1):
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("SANDBOX_")}
+    done = subprocess.run([IMMURE, "serve", *options], capture_output=True, text=True, timeout=60,
+                          env={**clean, **(environment or {})})
+    assert done.returncode == expected, done.stderr
+    assert done.stdout == ""
+    return done.stderr
+
+
+def test_an_empty_key_outside_local_environments():
+    said = start_refused()
+    assert said.startswith("immure serve: ") and said.count("\n") == 1
+    assert "SANDBOX_EXECUTOR_SERVICE_API_KEY" in said
+
+
+def test_wrong_usage():
+    assert "did you mean --config?" in start_refused(None, "--confg", expected=2)
+    assert "takes no arguments" in start_refused(None, "now", expected=2)
+
+
+def test_a_configuration_that_is_not_there():
+    assert "/no/such/file" in start_refused(None, "--config", "/no/such/file")
+
+
+def test_a_configuration_that_does_not_parse(tmp_path):
+    (tmp_path / "c.textproto").write_text('listen: "127.0.0.1:0"\nlistn: 1\n')
+    assert "c.textproto:2:1" in start_refused(None, "--config", str(tmp_path / "c.textproto"))
+
+
+def test_names_that_lead_nowhere(tmp_path):
+    config = tmp_path / "c.textproto"
+    key = {"SANDBOX_EXECUTOR_SERVICE_API_KEY": "k"}
+    config.write_text('runtime { name: "python" interpreter: "/usr/bin/python3" policy: "nope" }\n')
+    assert "names policy 'nope'" in start_refused(key, "--config", str(config))
+    config.write_text('default_runtime: "cobol"\n')
+    assert "cobol" in start_refused(key, "--config", str(config))
+
+
+def test_a_port_that_is_taken():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        said = start_refused({"SANDBOX_EXECUTOR_SERVICE_API_KEY": "k", "SANDBOX_EXECUTOR_CGROUP": CGROUP,
+                              "SANDBOX_EXECUTOR_ADDR": f"127.0.0.1:{taken.getsockname()[1]}"})
+    assert "another process listens there" in said
+
+
+@pytest.mark.skipif(CGROUP == "REQUIRED", reason="this host has what REQUIRED needs")
+def test_required_cgroups_that_are_missing():
+    said = start_refused({"SANDBOX_EXECUTOR_SERVICE_API_KEY": "k", "SANDBOX_EXECUTOR_ADDR": "127.0.0.1:0"})
+    assert "cgroup" in said and "BEST_EFFORT" in said
+
+
+def test_check_config_only_checks(tmp_path):
+    argv = [IMMURE, "serve", "--check-config"]
+    done = subprocess.run(argv, capture_output=True, text=True, env={**os.environ, "SANDBOX_EXECUTOR_SERVICE_API_KEY": "k"})
+    assert (done.returncode, done.stdout) == (0, "configuration and policies are valid\n"), done.stderr
+    start_refused(None, "--check-config")
+
+
+def test_port_zero_is_told_in_the_log(server):
+    server.environment["SANDBOX_EXECUTOR_ADDR"] = "127.0.0.1:0"
+    server.start()
+    [listening] = wait_for(lambda: events(server, "listening"), "the listening event")
+    server.port = int(listening["address"].rsplit(":", 1)[1])
+    wait_for(server.ready, "ready")
+    assert server.execute("print(1)")["stdout"] == "1\n"
+
+
+def test_a_unix_socket(server, tmp_path):
+    path = tmp_path / "s"
+    server.environment["SANDBOX_EXECUTOR_ADDR"] = f"unix:{path}"
+    server.start()
+    wait_for(lambda: events(server, "selftest"), "the self-test")
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+        client.sendall(b"GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert client.recv(100).startswith(b"HTTP/1.1 200 ")
+    assert server.stop() == 0
+    assert not path.exists()
+
+
+# ---- what is and is not visible of it
+
+
+def test_secrets_leave_the_environment(server):
+    with server:
+        for pid in (server.process.pid, front_pid(server)):
+            try:
+                with open(f"/proc/{pid}/environ", "rb") as file:
+                    assert server.key.encode() not in file.read()
+            except PermissionError:
+                pass  # even better
+
+
+def status(pid, field):
+    with open(f"/proc/{pid}/status") as file:
+        return re.search(rf"^{field}:\t(.*)$", file.read(), re.M).group(1)
+
+
+def test_the_front_has_no_privileges(server):
+    with server:
+        front = front_pid(server)
+        for field in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
+            assert int(status(front, field), 16) == 0
+        assert status(front, "NoNewPrivs") == "1"
+        uid = int(status(front, "Uid").split()[0])
+        assert uid != 0
+        if os.geteuid() == 0:
+            assert int(status(front, "CapBnd"), 16) == 0 and status(front, "Groups").split() == []
+
+
+def test_degradation_is_said_once(server):
+    with server:
+        assert len(events(server, "degraded")) == (0 if CGROUP == "REQUIRED" else 1)
+        ready = server.get("/readyz").json
+        assert ready["limits"]["enforced_by"] == ("cgroup2" if CGROUP == "REQUIRED" else "rlimit")
+
+
+# ---- fronts that die
+
+
+def test_a_front_that_is_killed_is_replaced(server):
+    with server:
+        for _ in range(3):
+            old = front_pid(server)
+            os.kill(old, signal.SIGKILL)
+            wait_for(lambda old=old: front_pid(server) != old, "a new front")
+            assert server.execute("print(1)")["stdout"] == "1\n"
+        assert server.metric("immure_front_restarts_total") == 3
+        assert server.process.poll() is None
+
+
+def test_the_jobs_of_a_dead_front_die(server):
+    with server:
+        reply = call_later(server, SLEEP.format(60), timeout_ms=60000)
+        running(server, 1)
+        os.kill(front_pid(server), signal.SIGKILL)
+        assert isinstance(reply(), Exception)
+        wait_for(lambda: events(server, "job_orphaned"), "the job's end")
+        wait_for(server.ready, "ready again")
+        # its slot is free: as many jobs as there are slots run at once
+        replies = [call_later(server, SLEEP.format(0.3)) for _ in range(4)]
+        assert [reply()["status"] for reply in replies] == ["success"] * 4
+
+
+def test_a_stopped_front_does_not_stop_the_warden(server):
+    with server:
+        front = front_pid(server)
+        os.kill(front, signal.SIGSTOP)
+        os.kill(server.process.pid, signal.SIGHUP)
+        wait_for(lambda: front_pid(server) != front, "the successor")
+        assert server.execute("print(1)")["stdout"] == "1\n"
+        os.kill(front, signal.SIGKILL)
+
+
+def test_dying_again_and_again_is_slowed_down(server):
+    with server:
+        for _ in range(6):
+            old = front_pid(server)
+            os.kill(old, signal.SIGKILL)
+            wait_for(lambda old=old: events(server, "front_restart_delayed") or front_pid(server) != old, "the next front")
+        [delayed] = events(server, "front_restart_delayed")
+        assert delayed["delay_ms"] == "1000"
+        wait_for(server.ready, "ready again")
+        assert server.process.poll() is None
+
+
+# ---- reload
+
+
+@pytest.fixture
+def configured(server, tmp_path):
+    """A server with a configuration file of its own."""
+    server.config = tmp_path / "server.textproto"
+    server.config.write_text(f'listen: "127.0.0.1:{server.port}"\ncgroup: {CGROUP}\n')
+    server.environment["SANDBOX_EXECUTOR_CONFIG"] = str(server.config)
+    del server.environment["SANDBOX_EXECUTOR_ADDR"], server.environment["SANDBOX_EXECUTOR_CGROUP"]
+    with server:
+        yield server
+
+
+def reload(server, text, expected):
+    server.config.write_text(f'listen: "127.0.0.1:{server.port}"\ncgroup: {CGROUP}\n' + text)
+    before = len(events(server, expected))
+    server.process.send_signal(signal.SIGHUP)
+    return wait_for(lambda: events(server, expected)[before:], expected)[0]
+
+
+def test_reload_takes_effect(configured):
+    assert configured.execute("print(1)")["limits"]["timeout_ms"] == 30000
+    reload(configured, "default_timeout_ms: 1234\n", "reloaded")
+    # the key came from the environment, which has been overwritten since
+    assert configured.execute("print(1)")["limits"]["timeout_ms"] == 1234
+    assert configured.metric("immure_front_restarts_total") == 0
+
+
+def test_reload_waits_for_running_jobs(configured):
+    reply = call_later(configured, SLEEP.format(1.5))
+    running(configured, 1)
+    old = front_pid(configured)
+    reload(configured, "default_timeout_ms: 1234\n", "reloaded")
+    assert configured.execute("print(1)")["limits"]["timeout_ms"] == 1234
+    assert reply()["stdout"] == "up\ndone\n"
+    wait_for(lambda: [e for e in events(configured, "front_exited") if e["pid"] == str(old)], "the old front's end")
+
+
+def test_capacity_counts_over_both_fronts(configured):
+    reload(configured, "max_concurrent_jobs: 1\n", "reloaded")
+    reply = call_later(configured, SLEEP.format(1.5))
+    running(configured, 1)
+    reload(configured, "max_concurrent_jobs: 1\ndefault_timeout_ms: 5000\n", "reloaded")
+    busy = configured.request("POST", "/execute", json.dumps({"code": "print(1)"}))
+    assert busy.status == 503 and int(busy.headers["Retry-After"]) >= 1
+    assert reply()["status"] == "success"
+    assert configured.execute("print(1)")["status"] == "success"
+
+
+@pytest.mark.parametrize("text, words", [
+    ("default_timeout_ms: 0x\n", "server.textproto:4"),
+    ('default_runtime: "cobol"\n', "cobol"),
+    ("outer_uid_base: 1000000\n", "outer_uid_base"),
+    ('runtime { name: "python" interpreter: "/usr/bin/python3" policy: "nope" }\n', "names policy 'nope'"),
+])
+def test_reload_is_all_or_nothing(configured, text, words):
+    front = front_pid(configured)
+    refused = reload(configured, "max_timeout_ms: 999\n" + text, "reload_refused")
+    assert words in f"{refused['item']} {refused['error']}"
+    assert front_pid(configured) == front
+    assert configured.execute("print(1)", timeout_ms=5000)["limits"]["timeout_ms"] == 5000
+
+
+def test_the_address_cannot_change(configured):
+    configured.config.write_text(f'listen: "127.0.0.1:{free_port()}"\ncgroup: {CGROUP}\n')
+    configured.process.send_signal(signal.SIGHUP)
+    [refused] = wait_for(lambda: events(configured, "reload_refused"), "the refusal")
+    assert refused["item"] == "listen"
+    assert configured.execute("print(1)")["status"] == "success"
+
+
+def test_a_runtime_that_does_not_work_is_not_ready(configured):
+    broken = 'runtime { name: "python" interpreter: "/no/such/python" extension: "py" policy: "python" }\n'
+    reload(configured, broken, "reloaded")
+    # the old front, which drains, may answer once more
+    wait_for(lambda: "/no/such/python" in configured.get("/readyz").body.decode(), "the reason")
+    assert configured.get("/readyz").status == 503
+    reload(configured, "", "reloaded")
+    wait_for(configured.ready, "ready again")
+
+
+# ---- the end
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_drain_lets_jobs_finish(server, number):
+    server.start()
+    wait_for(server.ready, "ready")
+    reply = call_later(server, SLEEP.format(1))
+    running(server, 1)
+    server.process.send_signal(number)
+    assert reply()["stdout"] == "up\ndone\n"
+    assert server.process.wait(20) == 0
+    assert events(server, "stopped")
+
+
+def test_a_drain_has_an_end(server, tmp_path):
+    config = tmp_path / "c.textproto"
+    config.write_text("drain_timeout_ms: 500\n")
+    server.environment["SANDBOX_EXECUTOR_CONFIG"] = str(config)
+    server.start()
+    wait_for(server.ready, "ready")
+    reply = call_later(server, SLEEP.format(60), timeout_ms=60000)
+    running(server, 1)
+    started = time.monotonic()
+    server.process.send_signal(signal.SIGTERM)
+    assert reply()["status"] == "cancelled"
+    assert server.process.wait(20) == 0
+    assert 0.5 <= time.monotonic() - started < 5
+    assert events(server, "drain_timeout")
+
+
+def test_a_second_signal_ends_at_once(server):
+    server.start()
+    wait_for(server.ready, "ready")
+    reply = call_later(server, SLEEP.format(60), timeout_ms=60000)
+    running(server, 1)
+    server.process.send_signal(signal.SIGTERM)
+    wait_for(lambda: events(server, "draining"), "draining")
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(5) == 0
+    assert isinstance(reply(), Exception)
+
+
+def test_nothing_survives_a_warden_that_is_killed(server):
+    server.start()
+    wait_for(server.ready, "ready")
+    front = front_pid(server)
+    reply = call_later(server, SLEEP.format(60), timeout_ms=60000)
+    running(server, 1)
+    server.process.kill()
+    server.process.wait()
+    assert isinstance(reply(), Exception)
+    wait_for(lambda: not os.path.exists(f"/proc/{front}"), "the front's end")
