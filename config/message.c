@@ -91,7 +91,27 @@ static void fill_done(const struct msg *msg, struct pool *pool, struct outgoing 
     ret->envelope.done = &ret->done;
 }
 
-static void fill_state(const struct msg *msg, struct outgoing *ret)
+static bool fill_warm(const struct msg_state *state, struct pool *pool, Immure__MsgState *ret)
+{
+    Immure__MsgWarm **pointers = pool_alloc(pool, state->n_warm, sizeof *pointers);
+    Immure__MsgWarm *rows = pool_alloc(pool, state->n_warm, sizeof *rows);
+    if (state->n_warm > 0 && (!pointers || !rows)) {
+        return false;
+    }
+    for (size_t i = 0; i < state->n_warm; i++) {
+        immure__msg_warm__init(&rows[i]);
+        rows[i].runtime = text_of(state->warm[i].runtime);
+        rows[i].parked = state->warm[i].parked;
+        rows[i].building = state->warm[i].building;
+        rows[i].pss_bytes = state->warm[i].pss_bytes;
+        pointers[i] = &rows[i];
+    }
+    ret->warm = pointers;
+    ret->n_warm = state->n_warm;
+    return true;
+}
+
+static bool fill_state(const struct msg *msg, struct pool *pool, struct outgoing *ret)
 {
     immure__msg_state__init(&ret->state);
     ret->state.ready = msg->state.ready;
@@ -103,6 +123,7 @@ static void fill_state(const struct msg *msg, struct outgoing *ret)
     ret->state.leftovers_swept = msg->state.leftovers_swept;
     ret->envelope.kind_case = IMMURE__MSG__KIND_STATE;
     ret->envelope.state = &ret->state;
+    return fill_warm(&msg->state, pool, &ret->state);
 }
 
 static bool fill(const struct msg *msg, struct pool *pool, struct outgoing *ret)
@@ -128,8 +149,7 @@ static bool fill(const struct msg *msg, struct pool *pool, struct outgoing *ret)
         fill_done(msg, pool, ret);
         return true;
     case MSG_STATE:
-        fill_state(msg, ret);
-        return true;
+        return fill_state(msg, pool, ret);
     case MSG_NONE:
     case MSG_TYPE_COUNT:
         break;
@@ -181,6 +201,23 @@ static int refused_from_message(const Immure__MsgRefused *message, struct msg_re
     return r < 0 ? r : take_text(message->text, ret->text, sizeof ret->text, "refused.text", reterr);
 }
 
+static int warm_from_message(const Immure__MsgState *message, struct msg_state *ret, struct err *reterr)
+{
+    if (message->n_warm > MSG_WARM_MAX) {
+        return err_set(reterr, ERR_INVALID, EBADMSG, "state.warm", "has more rows than there can be");
+    }
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < message->n_warm; i++) {
+        const Immure__MsgWarm *row = message->warm[i];
+        ret->warm[i] =
+            (struct msg_warm){.parked = row->parked, .building = row->building, .pss_bytes = row->pss_bytes};
+        r = take_text(row->runtime, ret->warm[i].runtime, sizeof ret->warm[i].runtime, "state.warm.runtime",
+                      reterr);
+    }
+    ret->n_warm = message->n_warm;
+    return r;
+}
+
 static int state_from_message(const Immure__MsgState *message, struct msg_state *ret, struct err *reterr)
 {
     ret->ready = message->ready;
@@ -188,7 +225,8 @@ static int state_from_message(const Immure__MsgState *message, struct msg_state 
     ret->enforced_by_cgroup = message->enforced_by_cgroup;
     ret->front_restarts = message->front_restarts;
     ret->leftovers_swept = message->leftovers_swept;
-    int r = take_text(message->why, ret->why, sizeof ret->why, "state.why", reterr);
+    int r = warm_from_message(message, ret, reterr);
+    r = r < 0 ? r : take_text(message->why, ret->why, sizeof ret->why, "state.why", reterr);
     return r < 0
                ? r
                : take_text(message->degraded, ret->degraded, sizeof ret->degraded, "state.degraded", reterr);

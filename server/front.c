@@ -142,6 +142,12 @@ static void state_metrics(struct front *front)
     metrics_set(front->metrics, METRIC_LIMITS_ENFORCED_BY, "rlimit", NULL, !state->enforced_by_cgroup);
     metrics_set(front->metrics, METRIC_FRONT_RESTARTS, NULL, NULL, (double)state->front_restarts);
     metrics_set(front->metrics, METRIC_LEFTOVERS_SWEPT, NULL, NULL, (double)state->leftovers_swept);
+    for (size_t i = 0; i < state->n_warm; i++) {
+        const struct msg_warm *warm = &state->warm[i];
+        metrics_set(front->metrics, METRIC_WARM_JAILS, warm->runtime, "parked", warm->parked);
+        metrics_set(front->metrics, METRIC_WARM_JAILS, warm->runtime, "building", warm->building);
+        metrics_set(front->metrics, METRIC_WARM_JAIL_PSS, warm->runtime, NULL, (double)warm->pss_bytes);
+    }
 }
 
 /* The listening socket is closed here; when the warden has closed its own, callers are refused by the kernel.

@@ -71,6 +71,13 @@ static const struct family families[] = {
                                 "Things of an earlier run that were found and removed.",
                                 {0},
                                 {0}},
+    [METRIC_WARM_JAILS] =
+        {"immure_warm_jails", GAUGE, "Jails made in advance, by state.", {"runtime", "state"}, {0}},
+    [METRIC_WARM_JAIL_PSS] = {"immure_warm_jail_pss_bytes",
+                              GAUGE,
+                              "What one parked jail holds in memory, its share of shared pages included.",
+                              {"runtime"},
+                              {0}},
     [METRIC_BUILD_INFO] = {"immure_build_info", GAUGE, "1, with the version as a label.", {"version"}, {0}},
     [METRIC_PROCESS_CPU] =
         {"process_cpu_seconds_total", COUNTER, "Processor time of the HTTP process.", {0}, {0}},

@@ -238,6 +238,8 @@ void warden_start_warm(struct warden *warden)
         .settings = warden->settings,
         .executable_fd = warden->executable_fd,
         .n_jobs = &warden->n_jobs,
+        .publish = warden_publish_warm,
+        .publish_arg = warden,
     };
     struct err err = {0};
     if (warm_new(&options, &warden->warm, &err) < 0) {

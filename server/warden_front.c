@@ -29,6 +29,7 @@
 #include "server/notify.h"
 #include "server/settings.h"
 #include "server/verdict.h"
+#include "server/warm.h"
 
 static const char *const state_names[FRONT_STATE_COUNT] = {
     [FRONT_STARTING] = "starting",
@@ -114,8 +115,36 @@ static void send_state(struct front *front)
     front_send(front, &msg, NULL, 0);
 }
 
+/* Takes the stock's figures into the state; true if they have changed. */
+static bool note_warm(struct warden *warden)
+{
+    struct warm_count counts[MSG_WARM_MAX];
+    size_t n = warden->warm ? warm_counts(warden->warm, counts, MSG_WARM_MAX) : 0;
+    struct msg_state *state = &warden->state;
+    bool changed = n != state->n_warm;
+    state->n_warm = n;
+    for (size_t i = 0; i < n; i++) {
+        struct msg_warm row = {
+            .parked = counts[i].parked, .building = counts[i].building, .pss_bytes = counts[i].pss_bytes};
+        snprintf(row.runtime, sizeof row.runtime, "%s", counts[i].runtime);
+        changed = changed || row.parked != state->warm[i].parked || row.building != state->warm[i].building ||
+                  row.pss_bytes != state->warm[i].pss_bytes;
+        state->warm[i] = row;
+    }
+    return changed;
+}
+
+void warden_publish_warm(void *arg)
+{
+    struct warden *warden = arg;
+    if (note_warm(warden)) {
+        warden_publish_state(warden);
+    }
+}
+
 void warden_publish_state(struct warden *warden)
 {
+    note_warm(warden);
     for (struct front *front = warden->fronts; front; front = front->next) {
         send_state(front);
     }

@@ -92,6 +92,8 @@ struct warden {
 /* warden.c */
 /* Tells every front the state as it is now. */
 void warden_publish_state(struct warden *warden);
+/* The same, if the stock of warm jails has changed; `arg` is the warden. */
+void warden_publish_warm(void *arg);
 /* Stops the loop once a drain is over. Called after each end of a front or a job. */
 void warden_check_drained(struct warden *warden);
 

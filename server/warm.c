@@ -118,6 +118,7 @@ static void on_timer(void *arg, uint32_t events)
     (void)events;
     struct warm *warm = arg;
     warm_tend(warm);
+    warm->options.publish(warm->options.publish_arg);
     loop_timer_set(warm->timer, clock_now_ns() + NS_PER_S);
 }
 
@@ -218,7 +219,7 @@ size_t warm_counts(const struct warm *warm, struct warm_count *ret, size_t max)
     for (const struct warm_template *template = warm->templates; template && n < max;
          template = template->next) {
         ret[n++] = (struct warm_count){.runtime = template->runtime->name,
-                                       .ready = template->n_ready,
+                                       .parked = template->n_ready,
                                        .building = template->n_building,
                                        .pss_bytes = template->pss_bytes};
     }

@@ -26,6 +26,8 @@ struct warm_options {
     const struct settings *settings; /* outlives the struct warm */
     int executable_fd;               /* O_PATH, our own binary: templates are looked for beside it */
     const unsigned *n_jobs;          /* how many jobs run now: jails are parked while few do */
+    void (*publish)(void *arg);      /* called now and then, when warm_counts() may have changed */
+    void *publish_arg;
 };
 
 /* Starts the templates. One that does not start or does not fit costs a line in the log and speed, nothing
@@ -51,7 +53,7 @@ uint64_t warm_jail_scratch_bytes(const struct warm_jail *jail);
 
 struct warm_count {
     const char *runtime;
-    unsigned ready, building;
+    unsigned parked, building;
     uint64_t pss_bytes; /* of one parked jail, measured last; 0: not yet */
 };
 /* One row per runtime with a template; returns how many. */

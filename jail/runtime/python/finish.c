@@ -1,0 +1,314 @@
+/* The end of a job's program: what can be seen of Py_FinalizeEx(), without what only frees memory.
+ *
+ * CPython takes every module apart before it exits; with the template's imports that costs more than most programs,
+ * and copies pages that were shared until then. Here it is the program's own objects that go, in the order in which
+ * CPython lets them go (Python/pylifecycle.c, finalize_modules()), so that destructors run, files are flushed and
+ * complaints are written as they would be. What the template had before stays, unless the program has changed it.
+ *
+ * Runs on the main thread of a job's process, which exits right afterwards. */
+#include "jail/runtime/python/finish.h"
+
+#define PY_SSIZE_T_CLEAN
+#define Py_BUILD_CORE_MODULE 1
+#include <Python.h>
+#include <internal/pycore_interp.h>
+#include <internal/pycore_moduleobject.h>
+#include <internal/pycore_pystate.h>
+#include <internal/pycore_runtime.h>
+
+#include <signal.h>
+#include <stdbool.h>
+
+#include "jail/base/cleanup.h"
+#include "jail/runtime/python/template.h"
+
+/* What CPython exits with when the last output could not be written. */
+#define EXIT_LOST_OUTPUT 120
+
+static void wait_for_threads(void)
+{
+    PyObject *name = PyUnicode_FromString("threading");
+    PyObject *threading = name ? PyImport_GetModule(name) : NULL;
+    Py_XDECREF(name);
+    if (!threading) {
+        PyErr_Clear();
+        return;
+    }
+    PyObject *none = PyObject_CallMethod(threading, "_shutdown", NULL);
+    if (!none) {
+        PyErr_WriteUnraisable(threading);
+    }
+    Py_XDECREF(none);
+    Py_DECREF(threading);
+}
+
+static void call_exitfuncs(const struct python *python)
+{
+    PyObject *none = PyObject_CallNoArgs(python->run_exitfuncs);
+    if (!none) {
+        PyErr_Clear();
+    }
+    Py_XDECREF(none);
+}
+
+/* From here on sys.is_finalizing() is true, and other threads end where they would take the interpreter's lock. */
+static void begin_finalizing(void)
+{
+    PyThreadState *self = PyThreadState_Get();
+    _PyRuntimeState_SetFinalizing(&_PyRuntime, self);
+    _PyRuntime.initialized = 0;
+    _PyRuntime.core_initialized = 0;
+    _PyThreadState_DeleteExcept(&_PyRuntime, self);
+}
+
+static bool is_closed(PyObject *file)
+{
+    PyObject *closed = PyObject_GetAttrString(file, "closed");
+    bool is = closed && PyObject_IsTrue(closed) > 0;
+    PyErr_Clear();
+    Py_XDECREF(closed);
+    return is;
+}
+
+static int flush(const char *name, bool complains)
+{
+    PyObject *file = PySys_GetObject(name);
+    if (!file || file == Py_None || is_closed(file)) {
+        return 0;
+    }
+    PyObject *none = PyObject_CallMethod(file, "flush", NULL);
+    if (!none && complains) {
+        PyErr_WriteUnraisable(file);
+    }
+    PyErr_Clear();
+    Py_XDECREF(none);
+    return none ? 0 : -1;
+}
+
+static int flush_stdio(void)
+{
+    int out = flush("stdout", true), err = flush("stderr", false);
+    return out < 0 ? out : err;
+}
+
+/* Signals that were the program's to handle have their default effect again. faulthandler's stay its own. */
+static void reset_signals(void)
+{
+    struct sigaction of_python, of_signal;
+    PyOS_sighandler_t handler = sigaction(SIGINT, NULL, &of_python) == 0 ? of_python.sa_handler : SIG_DFL;
+    for (int number = 1; number < NSIG; number++) {
+        if (sigaction(number, NULL, &of_signal) == 0 && of_signal.sa_handler == handler) {
+            PyOS_setsig(number, SIG_DFL);
+        }
+    }
+}
+
+/* As _PyGC_CollectNoFail(): whether or not the program has switched collection off, and without its callbacks. */
+static void collect_always(void)
+{
+    struct _gc_runtime_state *gc = &PyInterpreterState_Get()->gc;
+    PyObject *callbacks = gc->callbacks;
+    gc->callbacks = NULL;
+    int enabled = gc->enabled;
+    gc->enabled = 1;
+    PyGC_Collect();
+    gc->enabled = enabled;
+    gc->callbacks = callbacks;
+}
+
+static void set(PyObject *names, PyObject *name, PyObject *value)
+{
+    if (PyDict_SetItem(names, name, value) < 0) {
+        PyErr_WriteUnraisable(NULL);
+    }
+}
+
+static void set_string(PyObject *names, const char *name, PyObject *value)
+{
+    if (PyDict_SetItemString(names, name, value) < 0) {
+        PyErr_WriteUnraisable(NULL);
+    }
+}
+
+/* Where values of the program's like to hide, and people complain when their destructors find too little left. */
+static void clear_special_names(const struct python *python)
+{
+    static const char *const cleared[] = {"path",       "argv",           "ps1",
+                                          "ps2",        "last_type",      "last_value",
+                                          "last_traceback", "path_hooks", "path_importer_cache",
+                                          "meta_path",  "__interactivehook__"};
+    static const char *const restored[][2] = {
+        {"stdin", "__stdin__"}, {"stdout", "__stdout__"}, {"stderr", "__stderr__"}};
+    set_string(python->builtins.live, "_", Py_None);
+    for (size_t i = 0; i < ARRAY_SIZE(cleared); i++) {
+        set_string(python->sys.live, cleared[i], Py_None);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(restored); i++) {
+        PyObject *value = PyDict_GetItemString(python->sys.live, restored[i][1]);
+        set_string(python->sys.live, restored[i][0], value ? value : Py_None);
+    }
+}
+
+static void set_modules(const struct python *python, PyObject *modules)
+{
+    /* What was there until now is never freed: it holds the template's modules. */
+    Py_INCREF(modules);
+    PyInterpreterState_Get()->modules = modules;
+    set_string(python->sys.live, "modules", modules);
+}
+
+/* The program's own entries of sys.modules, as a list of names and modules; no more of them is left there. */
+static PyObject *take_modules(const struct python *python)
+{
+    PyObject *modules = PyInterpreterState_Get()->modules, *list = PyList_New(0), *name, *module;
+    for (Py_ssize_t at = 0; list && PyDict_Next(modules, &at, &name, &module);) {
+        if (PyDict_GetItemWithError(python->imported, name) == module || !PyModule_Check(module)) {
+            continue;
+        }
+        PyObject *pair = PyTuple_Pack(2, name, module);
+        if (!pair || PyList_Append(list, pair) < 0) {
+            PyErr_WriteUnraisable(NULL);
+        }
+        Py_XDECREF(pair);
+        set(modules, name, Py_None);
+    }
+    return list;
+}
+
+/* Makes `modules`, which names all of the template's, the dict behind sys.modules, and removes the program's from it one
+ * by one: those of the list from `first` up to `end`. Most of them end with that; the list has weak references to them
+ * afterwards. Those behind `end` are still there meanwhile. */
+static void drop_modules(const struct python *python, PyObject *modules, PyObject *list, Py_ssize_t first,
+                         Py_ssize_t end)
+{
+    set_modules(python, modules);
+    for (Py_ssize_t i = first; i < PyList_GET_SIZE(list); i++) {
+        PyObject *pair = PyList_GET_ITEM(list, i);
+        set(modules, PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1));
+    }
+    for (Py_ssize_t i = first; i < PyList_GET_SIZE(list); i++) {
+        PyObject *pair = PyList_GET_ITEM(list, i), *name = PyTuple_GET_ITEM(pair, 0);
+        PyObject *weak = i < end ? PyWeakref_NewRef(PyTuple_GET_ITEM(pair, 1), NULL) : NULL;
+        Py_INCREF(name);
+        if (i < end && (!weak || PyList_SetItem(list, i, weak) < 0)) {
+            PyErr_WriteUnraisable(NULL);
+        }
+        set(modules, name, Py_None);
+        Py_DECREF(name);
+    }
+}
+
+static void wipe_survivors(PyObject *list)
+{
+    for (Py_ssize_t i = PyList_GET_SIZE(list) - 1; i >= 0; i--) {
+        PyObject *weak = PyList_GET_ITEM(list, i);
+        PyObject *module = PyWeakref_Check(weak) ? PyWeakref_GET_OBJECT(weak) : Py_None;
+        if (module != Py_None) {
+            Py_INCREF(module);
+            _PyModule_Clear(module);
+            Py_DECREF(module);
+        }
+    }
+}
+
+/* What the program has put into a namespace of the template's. */
+static void wipe_changes(const struct python_names *names)
+{
+    PyObject *name, *value;
+    if (((PyDictObject *)names->live)->ma_version_tag == names->version) {
+        return;
+    }
+    for (Py_ssize_t at = 0; PyDict_Next(names->live, &at, &name, &value);) {
+        if (value != Py_None && PyDict_GetItemWithError(names->before, name) != value) {
+            set(names->live, name, Py_None);
+        }
+    }
+}
+
+static void restore_builtins(const struct python *python)
+{
+    PyObject *added = PyList_New(0), *name, *value;
+    for (Py_ssize_t at = 0; added && PyDict_Next(python->builtins.live, &at, &name, &value);) {
+        PyObject *before = PyDict_GetItemWithError(python->builtins.before, name);
+        if (!before) {
+            PyList_Append(added, name);
+        } else if (before != value) {
+            set(python->builtins.live, name, before);
+        }
+    }
+    for (Py_ssize_t i = 0; added && i < PyList_GET_SIZE(added); i++) {
+        PyDict_DelItem(python->builtins.live, PyList_GET_ITEM(added, i));
+    }
+    PyErr_Clear();
+    Py_XDECREF(added);
+}
+
+static void clear_stdio_names(const struct python *python)
+{
+    static const char *const names[] = {"stdin", "__stdin__", "stdout", "__stdout__", "stderr", "__stderr__"};
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        set_string(python->sys.live, names[i], Py_None);
+    }
+}
+
+/* What hangs on the thread itself: threading.local, context variables. */
+static void clear_thread(void)
+{
+    PyThreadState *self = PyThreadState_Get();
+    Py_CLEAR(self->dict);
+    Py_CLEAR(self->context);
+}
+
+static bool is_main(const struct python *python, PyObject *list)
+{
+    return PyList_GET_SIZE(list) > 0 &&
+           PyModule_GetDict(PyTuple_GET_ITEM(PyList_GET_ITEM(list, 0), 1)) == python->main;
+}
+
+static void finalize_modules(const struct python *python)
+{
+    clear_special_names(python);
+    PyObject *list = take_modules(python), *empty = PyDict_New();
+    if (!list || !empty) {
+        return;
+    }
+    Py_ssize_t others = is_main(python, list);
+    drop_modules(python, python->modules_while_main_ends, list, 0, others);
+    drop_modules(python, python->modules_while_others_end, list, others, PyList_GET_SIZE(list));
+    set_modules(python, empty);
+    restore_builtins(python);
+    collect_always();
+    wipe_survivors(list);
+    Py_DECREF(list);
+    for (size_t i = python->n_modules; i > 0; i--) {
+        wipe_changes(&python->modules[i - 1]);
+    }
+    clear_stdio_names(python);
+    wipe_changes(&python->sys);
+    collect_always();
+    clear_thread();
+}
+
+/* As the destructors of sys.stdout and sys.stderr do it: whoever has closed them has had their reasons. */
+static void flush_last(const struct python *python)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(python->stdio); i++) {
+        PyObject *none =
+            is_closed(python->stdio[i]) ? NULL : PyObject_CallMethod(python->stdio[i], "flush", NULL);
+        PyErr_Clear();
+        Py_XDECREF(none);
+    }
+}
+
+int finish(const struct python *python, int code)
+{
+    wait_for_threads();
+    call_exitfuncs(python);
+    begin_finalizing();
+    int lost = flush_stdio();
+    reset_signals();
+    PyGC_Collect();
+    finalize_modules(python);
+    flush_last(python);
+    return lost < 0 ? EXIT_LOST_OUTPUT : code;
+}

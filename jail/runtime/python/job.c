@@ -1,0 +1,184 @@
+/* Runs one program as __main__, as `python3 FILE` does. In a job's process, confined, on the main thread.
+ *
+ * What must hold: this is Modules/main.c of CPython from the command line on, less what the template has done and what
+ * match.c has ruled out, so that a program finds the same names, frames, messages and exit codes. */
+#include "jail/runtime/python/job.h"
+
+#define PY_SSIZE_T_CLEAN
+#define Py_BUILD_CORE_MODULE 1
+#include <Python.h>
+#include <internal/pycore_pylifecycle.h>
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "jail/runtime/python/finish.h"
+#include "jail/runtime/python/match.h"
+#include "jail/runtime/python/template.h"
+#include "jail/zygote.h"
+
+/* A list of strings as the interpreter decodes its command line. */
+static PyObject *string_list(char *const *strings)
+{
+    PyObject *list = PyList_New(0);
+    for (; list && *strings; strings++) {
+        PyObject *text = PyUnicode_DecodeFSDefault(*strings);
+        if (!text || PyList_Append(list, text) < 0) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(text);
+    }
+    return list;
+}
+
+static int set_sys_list(const char *name, char *const *strings)
+{
+    PyObject *list = string_list(strings);
+    int r = list ? PySys_SetObject(name, list) : -1;
+    Py_XDECREF(list);
+    return r;
+}
+
+/* As posixmodule.c does it: of two variables with one name the first counts. */
+static int add_variable(PyObject *data, const char *variable)
+{
+    const char *equals = strchr(variable, '=');
+    if (!equals) {
+        return 0;
+    }
+    PyObject *name = PyBytes_FromStringAndSize(variable, equals - variable);
+    PyObject *value = PyBytes_FromString(equals + 1);
+    int r = name && value && PyDict_SetDefault(data, name, value) ? 0 : -1;
+    Py_XDECREF(name);
+    Py_XDECREF(value);
+    return r;
+}
+
+/* The job's own time zone. */
+static int set_timezone(void)
+{
+    PyObject *time = PyImport_ImportModule("time");
+    PyObject *none = time ? PyObject_CallMethod(time, "tzset", NULL) : NULL;
+    Py_XDECREF(time);
+    Py_XDECREF(none);
+    return none ? 0 : -1;
+}
+
+static int set_environment(const struct python *python, const struct zygote_run *run,
+                           const struct script *script)
+{
+    if (script->same_environment) {
+        return 0;
+    }
+    environ = run->envp;
+    if (python->coerced_locale && setenv("LC_CTYPE", python->coerced_locale, 1) < 0) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    PyDict_Clear(python->environ_data);
+    for (char **variable = environ; *variable; variable++) {
+        if (add_variable(python->environ_data, *variable) < 0) {
+            return -1;
+        }
+    }
+    return script->same_timezone ? 0 : set_timezone();
+}
+
+/* What a fresh interpreter knows of the script before it opens it. */
+static int set_path(const struct python *python, const struct script *script)
+{
+    PyObject *cache = PySys_GetObject("path_importer_cache"), *path = PySys_GetObject("path");
+    PyObject *name = PyUnicode_DecodeFSDefault(script->path);
+    PyObject *directory = PyUnicode_DecodeFSDefault(script->directory);
+    int r = -1;
+    if (cache && path && name && directory && PyDict_SetItem(cache, name, Py_None) == 0) {
+        r = python->safe_path ? 0 : PyList_Insert(path, 0, directory);
+    }
+    Py_XDECREF(name);
+    Py_XDECREF(directory);
+    return r;
+}
+
+static int set_main(const struct python *python, const char *path)
+{
+    PyObject *name = PyUnicode_DecodeFSDefault(path);
+    PyObject *loader = name ? PyObject_CallFunction(python->source_loader, "sO", "__main__", name) : NULL;
+    int r = -1;
+    if (loader && PyDict_SetItemString(python->main, "__file__", name) == 0 &&
+        PyDict_SetItemString(python->main, "__cached__", Py_None) == 0) {
+        r = PyDict_SetItemString(python->main, "__loader__", loader);
+    }
+    Py_XDECREF(name);
+    Py_XDECREF(loader);
+    return r;
+}
+
+static void flush_quietly(const char *name)
+{
+    PyObject *file = PySys_GetObject(name);
+    PyObject *none = file ? PyObject_CallMethod(file, "flush", NULL) : NULL;
+    if (!none) {
+        PyErr_Clear();
+    }
+    Py_XDECREF(none);
+}
+
+static void flush_stdio(void)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    flush_quietly("stderr");
+    flush_quietly("stdout");
+    PyErr_Restore(type, value, traceback);
+}
+
+static void delete_main(const struct python *python, const char *name)
+{
+    if (PyDict_DelItemString(python->main, name) < 0) {
+        PyErr_Clear();
+    }
+}
+
+/* Ends as an interpreter does whose program has let a KeyboardInterrupt go: so that a shell sees it. */
+static int end_interrupted(void)
+{
+    PyOS_setsig(SIGINT, SIG_DFL);
+    kill(getpid(), SIGINT);
+    return 128 + SIGINT;
+}
+
+static int run_script(const struct python *python, const struct script *script)
+{
+    PyCompilerFlags flags = {.cf_flags = 0, .cf_feature_version = PY_MINOR_VERSION};
+    PyObject *result =
+        PyRun_FileExFlags(script->file, script->path, Py_file_input, python->main, python->main, 1, &flags);
+    flush_stdio();
+    bool interrupted = !result && PyErr_Occurred() == PyExc_KeyboardInterrupt;
+    int code = 0;
+    if (!result && _Py_HandleSystemExit(&code)) {
+        return finish(python, code);
+    }
+    if (!result) {
+        PyErr_Print();
+        code = 1;
+    }
+    Py_XDECREF(result);
+    delete_main(python, "__file__");
+    delete_main(python, "__cached__");
+    code = finish(python, code);
+    return interrupted ? end_interrupted() : code;
+}
+
+int job_run(const struct python *python, const struct zygote_run *run, const struct script *script)
+{
+    PyOS_AfterFork_Child();
+    if (set_environment(python, run, script) < 0 || set_sys_list("orig_argv", run->argv) < 0 ||
+        set_sys_list("argv", script->argv) < 0 || set_path(python, script) < 0 ||
+        set_main(python, script->path) < 0) {
+        PyErr_Print();
+        return EXIT_FAILURE;
+    }
+    return run_script(python, script);
+}
