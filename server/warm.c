@@ -73,8 +73,7 @@ void warm_on_parked_jail(void *arg, uint32_t events)
  * there are CPUs. */
 static bool may_park(const struct warm *warm)
 {
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    return *warm->options.n_jobs < (cpus > 0 ? (unsigned)cpus : 1);
+    return *warm->options.n_jobs < warm->n_cpus;
 }
 
 static void replace_aged(struct warm_template *template, uint64_t now_ns)
@@ -149,6 +148,8 @@ int warm_new(const struct warm_options *options, struct warm **ret, struct err *
         return err_errno(reterr, ENOMEM, "preparing warm starts");
     }
     warm->options = *options;
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    warm->n_cpus = cpus > 0 ? (unsigned)cpus : 1;
     int r = loop_add_timer(options->loop, on_timer, warm, &warm->timer, reterr);
     r = r < 0 ? r : add_templates(warm, reterr);
     if (r < 0) {

@@ -50,6 +50,7 @@ struct warm_template {
 struct warm {
     struct warm_options options;
     struct warm_template *templates;
+    unsigned n_cpus;
     struct loop_source *timer;
 };
 
