@@ -204,6 +204,23 @@ static void assert_build_refused(const struct policy *policy, const struct job *
     }
 }
 
+/* A path of any spelling, or a name for the jail to look up. */
+static void test_commands(void **state)
+{
+    (void)state;
+    CLEANUP(policy_freep) struct policy *policy = compile(LEAST);
+    const struct job job = {0};
+    static const char *const paths[] = {"/bin/true", "true", "./true", "../bin//true"};
+    for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
+        char text[32];
+        snprintf(text, sizeof text, "%s", paths[i]);
+        char *argv[] = {text};
+        const struct policy_program program = {.argv = argv, .n_argv = 1};
+        CLEANUP(plan_freep) struct jail_plan *plan = build(policy, &server, &job, &program);
+        assert_string_equal(jail_plan_string(plan, find(plan, JAIL_STEP_EXEC, 0)->exec.path), paths[i]);
+    }
+}
+
 static void test_programs_refused(void **state)
 {
     (void)state;
@@ -211,15 +228,14 @@ static void test_programs_refused(void **state)
     const struct job job = {0};
     const struct policy_program none = {0};
     assert_build_refused(policy, &job, &none, ERR_INVALID, "command", "is missing");
-    static const char *const bad[] = {"true", "", "./true", "/", "/bin/../true", "/bin//true"};
-    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
-        char text[32];
-        snprintf(text, sizeof text, "%s", bad[i]);
-        char *argv[] = {text};
-        const struct policy_program program = {.argv = argv, .n_argv = 1};
-        assert_build_refused(policy, &job, &program, ERR_INVALID, "command",
-                             "the program's path inside the jail must");
-    }
+    char empty[] = "", longest_path[5000];
+    memset(longest_path, 'x', sizeof longest_path - 1);
+    longest_path[sizeof longest_path - 1] = '\0';
+    char *empty_argv[] = {empty}, *long_argv[] = {longest_path};
+    const struct policy_program empty_program = {.argv = empty_argv, .n_argv = 1};
+    assert_build_refused(policy, &job, &empty_program, ERR_INVALID, "command", "is missing");
+    const struct policy_program long_program = {.argv = long_argv, .n_argv = 1};
+    assert_build_refused(policy, &job, &long_program, ERR_INVALID, "command", "longer than a path can be");
     char name[] = "python", relative[] = "python3", whole[] = "/usr/bin/python3", py[] = "py",
          slash[] = "a/b";
     const struct runtime_config bad_interpreter = {.name = name, .interpreter = relative, .extension = py};
@@ -318,6 +334,7 @@ int main(void)
         cmocka_unit_test(test_rlimits),
         cmocka_unit_test(test_capabilities),
         cmocka_unit_test(test_namespaces),
+        cmocka_unit_test(test_commands),
         cmocka_unit_test(test_programs_refused),
         cmocka_unit_test(test_wishes_refused),
         cmocka_unit_test(test_files_need_a_place),
