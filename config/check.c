@@ -52,6 +52,11 @@ int check_range(struct checker *checker, const char *field, uint64_t value, uint
     return check_fail(checker, field, "must be %" PRIu64 " to %" PRIu64 ", not %" PRIu64, min, max, value);
 }
 
+int check_mode(struct checker *checker, const char *field, uint32_t mode, uint32_t max)
+{
+    return mode <= max ? 0 : check_fail(checker, field, "must be 0 to %#o, not %#o", max, mode);
+}
+
 int check_name(struct checker *checker, const char *field, const char *text, bool capitals, const char *more)
 {
     static const size_t len_max = 64;

@@ -29,6 +29,8 @@ int check_fail(struct checker *checker, const char *field, const char *fmt, ...)
 int check_memory(struct checker *checker);
 
 int check_range(struct checker *checker, const char *field, uint64_t value, uint64_t min, uint64_t max);
+/* Permission bits, which people read in octal. */
+int check_mode(struct checker *checker, const char *field, uint32_t mode, uint32_t max);
 /* Letters and digits (capitals only where `capitals`) and the characters of `more`; not empty. */
 int check_name(struct checker *checker, const char *field, const char *text, bool capitals, const char *more);
 /* The same for each item of a repeated field. */

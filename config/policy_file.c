@@ -93,7 +93,7 @@ static int identity_from_message(struct checker *checker, const Immure__Policy *
     r = r < 0 ? r : check_hostname(checker, message->hostname);
     r = r < 0 ? r : check_range(checker, "uid", message->uid, 1, UINT32_MAX - 1);
     r = r < 0 ? r : check_range(checker, "gid", message->gid, 1, UINT32_MAX - 1);
-    r = r < 0 ? r : check_range(checker, "umask", message->umask, 0, 0777);
+    r = r < 0 ? r : check_mode(checker, "umask", message->umask, 0777);
     r = r < 0 ? r : check_copy(checker, message->name, &spec->name);
     r = r < 0 ? r : check_copy(checker, message->description, &spec->description);
     return r < 0 ? r : check_copy(checker, message->hostname, &spec->hostname);
@@ -135,8 +135,8 @@ static int capabilities_from_message(struct checker *checker, const Immure__Poli
         const char *name = message->capability[i];
         size_t len = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
         if (strncmp(name, "CAP_", 4) != 0 || name[len] != '\0') {
-            return check_fail(checker, "capability", "\"%.40s\" is not the name of a capability (CAP_...)",
-                              name);
+            check_enter(checker, "capability", i);
+            return check_fail(checker, NULL, "\"%.40s\" is not the name of a capability (CAP_...)", name);
         }
     }
     return check_copy_all(checker, message->capability, message->n_capability, &spec->capabilities,

@@ -65,7 +65,7 @@ static int tmpfs_from_message(struct checker *checker, const Immure__TmpfsMount 
     /* 0 would mean "no limit" to the kernel; the root directory takes an inode. */
     int r = check_range(checker, "tmpfs.size_bytes", message->size_bytes, 1, (uint64_t)1 << 50);
     r = r < 0 ? r : check_range(checker, "tmpfs.inodes", message->inodes, 1, (uint64_t)1 << 32);
-    return r < 0 ? r : check_range(checker, "tmpfs.mode", message->mode, 0, 01777);
+    return r < 0 ? r : check_mode(checker, "tmpfs.mode", message->mode, 01777);
 }
 
 static int symlink_from_message(struct checker *checker, const Immure__SymlinkMount *message,
@@ -89,7 +89,7 @@ static int file_from_message(struct checker *checker, const Immure__FileMount *m
     if (message->content.len > content_max) {
         return check_fail(checker, "file.content", "must not be longer than %zu bytes", content_max);
     }
-    int r = check_range(checker, "file.mode", message->mode, 0, 0777);
+    int r = check_mode(checker, "file.mode", message->mode, 0777);
     r = r < 0 ? r : check_new_array(checker, message->content.len + 1, 1, &ret->content);
     if (r == 0 && message->content.len > 0) {
         memcpy(ret->content, message->content.data, message->content.len);

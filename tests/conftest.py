@@ -1,0 +1,60 @@
+"""Fixtures for tests that talk to the running program."""
+
+import contextlib
+import hashlib
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from harness import Server  # noqa: E402
+from wire import Wire  # noqa: E402
+
+
+def config_key(name, key, **lists):
+    """A `key { … }` of the server's configuration: config_key("a", "secret", policy=["python"], max_concurrent_jobs=1)"""
+    fields = [f'name: "{name}"', f'sha256: "{hashlib.sha256(key.encode()).hexdigest()}"']
+    for field, values in lists.items():
+        for value in values if isinstance(values, list) else [values]:
+            fields.append(f'{field}: "{value}"' if isinstance(value, str) else f"{field}: {value}")
+    return "key { " + " ".join(fields) + " }\n"
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    """One server with the shipped configuration, for tests that leave it as it was."""
+    with Server(tmp_path_factory.mktemp("server") / "log") as started:
+        yield started
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """serve(config="text format", VARIABLE="value", …) -> a server of one's own, ready; stopped when the test ends.
+
+    A variable that is None is taken away. `ready=False`: only started. The key of the environment is accepted beside those
+    of the configuration."""
+    with contextlib.ExitStack() as stack:
+        def start(config=None, ready=True, **environment):
+            number = len(list(tmp_path.glob("log-*")))
+            made = Server(tmp_path / f"log-{number}")
+            made.environment.update(environment)
+            made.environment = {name: value for name, value in made.environment.items() if value is not None}
+            if config is not None:
+                path = tmp_path / f"server-{number}.textproto"
+                path.write_text(config)
+                made.environment["SANDBOX_EXECUTOR_CONFIG"] = str(path)
+            if ready:
+                return stack.enter_context(made)
+            made.start()
+            stack.callback(made.stop)
+            return made
+        yield start
+
+
+@pytest.fixture
+def wire():
+    """wire(server) -> a connection to it"""
+    with contextlib.ExitStack() as stack:
+        yield lambda to, **options: stack.enter_context(Wire(to.port, **options))
