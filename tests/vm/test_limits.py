@@ -124,7 +124,8 @@ def what_is_there(server):
     """Everything that a job could leave behind."""
     warden = server.process.pid
     return {
-        "cgroups": server.cgroup.below(),
+        # How many, not which: jails that stand ready are renewed, each time under another name.
+        "cgroups": len(server.cgroup.below()),
         "processes": len(server.cgroup.processes()),
         "children": len(children(warden)),
         "mounts": len(Path(f"/proc/{warden}/mountinfo").read_text().splitlines()),
