@@ -3,7 +3,7 @@
  *
  *     parent                              PID 1                          program
  *     clone3 ───────────────────────────► waits for PHASE_IDMAP
- *     writes setgroups, uid_map, gid_map
+ *     writes its /proc files (uid_map, …)
  *     PHASE_IDMAP ──────────────────────► applies the plan up to PROGRAM
  *     brings lo up ◄──── CHILD_LOOPBACK ─ (only if the plan says so)
  *     PHASE_LOOPBACK ───────────────────► makes the program's process ─► applies the rest, exec
@@ -88,7 +88,7 @@ static int arm(struct jail *jail, uint64_t deadline_ns)
     return timerfd_settime(jail->timer, TFD_TIMER_ABSTIME, &at, NULL) < 0 ? -errno : 0;
 }
 
-static int write_map(pid_t pid, const char *file, const char *text, struct err *reterr)
+static int write_proc(pid_t pid, const char *file, const char *text, struct err *reterr)
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, file);
@@ -96,19 +96,23 @@ static int write_map(pid_t pid, const char *file, const char *text, struct err *
     return r < 0 ? err_set(reterr, ERR_SETUP, -r, NULL, "writing the jail's %s: %s", file, strerror(-r)) : 0;
 }
 
-static int write_idmaps(const struct jail *jail, const struct jail_spawn_options *options, struct err *reterr)
+/* What only the parent may write about PID 1. */
+static int write_proc_files(const struct jail *jail, const struct jail_spawn_options *options,
+                            struct err *reterr)
 {
     char map[64];
-    int r = options->drop_groups ? 0 : write_map(jail->pid, "setgroups", "deny", reterr);
+    int r = options->drop_groups ? 0 : write_proc(jail->pid, "setgroups", "deny", reterr);
     if (r == 0) {
         snprintf(map, sizeof map, "%u %u 1", jail->plan->uid, options->outer_uid);
-        r = write_map(jail->pid, "uid_map", map, reterr);
+        r = write_proc(jail->pid, "uid_map", map, reterr);
     }
     if (r == 0) {
         snprintf(map, sizeof map, "%u %u 1", jail->plan->gid, options->outer_gid);
-        r = write_map(jail->pid, "gid_map", map, reterr);
+        r = write_proc(jail->pid, "gid_map", map, reterr);
     }
-    return r;
+    /* A parent that the OOM killer must spare has handed that on, and then the job's own memory limit would
+     * find nobody to kill. Where the whole machine runs short, a job is what it can do without. */
+    return r < 0 ? r : write_proc(jail->pid, "oom_score_adj", "1000", reterr);
 }
 
 static int tell(const struct jail *jail, enum jail_phase phase, int error)
@@ -132,6 +136,9 @@ static int clone_child(struct jail *jail, struct child *child, struct err *reter
     long pid = syscall(SYS_clone3, &args, sizeof args);
     if (pid < 0) {
         int code = errno;
+        /* Where it fails late (pids.max of a cgroup), the kernel has written a number that it then took back.
+         */
+        jail->pidfd = -1;
         return err_set(reterr, ERR_SETUP, code, NULL, "clone3 into new namespaces: %s", strerror(code));
     }
     if (pid == 0) {
@@ -176,7 +183,7 @@ static int launch(struct jail *jail, const struct jail_spawn_options *options, s
     memcpy(child.fds, options->fds, sizeof child.fds);
     r = clone_child(jail, &child, reterr);
     if (r == 0) {
-        r = write_idmaps(jail, options, reterr);
+        r = write_proc_files(jail, options, reterr);
     }
     if (r == 0) {
         r = tell(jail, PHASE_IDMAP, 0);
@@ -332,6 +339,15 @@ static void handle_message(struct jail *jail, const struct child_message *messag
     }
 }
 
+/* The control socket has nothing more to say. */
+static void close_control(struct jail *jail)
+{
+    /* It would be ready for ever, and its number must not be anybody else's while the caller's epoll set may
+     * hold it: the pidfd takes its place. */
+    dup3(jail->pidfd, jail->control, O_CLOEXEC);
+    jail->control_closed = true;
+}
+
 static void read_messages(struct jail *jail)
 {
     while (!jail->control_closed) {
@@ -339,18 +355,21 @@ static void read_messages(struct jail *jail)
         int fd = -1;
         size_t n_fds = 1;
         ssize_t n = io_recv_fds(jail->control, &message, sizeof message, &fd, &n_fds);
-        if (n == 0) {
-            /* End of file: PID 1 is exiting, its pidfd tells the rest. The socket would be ready for ever,
-             * and its number must not be anybody else's while the caller's epoll set may hold it: the pidfd
-             * takes its place. */
-            dup3(jail->pidfd, jail->control, O_CLOEXEC);
-            jail->control_closed = true;
-        }
-        if (n != (ssize_t)sizeof message) {
+        if (n == -EAGAIN) {
             return;
         }
-        message.call[CHILD_CALL_MAX - 1] = '\0';
-        handle_message(jail, &message, n_fds == 1 ? fd : -1);
+        if (n == (ssize_t)sizeof message) {
+            message.call[CHILD_CALL_MAX - 1] = '\0';
+            handle_message(jail, &message, n_fds == 1 ? fd : -1);
+            continue;
+        }
+        /* End of file: PID 1 is exiting, its pidfd tells the rest. Anything else is no message of ours, or
+         * one whose descriptor found no room here: nothing that follows could be relied on. */
+        fd_closep(&fd);
+        close_control(jail);
+        if (n != 0) {
+            jail_kill(jail, JAIL_END_LOST);
+        }
     }
 }
 
@@ -377,17 +396,14 @@ static void reap(struct jail *jail)
 {
     siginfo_t info = {0};
     long r = syscall(SYS_waitid, P_PIDFD, jail->pidfd, &info, WEXITED | WNOHANG, &jail->rusage);
-    if (r < 0 || info.si_pid == 0) {
+    /* ECHILD: gone without us, because this process ignores SIGCHLD or reaps whatever it finds. */
+    if ((r < 0 && errno != ECHILD) || (r == 0 && info.si_pid == 0)) {
         return;
     }
     read_messages(jail); /* its last words may have come between the last look and its end */
     if (jail->end == JAIL_END_NONE) {
         jail->ended_ns = clock_now_ns();
         jail->end = JAIL_END_LOST;
-        if (jail->state == JAIL_BUILDING) {
-            jail->end = JAIL_END_SETUP;
-            err_set(&jail->err, ERR_SETUP, ECHILD, NULL, "PID 1 of the jail died while building it");
-        }
     }
     jail->state = JAIL_ENDED;
 }
@@ -451,6 +467,15 @@ static void apply_oom(struct jail *jail, const struct jail_cgroup_stat *stat)
     }
 }
 
+/* A jail that was lost before there was a program was not built. */
+static void apply_unbuilt(struct jail *jail)
+{
+    if (jail->end == JAIL_END_LOST && jail->started_ns == 0) {
+        jail->end = JAIL_END_SETUP;
+        err_set(&jail->err, ERR_SETUP, ECHILD, NULL, "PID 1 of the jail died while building it");
+    }
+}
+
 int jail_collect(struct jail *jail, struct jail_result *ret, struct err *reterr)
 {
     if (jail->state != JAIL_ENDED) {
@@ -468,6 +493,7 @@ int jail_collect(struct jail *jail, struct jail_result *ret, struct err *reterr)
     } else if (jail->seen_cpu_ns > cpu_ns) {
         cpu_ns = jail->seen_cpu_ns;
     }
+    apply_unbuilt(jail);
     memset(ret, 0, sizeof *ret);
     ret->end = jail->end;
     ret->wstatus = jail->last.wstatus;
