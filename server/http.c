@@ -455,7 +455,13 @@ int http_server_timeout_ms(const struct http_server *server)
 
 void http_server_run(struct http_server *server)
 {
+    size_t before = server->connections.count;
     MHD_run(server->daemon);
+    if (server->connections.count < before) {
+        /* At its limit libmicrohttpd stops listening, and it listens again only when it runs once more:
+         * nothing would wake it. */
+        MHD_run(server->daemon);
+    }
     http_connections_close_ended(&server->connections);
 }
 
