@@ -172,11 +172,10 @@ int environment_check(char *const *env, struct err *reterr)
             }
         }
         if (!known) {
-            char name[128];
+            char name[128], text[SUGGESTION_TEXT_MAX];
             snprintf(name, sizeof name, "%.*s", (int)(len < 120 ? len : 120), *env);
-            return err_set(reterr, ERR_CONFIG, EINVAL, name, "there is no such variable%s%s%s",
-                           suggestion.best ? "; did you mean " PREFIX : "",
-                           suggestion.best ? suggestion.best : "", suggestion.best ? "?" : "");
+            return err_set(reterr, ERR_CONFIG, EINVAL, name, "there is no such variable%s",
+                           suggestion_text(&suggestion, PREFIX, text));
         }
     }
     return 0;

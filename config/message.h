@@ -10,7 +10,17 @@
 
 struct buf;
 
-enum msg_type { MSG_NONE, MSG_CONFIG, MSG_HELLO, MSG_JOB, MSG_CANCEL, MSG_REFUSED, MSG_DONE, MSG_STATE, MSG_TYPE_COUNT };
+enum msg_type {
+    MSG_NONE,
+    MSG_CONFIG,
+    MSG_HELLO,
+    MSG_JOB,
+    MSG_CANCEL,
+    MSG_REFUSED,
+    MSG_DONE,
+    MSG_STATE,
+    MSG_TYPE_COUNT
+};
 const char *msg_type_to_string(enum msg_type type);
 
 struct msg_refused {
@@ -45,11 +55,12 @@ struct msg {
 
 #define MSG_BYTES_MAX (128u << 10)
 
-/* Appends the packed message. For MSG_DONE, files with fd >= 0 are marked as attached, in order. ERR_TOO_LARGE over
- * MSG_BYTES_MAX. */
+/* Appends the packed message. For MSG_DONE, files with fd >= 0 are marked as attached, in order.
+ * ERR_TOO_LARGE over MSG_BYTES_MAX. */
 int msg_encode(const struct msg *msg, struct buf *ret, struct err *reterr);
-/* Strict: every required field, known enum values, no embedded NUL in text, offsets that do not overflow. For MSG_DONE,
- * attached files get fds from `fds` in order and must match n_fds exactly. On failure `*ret` is untouched and the
- * descriptors are still the caller's. */
-int msg_decode(const void *data, size_t size, const int *fds, size_t n_fds, struct msg *ret, struct err *reterr);
+/* Strict: every required field, known enum values, no embedded NUL in text, offsets that do not overflow. For
+ * MSG_DONE, attached files get fds from `fds` in order and must match n_fds exactly. On failure `*ret` is
+ * untouched and the descriptors are still the caller's. */
+int msg_decode(const void *data, size_t size, const int *fds, size_t n_fds, struct msg *ret,
+               struct err *reterr);
 void msg_clear(struct msg *msg);

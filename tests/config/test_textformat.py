@@ -125,9 +125,9 @@ def test_shipped_files(path, message):
 
 
 @pytest.mark.parametrize("text,error", [
-    (b"int32: 5\n  int33: 6", b"input:2:3: Everything has no field \"int33\"; did you mean \"int32\"?"),
+    (b"int32: 5\n  int33: 6", b"input:2:3: Everything has no field \"int33\"; did you mean int32?"),
     (b"r_nested { leaf { } }\nr_nested { leaf { numbr: 1 } }",
-     b"input:2:19: r_nested[1].leaf: Leaf has no field \"numbr\"; did you mean \"number\"?"),
+     b"input:2:19: r_nested[1].leaf: Leaf has no field \"numbr\"; did you mean number?"),
     (b"r_colour: [RED,\n GREN]", b"input:2:2: r_colour[1]: Colour has no value GREN; did you mean GREEN?"),
     (b"colour: blue", b"input:1:9: colour: Colour has no value blue; did you mean BLUE?"),
     ("string: '\u00e4\u00f6' int32: x".encode(), b"input:1:21: int32: expected a whole number, got 'x'"),
