@@ -51,6 +51,28 @@ const ProtobufCFieldDescriptor *builder_field(const struct builder *builder, con
     return NULL;
 }
 
+const char *builder_suggest_field(const struct builder *builder, const char *name, size_t len,
+                                  char ret[SUGGESTION_TEXT_MAX])
+{
+    const ProtobufCMessageDescriptor *descriptor = builder->message->descriptor;
+    struct suggestion suggestion = SUGGESTION_FOR(name, len);
+    for (unsigned i = 0; i < descriptor->n_fields; i++) {
+        suggestion_offer(&suggestion, descriptor->fields[i].name);
+    }
+    return suggestion_text(&suggestion, "", ret);
+}
+
+const char *builder_suggest_value(const ProtobufCFieldDescriptor *field, const char *name, size_t len,
+                                  char ret[SUGGESTION_TEXT_MAX])
+{
+    const ProtobufCEnumDescriptor *descriptor = field->descriptor;
+    struct suggestion suggestion = SUGGESTION_FOR(name, len);
+    for (unsigned i = 0; i < descriptor->n_value_names; i++) {
+        suggestion_offer(&suggestion, descriptor->values_by_name[i].name);
+    }
+    return suggestion_text(&suggestion, "", ret);
+}
+
 static size_t index_of(const struct builder *builder, const ProtobufCFieldDescriptor *field)
 {
     return (size_t)(field - builder->message->descriptor->fields);
@@ -59,6 +81,11 @@ static size_t index_of(const struct builder *builder, const ProtobufCFieldDescri
 bool builder_given(const struct builder *builder, const ProtobufCFieldDescriptor *field)
 {
     return builder->given[index_of(builder, field)];
+}
+
+void builder_mark_given(struct builder *builder, const ProtobufCFieldDescriptor *field)
+{
+    builder->given[index_of(builder, field)] = true;
 }
 
 static void *member(const struct builder *builder, unsigned offset)
@@ -156,7 +183,7 @@ void *builder_slot(struct builder *builder, const ProtobufCFieldDescriptor *fiel
             *(protobuf_c_boolean *)quantifier = true;
         }
     }
-    builder->given[index_of(builder, field)] = true;
+    builder_mark_given(builder, field);
     return value;
 }
 

@@ -8,6 +8,8 @@
 
 #include <protobuf-c/protobuf-c.h>
 
+#include "config/suggest.h"
+
 struct builder {
     ProtobufCMessage *message;
     bool *given; /* per field of the descriptor; a required scalar has no other trace of having been set */
@@ -21,7 +23,16 @@ void builder_close(struct builder *builder);
 ProtobufCMessage *builder_take(struct builder *builder);
 
 const ProtobufCFieldDescriptor *builder_field(const struct builder *builder, const char *name, size_t len);
+/* For messages about a name that is no field, or no value of the field's enum: "; did you mean ...?" or "".
+ */
+const char *builder_suggest_field(const struct builder *builder, const char *name, size_t len,
+                                  char ret[SUGGESTION_TEXT_MAX]);
+const char *builder_suggest_value(const ProtobufCFieldDescriptor *field, const char *name, size_t len,
+                                  char ret[SUGGESTION_TEXT_MAX]);
+
 bool builder_given(const struct builder *builder, const ProtobufCFieldDescriptor *field);
+/* For a list that was given without an item. */
+void builder_mark_given(struct builder *builder, const ProtobufCFieldDescriptor *field);
 /* The member of the same oneof that is set already, or NULL. */
 const ProtobufCFieldDescriptor *builder_rival(const struct builder *builder,
                                               const ProtobufCFieldDescriptor *field);

@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #define WORD_MAX 64
@@ -61,6 +62,16 @@ void suggestion_offer(struct suggestion *suggestion, const char *name)
         suggestion->best = name;
         suggestion->distance = distance;
     }
+}
+
+const char *suggestion_text(const struct suggestion *suggestion, const char *prefix,
+                            char ret[SUGGESTION_TEXT_MAX])
+{
+    ret[0] = '\0';
+    if (suggestion->best) {
+        snprintf(ret, SUGGESTION_TEXT_MAX, "; did you mean %s%s?", prefix, suggestion->best);
+    }
+    return ret;
 }
 
 const char *textformat_did_you_mean(const char *word, const char *const *names, size_t n_names)

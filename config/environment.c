@@ -108,18 +108,15 @@ static int read_file(const char *spelling, const char *path, struct buf *ret, st
  */
 static int offer(const char *spelling, bool is_path, const char *given, struct value *ret, struct err *reterr)
 {
-    CLEANUP(value_clear) struct value value = {0};
-    snprintf(value.spelling, sizeof value.spelling, "%s", spelling);
-    int r = is_path ? read_file(spelling, given, &value.text, reterr) : buf_puts(&value.text, given);
+    CLEANUP(value_clear) struct value later = {0};
+    bool first = !ret->spelling[0];
+    struct value *value = first ? ret : &later;
+    snprintf(value->spelling, sizeof value->spelling, "%s", spelling);
+    int r = is_path ? read_file(spelling, given, &value->text, reterr) : buf_puts(&value->text, given);
     if (r < 0) {
         return r == -ENOMEM ? err_errno(reterr, ENOMEM, "while reading %s", spelling) : r;
     }
-    if (!ret->spelling[0]) {
-        *ret = value;
-        value = (struct value){0};
-        return 0;
-    }
-    if (strcmp(ret->text.data, value.text.data) != 0) {
+    if (!first && strcmp(ret->text.data, later.text.data) != 0) {
         return err_set(reterr, ERR_CONFIG, EINVAL, spelling,
                        "and %s have different values for the same setting", ret->spelling);
     }
@@ -175,11 +172,10 @@ int environment_check(char *const *env, struct err *reterr)
             }
         }
         if (!known) {
-            char name[128];
+            char name[128], text[SUGGESTION_TEXT_MAX];
             snprintf(name, sizeof name, "%.*s", (int)(len < 120 ? len : 120), *env);
-            return err_set(reterr, ERR_CONFIG, EINVAL, name, "there is no such variable%s%s%s",
-                           suggestion.best ? "; did you mean " PREFIX : "",
-                           suggestion.best ? suggestion.best : "", suggestion.best ? "?" : "");
+            return err_set(reterr, ERR_CONFIG, EINVAL, name, "there is no such variable%s",
+                           suggestion_text(&suggestion, PREFIX, text));
         }
     }
     return 0;

@@ -1,4 +1,5 @@
-/* struct job and struct job_result: one request and its verdict as plain data, whichever door it came through. */
+/* struct job and struct job_result: one request and its verdict as plain data, whichever door it came
+ * through. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,7 +23,8 @@ struct job_env {
     char *name, *value;
 };
 
-/* Owned strings; freed by job_free(). The program's text is the first `code_size` bytes of the input descriptor. */
+/* Owned strings; freed by job_free(). The program's text is the first `code_size` bytes of the input
+ * descriptor. */
 struct job {
     uint64_t id; /* unique in this server's life */
     char *runtime;

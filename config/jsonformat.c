@@ -18,7 +18,6 @@
 #include "config/fieldpath.h"
 #include "config/json.h"
 #include "config/source.h"
-#include "config/suggest.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
@@ -179,13 +178,9 @@ static int read_enum(struct reader *reader, const ProtobufCFieldDescriptor *fiel
     if (builder_put_enum_name(field, slot, name, strlen(name))) {
         return 0;
     }
-    struct suggestion suggestion = SUGGESTION_FOR(name, strlen(name));
-    for (unsigned i = 0; i < descriptor->n_value_names; i++) {
-        suggestion_offer(&suggestion, descriptor->values_by_name[i].name);
-    }
-    return fail(reader, value, "%s has no value %.60s%s%s%s", descriptor->short_name, name,
-                suggestion.best ? "; did you mean " : "", suggestion.best ? suggestion.best : "",
-                suggestion.best ? "?" : "");
+    char suggestion[SUGGESTION_TEXT_MAX];
+    return fail(reader, value, "%s has no value %.60s%s", descriptor->short_name, name,
+                builder_suggest_value(field, name, strlen(name), suggestion));
 }
 
 /* Base64 of either alphabet, with or without padding. */
@@ -296,6 +291,7 @@ static int read_field(struct reader *reader, struct builder *builder, const Prot
     if (json_type_of(value) != JSON_ARRAY) {
         return fail_type(reader, value, "an array");
     }
+    builder_mark_given(builder, field);
     for (const struct json *item = json_first(value); item; item = json_next(item)) {
         int r = read_value(reader, builder, field, item);
         if (r < 0) {
@@ -335,15 +331,10 @@ static const ProtobufCFieldDescriptor *find_field(const struct builder *builder,
 
 static int fail_unknown_field(struct reader *reader, const struct builder *builder, const struct json *value)
 {
-    const ProtobufCMessageDescriptor *descriptor = builder->message->descriptor;
     const char *key = json_key(value);
-    struct suggestion suggestion = SUGGESTION_FOR(key, strlen(key));
-    for (unsigned i = 0; i < descriptor->n_fields; i++) {
-        suggestion_offer(&suggestion, descriptor->fields[i].name);
-    }
-    return fail(reader, value, "%s has no field \"%.60s\"%s%s%s", descriptor->short_name, key,
-                suggestion.best ? "; did you mean \"" : "", suggestion.best ? suggestion.best : "",
-                suggestion.best ? "\"?" : "");
+    char suggestion[SUGGESTION_TEXT_MAX];
+    return fail(reader, value, "%s has no field \"%.60s\"%s", builder->message->descriptor->short_name, key,
+                builder_suggest_field(builder, key, strlen(key), suggestion));
 }
 
 static int read_member(struct reader *reader, struct builder *builder, const struct json *value)

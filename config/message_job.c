@@ -18,10 +18,10 @@
 #define JOB_LIMITS(X)                                                                                        \
     X(memory_bytes) X(pids) X(cpu_percent) X(cpu_ms) X(scratch_bytes) X(output_bytes) X(timeout_ms)
 
+/* protobuf-c's structs are not const, but packing only reads. */
 static char *text_or_empty(char *text)
 {
-    static char empty[] = "";
-    return text ? text : empty;
+    return text ? text : (char *)(uintptr_t)protobuf_c_empty_string;
 }
 
 static ProtobufCBinaryData bytes_of(char *text)

@@ -13,3 +13,8 @@ struct suggestion {
 #define SUGGESTION_FOR(text, length) ((struct suggestion){.word = (text), .len = (length)})
 
 void suggestion_offer(struct suggestion *suggestion, const char *name);
+
+/* "; did you mean PREFIXname?", or "" where nothing is near. */
+#define SUGGESTION_TEXT_MAX 160
+const char *suggestion_text(const struct suggestion *suggestion, const char *prefix,
+                            char ret[SUGGESTION_TEXT_MAX]);

@@ -20,7 +20,6 @@
 #include "config/builder.h"
 #include "config/fieldpath.h"
 #include "config/source.h"
-#include "config/suggest.h"
 #include "config/textlex.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
@@ -54,6 +53,13 @@ static int fail_expected(struct parser *parser, const char *what)
 {
     char got[64];
     return fail(parser, "expected %s, got %s", what, textlex_describe(&parser->lex, got, sizeof got));
+}
+
+/* The current token's text, for "%.*s", with as much of it as a message needs. */
+static int shown(const struct parser *parser)
+{
+    static const size_t shown_max = 60;
+    return (int)(parser->lex.token.len < shown_max ? parser->lex.token.len : shown_max);
 }
 
 static int fail_memory(struct parser *parser)
@@ -127,8 +133,7 @@ static int parse_integer(struct parser *parser, const ProtobufCFieldDescriptor *
         return fail_expected(parser, is_signed ? "a whole number" : "a whole number without a sign");
     }
     if (!integer_of(token, &magnitude) || !builder_put_integer(field, slot, negative, magnitude)) {
-        return fail(parser, "%s%.*s is out of range", negative ? "-" : "",
-                    (int)(token->len < 40 ? token->len : 40), token->start);
+        return fail(parser, "%s%.*s is out of range", negative ? "-" : "", shown(parser), token->start);
     }
     return next(parser);
 }
@@ -207,17 +212,13 @@ static int parse_bool(struct parser *parser, void *slot)
     return next(parser);
 }
 
-static int fail_unknown_enum_name(struct parser *parser, const ProtobufCEnumDescriptor *descriptor)
+static int fail_unknown_enum_name(struct parser *parser, const ProtobufCFieldDescriptor *field)
 {
+    const ProtobufCEnumDescriptor *descriptor = field->descriptor;
     const struct text_token *token = &parser->lex.token;
-    struct suggestion suggestion = SUGGESTION_FOR(token->start, token->len);
-    for (unsigned i = 0; i < descriptor->n_value_names; i++) {
-        suggestion_offer(&suggestion, descriptor->values_by_name[i].name);
-    }
-    return fail(parser, "%s has no value %.*s%s%s%s", descriptor->short_name,
-                (int)(token->len < 60 ? token->len : 60), token->start,
-                suggestion.best ? "; did you mean " : "", suggestion.best ? suggestion.best : "",
-                suggestion.best ? "?" : "");
+    char suggestion[SUGGESTION_TEXT_MAX];
+    return fail(parser, "%s has no value %.*s%s", descriptor->short_name, shown(parser), token->start,
+                builder_suggest_value(field, token->start, token->len, suggestion));
 }
 
 static int parse_enum(struct parser *parser, const ProtobufCFieldDescriptor *field, void *slot)
@@ -227,7 +228,7 @@ static int parse_enum(struct parser *parser, const ProtobufCFieldDescriptor *fie
     if (token->kind == TEXT_IDENTIFIER) {
         return builder_put_enum_name(field, slot, token->start, token->len)
                    ? next(parser)
-                   : fail_unknown_enum_name(parser, descriptor);
+                   : fail_unknown_enum_name(parser, field);
     }
     uint64_t magnitude;
     int negative = take_minus(parser);
@@ -239,7 +240,7 @@ static int parse_enum(struct parser *parser, const ProtobufCFieldDescriptor *fie
     }
     if (!integer_of(token, &magnitude) || !builder_put_enum_number(field, slot, negative, magnitude)) {
         return fail(parser, "%s has no value of number %s%.*s", descriptor->short_name, negative ? "-" : "",
-                    (int)(token->len < 40 ? token->len : 40), token->start);
+                    shown(parser), token->start);
     }
     return next(parser);
 }
@@ -389,15 +390,9 @@ static int parse_list(struct parser *parser, struct builder *builder, const Prot
 static int fail_unknown_field(struct parser *parser, const struct builder *builder)
 {
     const struct text_token *token = &parser->lex.token;
-    const ProtobufCMessageDescriptor *descriptor = builder->message->descriptor;
-    struct suggestion suggestion = SUGGESTION_FOR(token->start, token->len);
-    for (unsigned i = 0; i < descriptor->n_fields; i++) {
-        suggestion_offer(&suggestion, descriptor->fields[i].name);
-    }
-    return fail(parser, "%s has no field \"%.*s\"%s%s%s", descriptor->short_name,
-                (int)(token->len < 60 ? token->len : 60), token->start,
-                suggestion.best ? "; did you mean \"" : "", suggestion.best ? suggestion.best : "",
-                suggestion.best ? "\"?" : "");
+    char suggestion[SUGGESTION_TEXT_MAX];
+    return fail(parser, "%s has no field \"%.*s\"%s", builder->message->descriptor->short_name, shown(parser),
+                token->start, builder_suggest_field(builder, token->start, token->len, suggestion));
 }
 
 /* The name of a field that may be given here and now. */

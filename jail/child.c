@@ -104,6 +104,32 @@ int child_apply(struct child *child, uint32_t *index, enum jail_step_kind stop)
     return 0;
 }
 
+/* Keeps descriptors 0, 1 and 2 free of anything of ours: the program's go there, and a parent that was
+ * started with some of them closed may have been given their numbers. */
+static int clear_standard_fds(struct child *child)
+{
+    int *const ours[] = {&child->control, &child->fds[JAIL_FD_SCRATCH], &child->fds[JAIL_FD_INPUT]};
+    child->call = "fcntl";
+    for (size_t i = 0; i < ARRAY_SIZE(ours); i++) {
+        if (*ours[i] >= 0 && *ours[i] <= STDERR_FILENO) {
+            *ours[i] = fcntl(*ours[i], F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+            if (*ours[i] < 0) {
+                return -errno;
+            }
+        }
+    }
+    /* Nor may what the steps open land there: anything will do to fill the gaps. */
+    int filler;
+    do {
+        filler = fcntl(child->control, F_DUPFD_CLOEXEC, 0);
+    } while (filler >= 0 && filler <= STDERR_FILENO);
+    if (filler < 0) {
+        return -errno;
+    }
+    close(filler);
+    return 0;
+}
+
 /* Closes every descriptor but the standard ones and those the jail was given: the parent's table holds other
  * jobs' pipes, which would otherwise never reach end of file while this jail lives. */
 void child_close_others(const struct child *child)
@@ -149,22 +175,21 @@ void child_report_failure(const struct child *child, uint32_t step, int error)
 
 void child_main(struct child *child)
 {
+    int r = clear_standard_fds(child);
     child_close_others(child);
-    /* Nothing in here may be read or traced by the program, which will have our uid: memory, descriptors,
-     * /proc/1. The parent has until now needed the opposite, to write our idmaps. */
-    int r = child_receive(child, PHASE_IDMAP);
-    if (r < 0) {
+    if (child_receive(child, PHASE_IDMAP) < 0) {
         _exit(1);
     }
-    prctl(PR_SET_DUMPABLE, 0);
     umask(0);
     child->root = -1;
     child->listener = -1;
     uint32_t index = 0;
-    child->call = "unshare";
     /* Not one of clone3's flags: there it would make the parent's cgroup the new namespace's root, not the
      * job's. */
-    r = (child->plan->namespaces & CLONE_NEWCGROUP) && unshare(CLONE_NEWCGROUP) < 0 ? -errno : 0;
+    if (r == 0 && (child->plan->namespaces & CLONE_NEWCGROUP)) {
+        child->call = "unshare";
+        r = unshare(CLONE_NEWCGROUP) < 0 ? -errno : 0;
+    }
     if (r == 0) {
         r = child_apply(child, &index, JAIL_STEP_PROGRAM);
     }

@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/ptrace.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,6 +26,7 @@
 #include "jail/base/io.h"
 
 #define PROGRAM_STACK_BYTES (64 * 1024)
+#define REAPED_PER_ROUND    64
 
 struct program_start {
     struct child *child;
@@ -90,21 +92,38 @@ static void answer_notification(int listener, struct child_message *end)
     ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &response);
 }
 
-/* Reaps everything that has ended. True once the program itself has. */
-static bool reap(pid_t program, int32_t *ret_wstatus)
+enum reaped {
+    REAPED_ALL,     /* nobody else has ended */
+    REAPED_SOME,    /* perhaps more have: look again */
+    REAPED_PROGRAM, /* the program itself has */
+};
+
+/* A process that called PTRACE_TRACEME made us its tracer, and every signal for it a stop that the same wait
+ * reports as an end. We trace nobody: the signal goes on to where it was going. */
+static void let_go(pid_t pid, int stop_signal)
 {
-    bool ended = false;
-    for (;;) {
+    /* SIGTRAP is what an exec under a tracer brings; nobody sent it. */
+    ptrace(PTRACE_DETACH, pid, NULL, (void *)(intptr_t)(stop_signal == SIGTRAP ? 0 : stop_signal));
+}
+
+/* Reaps what has ended, a round at a time: a program whose orphans die faster than we bury them would
+ * otherwise keep us from answering its refused calls. */
+static enum reaped reap(pid_t program, int32_t *ret_wstatus)
+{
+    for (unsigned i = 0; i < REAPED_PER_ROUND; i++) {
         int wstatus;
         pid_t pid = waitpid(-1, &wstatus, WNOHANG | __WALL);
         if (pid <= 0) {
-            return ended;
+            return REAPED_ALL;
         }
-        if (pid == program) {
+        if (WIFSTOPPED(wstatus)) {
+            let_go(pid, WSTOPSIG(wstatus));
+        } else if (pid == program) {
             *ret_wstatus = wstatus;
-            ended = true;
+            return REAPED_PROGRAM;
         }
     }
+    return REAPED_SOME;
 }
 
 /* Closes all but what PID 1 still needs: it must not keep the job's pipes or the scratch alive. */
@@ -146,31 +165,39 @@ static void serve_until_end(struct child *child, pid_t program, int listener_sou
     sigaddset(&chld, SIGCHLD);
     sigprocmask(SIG_BLOCK, &chld, NULL);
     int signals = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (signals < 0) {
+        _exit(1);
+    }
     const int keep[] = {child->control, child->listener, signals, listener_source};
     keep_only(keep, ARRAY_SIZE(keep));
-    struct pollfd watched[] = {{.fd = signals, .events = POLLIN},
-                               {.fd = child->listener, .events = POLLIN},
-                               {.fd = listener_source, .events = POLLIN}};
+    enum { SIGNALS, LISTENER, LISTENER_SOURCE, CONTROL, WATCHED };
+    struct pollfd watched[WATCHED] = {
+        [SIGNALS] = {.fd = signals, .events = POLLIN},
+        [LISTENER] = {.fd = child->listener, .events = POLLIN},
+        [LISTENER_SOURCE] = {.fd = listener_source, .events = POLLIN},
+        [CONTROL] = {.fd = child->control}, /* only whether the parent is gone */
+    };
     /* The program may have ended before SIGCHLD was blocked. */
-    while (!reap(program, &end->wstatus)) {
-        if (poll(watched, ARRAY_SIZE(watched), -1) < 0 && errno != EINTR) {
+    for (enum reaped reaped; (reaped = reap(program, &end->wstatus)) != REAPED_PROGRAM;) {
+        if (poll(watched, WATCHED, reaped == REAPED_ALL ? -1 : 0) < 0 && errno != EINTR) {
             _exit(1);
         }
-        if (watched[0].revents) {
-            struct signalfd_siginfo info;
-            if (read(signals, &info, sizeof info) < 0 && errno != EAGAIN) {
-                _exit(1);
-            }
+        if (watched[CONTROL].revents) {
+            _exit(1);
         }
-        if (watched[1].revents & POLLIN) {
+        struct signalfd_siginfo info;
+        if (watched[SIGNALS].revents && read(signals, &info, sizeof info) < 0 && errno != EAGAIN) {
+            _exit(1);
+        }
+        if (watched[LISTENER].revents & POLLIN) {
             answer_notification(child->listener, end);
-        } else if (watched[1].revents) {
-            watched[1].fd = -1; /* no process has the filter any more */
+        } else if (watched[LISTENER].revents) {
+            watched[LISTENER].fd = -1; /* no process has the filter any more */
         }
-        if (watched[2].revents) {
+        if (watched[LISTENER_SOURCE].revents) {
             receive_listener(child, listener_source);
-            watched[1] = (struct pollfd){.fd = child->listener, .events = POLLIN};
-            watched[2].fd = -1;
+            watched[LISTENER] = (struct pollfd){.fd = child->listener, .events = POLLIN};
+            watched[LISTENER_SOURCE].fd = -1;
         }
     }
 }
@@ -202,6 +229,8 @@ void init_main(struct child *child, uint32_t index)
 {
     struct child_message end;
     memset(&end, 0, sizeof end);
+    /* A parent that ignores SIGCHLD has handed that on, and whoever ignores it is never told of an end. */
+    signal(SIGCHLD, SIG_DFL);
     pid_t program = start_program(child, index);
     if (program < 0 || child->failed_error > 0) {
         end.kind = CHILD_FAILED;

@@ -255,16 +255,21 @@ static void read_messages(struct jail *jail)
         int fd = -1;
         size_t n_fds = 1;
         ssize_t n = io_recv_fds(jail->control, &message, sizeof message, &fd, &n_fds);
-        if (n == 0) {
-            /* End of file: PID 1 is exiting, its pidfd tells the rest. The socket would be ready for ever. */
-            close_control(jail);
+        if (n == -EAGAIN) {
             return;
         }
-        if (n != (ssize_t)sizeof message) {
-            return;
+        if (n == (ssize_t)sizeof message) {
+            message.call[CHILD_CALL_MAX - 1] = '\0';
+            handle_message(jail, &message, n_fds == 1 ? fd : -1);
+            continue;
         }
-        message.call[CHILD_CALL_MAX - 1] = '\0';
-        handle_message(jail, &message, n_fds == 1 ? fd : -1);
+        /* End of file: PID 1 is exiting, its pidfd tells the rest. Anything else is no message of ours, or
+         * one whose descriptor found no room here: nothing that follows could be relied on. */
+        fd_closep(&fd);
+        close_control(jail);
+        if (n != 0) {
+            jail_kill(jail, JAIL_END_LOST);
+        }
     }
 }
 
@@ -296,7 +301,8 @@ static bool has_ended(struct jail *jail)
     siginfo_t info = {0};
     /* The system call rather than glibc's wrapper: only it tells the resources used. */
     long r = syscall(SYS_waitid, P_PIDFD, jail->pidfd, &info, WEXITED | WNOHANG, &jail->rusage);
-    return r == 0 && info.si_pid != 0;
+    /* ECHILD: gone without us, because this process ignores SIGCHLD or reaps whatever it finds. */
+    return (r < 0 && errno == ECHILD) || (r == 0 && info.si_pid != 0);
 }
 
 static void reap(struct jail *jail)
@@ -308,10 +314,6 @@ static void reap(struct jail *jail)
     if (jail->end == JAIL_END_NONE) {
         jail->ended_ns = clock_now_ns();
         jail->end = JAIL_END_LOST;
-        if (jail->state != JAIL_RUNNING) {
-            jail->end = JAIL_END_SETUP;
-            err_set(&jail->err, ERR_SETUP, ECHILD, NULL, "PID 1 of the jail died while building it");
-        }
     }
     jail->state = JAIL_ENDED;
 }
@@ -368,6 +370,15 @@ static void apply_oom(struct jail *jail, const struct jail_cgroup_stat *stat)
     }
 }
 
+/* A jail that was lost before there was a program was not built. */
+static void apply_unbuilt(struct jail *jail)
+{
+    if (jail->end == JAIL_END_LOST && jail->started_ns == 0) {
+        jail->end = JAIL_END_SETUP;
+        err_set(&jail->err, ERR_SETUP, ECHILD, NULL, "PID 1 of the jail died while building it");
+    }
+}
+
 int jail_collect(struct jail *jail, struct jail_result *ret, struct err *reterr)
 {
     if (jail->state != JAIL_ENDED) {
@@ -388,6 +399,7 @@ int jail_collect(struct jail *jail, struct jail_result *ret, struct err *reterr)
     } else if (jail->seen_cpu_ns > cpu_ns) {
         cpu_ns = jail->seen_cpu_ns;
     }
+    apply_unbuilt(jail);
     memset(ret, 0, sizeof *ret);
     ret->end = jail->end;
     ret->wstatus = jail->last.wstatus;

@@ -48,7 +48,9 @@ int scratch_open(uint64_t size_bytes, uint64_t inodes, uint32_t uid, uint32_t gi
                  struct err *reterr)
 {
     const char *call;
-    int fd = tmpfs_new(size_bytes, inodes + OWN_INODES, 0755, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, &call);
+    /* 0 is no limit to the kernel: it stays 0, which tmpfs_new() refuses. */
+    uint64_t all_inodes = inodes == 0 || inodes > UINT64_MAX - OWN_INODES ? 0 : inodes + OWN_INODES;
+    int fd = tmpfs_new(size_bytes, all_inodes, 0755, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, &call);
     if (fd < 0) {
         return err_set(reterr, ERR_SETUP, -fd, NULL, "making the scratch tmpfs: %s: %s", call, strerror(-fd));
     }

@@ -3,7 +3,7 @@
  *
  *     parent                              PID 1                          program
  *     clone3 ───────────────────────────► waits for PHASE_IDMAP
- *     writes setgroups, uid_map, gid_map
+ *     writes its /proc files (uid_map, …)
  *     PHASE_IDMAP ──────────────────────► applies the plan up to PROGRAM
  *     brings lo up ◄──── CHILD_LOOPBACK ─ (only if the plan says so)
  *     PHASE_LOOPBACK ───────────────────► makes the program's process ─► applies the rest, exec
@@ -64,7 +64,7 @@ static char **string_vector(const struct jail_plan *plan, jail_ref run, uint32_t
     return vector;
 }
 
-static int write_map(pid_t pid, const char *file, const char *text, struct err *reterr)
+static int write_proc(pid_t pid, const char *file, const char *text, struct err *reterr)
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, file);
@@ -83,19 +83,22 @@ static void format_map(const struct jail_spawn_options *options, uint32_t inside
     }
 }
 
-static int write_idmaps(const struct jail *jail, const struct jail_spawn_options *options, struct err *reterr)
+static int write_proc_files(const struct jail *jail, const struct jail_spawn_options *options,
+                            struct err *reterr)
 {
     char map[64];
-    int r = options->drop_groups ? 0 : write_map(jail->pid, "setgroups", "deny", reterr);
+    int r = options->drop_groups ? 0 : write_proc(jail->pid, "setgroups", "deny", reterr);
     if (r == 0) {
         format_map(options, jail->plan->uid, options->outer_uid, map, sizeof map);
-        r = write_map(jail->pid, "uid_map", map, reterr);
+        r = write_proc(jail->pid, "uid_map", map, reterr);
     }
     if (r == 0) {
         format_map(options, jail->plan->gid, options->outer_gid, map, sizeof map);
-        r = write_map(jail->pid, "gid_map", map, reterr);
+        r = write_proc(jail->pid, "gid_map", map, reterr);
     }
-    return r;
+    /* A parent that the OOM killer must spare has handed that on, and then the job's own memory limit would
+     * find nobody to kill. Where the whole machine runs short, a job is what it can do without. */
+    return r < 0 ? r : write_proc(jail->pid, "oom_score_adj", "1000", reterr);
 }
 
 static int clone_child(struct jail *jail, struct child *child, struct err *reterr)
@@ -113,6 +116,9 @@ static int clone_child(struct jail *jail, struct child *child, struct err *reter
     long pid = syscall(SYS_clone3, &args, sizeof args);
     if (pid < 0) {
         int code = errno;
+        /* Where it fails late (pids.max of a cgroup), the kernel has written a number that it then took back.
+         */
+        jail->pidfd = -1;
         return err_set(reterr, ERR_SETUP, code, NULL, "clone3 into new namespaces: %s", strerror(code));
     }
     if (pid == 0) {
@@ -146,7 +152,7 @@ static int launch(struct jail *jail, const struct jail_spawn_options *options, i
     memcpy(child.fds, options->fds, sizeof child.fds);
     r = clone_child(jail, &child, reterr);
     if (r == 0) {
-        r = write_idmaps(jail, options, reterr);
+        r = write_proc_files(jail, options, reterr);
     }
     if (r == 0) {
         r = jail_tell(jail, PHASE_IDMAP, 0);

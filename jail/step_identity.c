@@ -50,6 +50,13 @@ int step_IDENTITY(struct child *child, const struct jail_step *step)
     if (syscall(SYS_setresuid, uid, uid, uid) < 0) {
         return -errno;
     }
+    /* Nothing in here may be read or traced by the program, which will have our uid: memory, descriptors,
+     * /proc/1. After the change of ids, which sets this to fs.suid_dumpable. The parent has until now needed
+     * the opposite, to write our idmaps. */
+    child->call = "PR_SET_DUMPABLE";
+    if (prctl(PR_SET_DUMPABLE, 0) < 0) {
+        return -errno;
+    }
     return die_with_parent(child);
 }
 
@@ -173,10 +180,8 @@ int step_SESSION(struct child *child, const struct jail_step *step)
     }
     /* clone3 has reset the handlers, but what the parent ignores (SIGPIPE, or SIGHUP under nohup) is still
      * ignored. */
-    for (int sig = 1; sig < 32 && !child->in_process; sig++) {
-        if (sig != SIGKILL && sig != SIGSTOP) {
-            signal(sig, SIG_DFL);
-        }
+    for (int sig = 1; sig < NSIG && !child->in_process; sig++) {
+        signal(sig, SIG_DFL); /* refused for SIGKILL, SIGSTOP and those that glibc keeps for itself */
     }
     sigset_t none;
     sigemptyset(&none);

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/close_range.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <string.h>
@@ -35,7 +36,9 @@ int step_STDIO(struct child *child, const struct jail_step *step)
         }
         close(moved[i]);
     }
-    return 0;
+    /* Whatever else is open, however it was given to us, ends at the exec. */
+    child->call = "close_range";
+    return close_range(STDERR_FILENO + 1, UINT_MAX, CLOSE_RANGE_CLOEXEC) < 0 ? -errno : 0;
 }
 
 int step_RUN(struct child *child, const struct jail_step *step)

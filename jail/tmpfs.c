@@ -25,6 +25,10 @@ static const char *digits(uint64_t value, unsigned radix, char text[NUMBER_CHARS
 
 int tmpfs_new(uint64_t size_bytes, uint64_t inodes, uint32_t mode, uint32_t attr, const char **ret_call)
 {
+    *ret_call = "tmpfs";
+    if (size_bytes == 0 || size_bytes > INT64_MAX || inodes == 0 || inodes > INT64_MAX) {
+        return -EINVAL; /* the kernel takes 0, and a size that overflows its pages, for no limit at all */
+    }
     *ret_call = "fsopen";
     CLEANUP(fd_closep) int context = fsopen("tmpfs", FSOPEN_CLOEXEC);
     if (context < 0) {

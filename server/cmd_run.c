@@ -207,8 +207,8 @@ static void wait_for_end(struct run *run, struct execution *execution)
         for (size_t i = 0; i < JAIL_WATCH_FDS; i++) {
             polled[i + 1] = (struct pollfd){.fd = fds[i], .events = POLLIN};
         }
-        int n = poll(polled, ARRAY_SIZE(polled), timeout_ms);
-        if (n == 0) {
+        poll(polled, ARRAY_SIZE(polled), timeout_ms);
+        if (timeout_ms >= 0) {
             execution_watch(execution);
         }
         if (polled[0].revents) {

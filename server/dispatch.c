@@ -314,6 +314,16 @@ int dispatch_done(struct dispatch *dispatch, struct job_result *result)
     return 0;
 }
 
+/* The policy's errors name the field in `item` only; ours, and so a caller's, in the sentence as well. */
+static void refusal_as_err(const struct msg_refused *refused, struct err *ret)
+{
+    *ret = (struct err){.kind = refused->kind};
+    memcpy(ret->item, refused->item, sizeof ret->item);
+    bool named = *refused->item == '\0' || strncmp(refused->text, refused->item, strlen(refused->item)) == 0;
+    snprintf(ret->text, sizeof ret->text, "%s%s%.250s", named ? "" : refused->item, named ? "" : ": ",
+             refused->text);
+}
+
 int dispatch_refused(struct dispatch *dispatch, const struct msg_refused *refused)
 {
     struct running *job = find_job(dispatch, refused->id);
@@ -322,9 +332,8 @@ int dispatch_refused(struct dispatch *dispatch, const struct msg_refused *refuse
     }
     unlink_job(job);
     if (job->request) {
-        struct err err = {.kind = refused->kind};
-        memcpy(err.item, refused->item, sizeof err.item);
-        memcpy(err.text, refused->text, sizeof err.text);
+        struct err err;
+        refusal_as_err(refused, &err);
         job->request->job = NULL;
         request_refuse_err(job->request, &err, refused->retry_after_ms);
     }

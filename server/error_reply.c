@@ -100,12 +100,14 @@ void error_write(struct buf *ret, enum error_class class, const char *text, cons
 void error_write_err(struct buf *ret, const struct err *err)
 {
     enum error_class class = error_class_of(err);
-    char text[sizeof err->item + sizeof err->text + 2];
-    const char *prefix = class == ERROR_SETUP ? err->step : err->item;
-    bool prefixed = *prefix == '\0' || strncmp(err->text, prefix, strlen(prefix)) == 0;
-    snprintf(text, sizeof text, "%s%s%s", prefixed ? "" : prefix, prefixed ? "" : ": ", err->text);
-    error_write(ret, class, class == ERROR_INTERNAL ? NULL : text,
-                class == ERROR_BAD_FIELD ? err->item : NULL, err->step);
+    if (class == ERROR_INTERNAL) {
+        error_write(ret, class, NULL, NULL, NULL);
+        return;
+    }
+    char text[sizeof err->step + sizeof err->text + 2];
+    bool prefixed = err->step[0] == '\0' || strncmp(err->text, err->step, strlen(err->step)) == 0;
+    snprintf(text, sizeof text, "%s%s%s", prefixed ? "" : err->step, prefixed ? "" : ": ", err->text);
+    error_write(ret, class, text, class == ERROR_BAD_FIELD ? err->item : NULL, err->step);
 }
 
 uint64_t error_retry_after_s(uint64_t retry_after_ms)

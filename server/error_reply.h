@@ -41,8 +41,7 @@ const char *error_code(enum error_class class);
 void error_write(struct buf *ret, enum error_class class, const char *text, const char *field,
                  const char *step);
 
-/* The same for a struct err: names the field before the text unless the text does, and tells nothing of
- * internal errors. */
+/* The same for a struct err, whose text is a whole sentence. Tells nothing of internal errors. */
 void error_write_err(struct buf *ret, const struct err *err);
 
 /* Milliseconds as a Retry-After header's whole seconds, at least 1. */

@@ -2,14 +2,10 @@
  * libmicrohttpd has no thread of its own, its epoll descriptor is one more source of our loop, and a
  * connection whose job runs is suspended.
  *
- * Three things are done beside it, for which each connection is a source of our loop as well:
- *  - Deadlines. Its own timeout starts again with every byte, so a request could take for ever; here one
- * deadline holds from a request's first byte to its last.
- *  - Hanging up. A suspended connection is not watched, yet a caller who leaves cancels its job.
- *  - Refusals. It cannot take a reply while a body arrives, and where it can (before the body) it closes the
- * socket with bytes unread, which makes the kernel send a reset that can overtake the reply. So a refusal
- * goes straight to the socket, then our side is shut, and what still comes is read and dropped for a moment.
- */
+ * Refusals go past it. It cannot take a reply while a body arrives, and where it can (before the body) it
+ * closes the socket with bytes unread, which makes the kernel send a reset that can overtake the reply. So a
+ * refusal is written straight to the socket, our side is shut, and what still comes is read and dropped for a
+ * moment. */
 #include "server/http.h"
 
 #include <arpa/inet.h>
@@ -28,33 +24,8 @@
 #include "jail/base/err.h"
 #include "jail/base/io.h"
 #include "jail/base/loop.h"
-#include "server/deadline.h"
+#include "server/http_connection.h"
 #include "server/http_wire.h"
-
-#define LINGER_NS (2 * NS_PER_S)
-
-/* What a connection waits for. The first ones have deadlines, and a queue each. */
-enum phase {
-    PHASE_IDLE,      /* the first byte of a request */
-    PHASE_RECEIVING, /* its last byte */
-    PHASE_LINGERING, /* the caller's end of a refused request */
-    PHASE_QUEUES,
-    PHASE_WORKING = PHASE_QUEUES, /* the reply, from above */
-    PHASE_REPLYING,               /* the socket to take it, or to be closed */
-};
-
-struct connection {
-    struct deadline deadline; /* first, so that one is the other */
-    struct http_server *server;
-    struct MHD_Connection *mhd;
-    int fd;
-    struct loop_source *watch;
-    struct http_request *request;
-    enum phase phase;
-    bool peer_closed;
-    bool served; /* one request at least */
-    struct connection *previous, *next;
-};
 
 struct http_server {
     struct MHD_Daemon *daemon;
@@ -63,16 +34,14 @@ struct http_server {
     struct http_options options;
     struct http_events events;
     void *arg;
-    struct deadlines deadlines;
-    struct deadline_queue queues[PHASE_QUEUES];
-    struct connection *connections;
-    size_t n_connections;
+    struct http_connections connections;
     size_t bodies_bytes;
     bool draining;
 };
 
 struct http_request {
-    struct connection *connection;
+    struct http_server *server;
+    struct http_connection *connection;
     const char *method, *path;
     struct buf body;
     bool body_announced, expects_continue;
@@ -85,23 +54,15 @@ struct http_request {
     void *user;
 };
 
-static void enter(struct connection *connection, enum phase phase)
-{
-    struct http_server *server = connection->server;
-    if (connection->phase != phase) {
-        connection->phase = phase;
-        deadline_join(&server->deadlines, &connection->deadline,
-                      phase < PHASE_QUEUES ? &server->queues[phase] : NULL);
-    }
-}
-
 /* ---- Requests ---- */
 
-static struct http_request *request_new(struct connection *connection, const char *method, const char *path)
+static struct http_request *request_new(struct http_server *server, struct http_connection *connection,
+                                        const char *method, const char *path)
 {
     struct http_request *request = calloc(1, sizeof *request);
     if (request) {
-        *request = (struct http_request){.connection = connection, .method = method, .path = path};
+        *request =
+            (struct http_request){.server = server, .connection = connection, .method = method, .path = path};
         connection->request = request;
     }
     return request;
@@ -109,11 +70,9 @@ static struct http_request *request_new(struct connection *connection, const cha
 
 static void request_end(struct http_request *request, bool sent)
 {
-    struct connection *connection = request->connection;
-    struct http_server *server = connection->server;
-    server->events.end(server->arg, request, sent);
-    connection->request = NULL;
-    connection->served = true;
+    request->server->events.end(request->server->arg, request, sent);
+    request->connection->request = NULL;
+    request->connection->served = true;
     if (request->response) {
         MHD_destroy_response(request->response);
     }
@@ -123,7 +82,7 @@ static void request_end(struct http_request *request, bool sent)
 
 void http_free_body(struct http_request *request)
 {
-    request->connection->server->bodies_bytes -= request->body.len;
+    request->server->bodies_bytes -= request->body.len;
     buf_free(&request->body);
 }
 
@@ -151,7 +110,7 @@ static bool read_framing(struct http_request *request, uint64_t *ret_length)
 
 static void begin_request(struct http_request *request)
 {
-    struct http_server *server = request->connection->server;
+    struct http_server *server = request->server;
     uint64_t length;
     const union MHD_ConnectionInfo *header_size =
         MHD_get_connection_info(request->connection->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
@@ -173,7 +132,7 @@ static void begin_request(struct http_request *request)
 
 static void take_body(struct http_request *request, const char *data, size_t size)
 {
-    struct http_server *server = request->connection->server;
+    struct http_server *server = request->server;
     if (request->replied) {
         return;
     }
@@ -189,7 +148,7 @@ static void take_body(struct http_request *request, const char *data, size_t siz
 
 static void hang_up(struct http_request *request)
 {
-    struct http_server *server = request->connection->server;
+    struct http_server *server = request->server;
     if (!request->gone && !request->replied) {
         request->gone = true;
         server->events.hangup(server->arg, request);
@@ -208,13 +167,13 @@ static enum MHD_Result queue_response(struct http_request *request)
 /* The request is complete: its reply, now or when it is there. */
 static enum MHD_Result serve(struct http_request *request)
 {
-    struct connection *connection = request->connection;
-    struct http_server *server = connection->server;
+    struct http_connection *connection = request->connection;
+    struct http_server *server = request->server;
     if (request->refused || request->gone) {
         return MHD_NO; /* closes the connection */
     }
-    if (!request->replied && connection->phase != PHASE_WORKING) {
-        enter(connection, PHASE_WORKING);
+    if (!request->replied && connection->phase != HTTP_WORKING) {
+        http_connection_enter(connection, HTTP_WORKING);
         server->events.complete(server->arg, request);
         if (!request->replied) {
             MHD_suspend_connection(connection->mhd);
@@ -227,7 +186,7 @@ static enum MHD_Result serve(struct http_request *request)
     if (!request->response) {
         return request->replied ? MHD_NO : MHD_YES;
     }
-    enter(connection, PHASE_REPLYING);
+    http_connection_enter(connection, HTTP_REPLYING);
     return queue_response(request);
 }
 
@@ -236,7 +195,6 @@ static enum MHD_Result serve(struct http_request *request)
 static enum MHD_Result handle(void *arg, struct MHD_Connection *mhd, const char *path, const char *method,
                               const char *version, const char *data, size_t *size, void **request_slot)
 {
-    (void)arg;
     (void)version;
     struct http_request *request = *request_slot;
     if (request && *size > 0) {
@@ -247,17 +205,17 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *mhd, const char 
     if (request) {
         return serve(request);
     }
-    struct connection *connection =
+    struct http_connection *connection =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
-    if (!connection || connection->phase == PHASE_LINGERING) {
+    if (!connection || connection->phase == HTTP_LINGERING) {
         return MHD_NO; /* no memory, or its headers came too late */
     }
-    request = request_new(connection, method, path);
+    request = request_new(arg, connection, method, path);
     if (!request) {
         return MHD_NO;
     }
     *request_slot = request;
-    enter(connection, PHASE_RECEIVING);
+    http_connection_enter(connection, HTTP_RECEIVING);
     request->deciding = true;
     begin_request(request);
     request->deciding = false;
@@ -273,12 +231,12 @@ static void completed(void *arg, struct MHD_Connection *mhd, void **request_slot
     if (!request) {
         return;
     }
-    struct connection *connection = request->connection;
+    struct http_connection *connection = request->connection;
     bool refused = request->refused;
     *request_slot = NULL;
     request_end(request, refused || code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
     if (!refused) {
-        enter(connection, PHASE_IDLE);
+        http_connection_enter(connection, HTTP_IDLE);
     }
 }
 
@@ -289,7 +247,7 @@ static void completed(void *arg, struct MHD_Connection *mhd, void **request_slot
 static void refuse(struct http_request *request, const struct http_header *headers, size_t n_headers,
                    const struct buf *body)
 {
-    struct connection *connection = request->connection;
+    struct http_connection *connection = request->connection;
     CLEANUP(buf_free) struct buf head = BUF_INIT;
     http_wire_head(&head, request->status, MHD_get_reason_phrase_for(request->status), headers, n_headers,
                    body->len);
@@ -297,7 +255,7 @@ static void refuse(struct http_request *request, const struct http_header *heade
     http_free_body(request);
     request->refused = true;
     shutdown(connection->fd, SHUT_WR);
-    enter(connection, PHASE_LINGERING);
+    http_connection_enter(connection, HTTP_LINGERING);
 }
 
 static struct MHD_Response *make_response(const struct http_server *server, const struct http_header *headers,
@@ -327,7 +285,7 @@ static struct MHD_Response *make_response(const struct http_server *server, cons
     return response;
 }
 
-static bool is_suspended(const struct connection *connection)
+static bool is_suspended(const struct http_connection *connection)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection->mhd, MHD_CONNECTION_INFO_CONNECTION_SUSPENDED);
@@ -337,25 +295,25 @@ static bool is_suspended(const struct connection *connection)
 void http_reply(struct http_request *request, unsigned status, const struct http_header *headers,
                 size_t n_headers, struct buf *body)
 {
-    struct connection *connection = request->connection;
+    struct http_connection *connection = request->connection;
     if (request->replied || request->gone) {
         buf_free(body);
         return;
     }
     request->replied = true;
     request->status = status;
-    bool arriving = connection->phase == PHASE_RECEIVING && (request->body_announced || !*request->method);
+    bool arriving = connection->phase == HTTP_RECEIVING && (request->body_announced || !*request->method);
     bool early = arriving && request->deciding && request->expects_continue;
     if (arriving && !early) {
         refuse(request, headers, n_headers, body);
     } else {
-        request->response = make_response(connection->server, headers, n_headers, body);
+        request->response = make_response(request->server, headers, n_headers, body);
     }
     if (early && request->response) {
         /* The caller has sent nothing yet and will not: libmicrohttpd can say no and close without harm. */
-        enter(connection, PHASE_REPLYING);
+        http_connection_enter(connection, HTTP_REPLYING);
         queue_response(request);
-    } else if (connection->phase == PHASE_WORKING && is_suspended(connection)) {
+    } else if (connection->phase == HTTP_WORKING && is_suspended(connection)) {
         MHD_resume_connection(connection->mhd);
     }
     buf_free(body);
@@ -363,24 +321,16 @@ void http_reply(struct http_request *request, unsigned status, const struct http
 
 /* ---- Connections ---- */
 
-static void on_watch(void *arg, uint32_t events)
+static void on_hung_up(struct http_connection *connection)
 {
-    struct connection *connection = arg;
-    if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
-        connection->peer_closed = true;
-        if (connection->phase == PHASE_WORKING) {
-            hang_up(connection->request);
-        }
-    } else if (connection->phase == PHASE_IDLE) {
-        enter(connection, PHASE_RECEIVING);
-    }
+    hang_up(connection->request);
 }
 
-static void too_slow(struct connection *connection)
+static void on_too_slow(struct http_connection *connection)
 {
-    struct http_server *server = connection->server;
+    struct http_server *server = connection->all->arg;
     bool in_headers = !connection->request;
-    struct http_request *request = in_headers ? request_new(connection, "", "") : connection->request;
+    struct http_request *request = in_headers ? request_new(server, connection, "", "") : connection->request;
     if (request) {
         server->events.fault(server->arg, request, HTTP_FAULT_TOO_SLOW);
     }
@@ -389,64 +339,16 @@ static void too_slow(struct connection *connection)
     }
 }
 
-static void on_deadline(void *arg, struct deadline *deadline)
-{
-    (void)arg;
-    struct connection *connection = (struct connection *)(void *)deadline;
-    if (connection->phase == PHASE_RECEIVING) {
-        too_slow(connection);
-    }
-    if (!connection->deadline.queue) {
-        /* Idle or lingering for too long, or no reply was possible. libmicrohttpd sees the end and closes. */
-        connection->phase = PHASE_REPLYING;
-        shutdown(connection->fd, SHUT_RDWR);
-    }
-}
-
-static void connection_free(struct connection *connection)
-{
-    struct http_server *server = connection->server;
-    deadline_join(&server->deadlines, &connection->deadline, NULL);
-    loop_remove(connection->watch);
-    *(connection->previous ? &connection->previous->next : &server->connections) = connection->next;
-    if (connection->next) {
-        connection->next->previous = connection->previous;
-    }
-    server->n_connections--;
-    free(connection);
-}
-
-static struct connection *connection_new(struct http_server *server, struct MHD_Connection *mhd)
-{
-    struct connection *connection = calloc(1, sizeof *connection);
-    if (!connection) {
-        return NULL;
-    }
-    *connection = (struct connection){.server = server, .mhd = mhd, .phase = PHASE_REPLYING};
-    connection->fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-    if (loop_add(server->loop, connection->fd, EPOLLIN | EPOLLRDHUP | EPOLLET, on_watch, connection,
-                 &connection->watch, NULL) < 0) {
-        free(connection);
-        return NULL;
-    }
-    connection->next = server->connections;
-    if (connection->next) {
-        connection->next->previous = connection;
-    }
-    server->connections = connection;
-    server->n_connections++;
-    enter(connection, PHASE_IDLE);
-    return connection;
-}
-
 /* A connection for which there is no memory has no context, and its first request closes it. */
 static void on_connection(void *arg, struct MHD_Connection *mhd, void **slot,
                           enum MHD_ConnectionNotificationCode code)
 {
+    struct http_server *server = arg;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        *slot = connection_new(arg, mhd);
+        int fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+        *slot = http_connection_new(&server->connections, mhd, fd);
     } else if (*slot) {
-        connection_free(*slot);
+        http_connection_free(*slot);
         *slot = NULL;
     }
 }
@@ -501,12 +403,10 @@ int http_server_new(struct loop *loop, const struct http_options *options, const
         return err_errno(reterr, ENOMEM, "starting the HTTP server");
     }
     *server = (struct http_server){.loop = loop, .options = *options, .events = *events, .arg = arg};
-    server->queues[PHASE_IDLE].timeout_ns = options->idle_timeout_ms * NS_PER_MS;
-    server->queues[PHASE_RECEIVING].timeout_ns = options->request_timeout_ms * NS_PER_MS;
-    server->queues[PHASE_LINGERING].timeout_ns = LINGER_NS;
-    server->deadlines = (struct deadlines){
-        .queues = server->queues, .n_queues = PHASE_QUEUES, .passed = on_deadline, .arg = server};
-    int r = deadlines_start(&server->deadlines, loop, reterr);
+    server->connections = (struct http_connections){
+        .loop = loop, .arg = server, .too_slow = on_too_slow, .hung_up = on_hung_up};
+    int r = http_connections_start(&server->connections, options->idle_timeout_ms,
+                                   options->request_timeout_ms, reterr);
     if (r == 0) {
         r = start_daemon(server, reterr);
     }
@@ -529,8 +429,9 @@ void http_server_free(struct http_server *server)
     }
     if (server->daemon) {
         /* libmicrohttpd does not stop while a connection is suspended. */
-        for (struct connection *connection = server->connections; connection; connection = connection->next) {
-            if (connection->phase == PHASE_WORKING) {
+        for (struct http_connection *connection = server->connections.first; connection;
+             connection = connection->next) {
+            if (connection->phase == HTTP_WORKING) {
                 hang_up(connection->request);
             }
         }
@@ -539,7 +440,7 @@ void http_server_free(struct http_server *server)
         loop_remove(server->source);
         MHD_stop_daemon(server->daemon);
     }
-    deadlines_stop(&server->deadlines);
+    http_connections_stop(&server->connections);
     free(server);
 }
 
@@ -554,33 +455,36 @@ int http_server_timeout_ms(const struct http_server *server)
 
 void http_server_run(struct http_server *server)
 {
+    size_t before = server->connections.count;
     MHD_run(server->daemon);
+    if (server->connections.count < before) {
+        /* At its limit libmicrohttpd stops listening, and it listens again only when it runs once more:
+         * nothing would wake it. */
+        MHD_run(server->daemon);
+    }
+    http_connections_close_ended(&server->connections);
 }
 
 void http_server_drain(struct http_server *server)
 {
     size_t before;
     do { /* what the kernel has accepted for us is not turned away */
-        before = server->n_connections;
+        before = server->connections.count;
         MHD_run(server->daemon);
-    } while (server->n_connections > before);
+    } while (server->connections.count > before);
     server->draining = true;
     MHD_quiesce_daemon(server->daemon);
-    for (struct connection *connection = server->connections; connection; connection = connection->next) {
-        if (connection->phase == PHASE_IDLE && connection->served) {
-            shutdown(connection->fd, SHUT_RDWR);
-        }
-    }
+    http_connections_close_idle(&server->connections);
 }
 
 size_t http_server_busy(const struct http_server *server)
 {
-    return server->n_connections - server->queues[PHASE_IDLE].count;
+    return server->connections.count - server->connections.queues[HTTP_IDLE].count;
 }
 
 size_t http_server_connections(const struct http_server *server)
 {
-    return server->n_connections;
+    return server->connections.count;
 }
 
 /* ---- What a request says ---- */

@@ -33,9 +33,8 @@ static void wait_for_end(struct execution *execution)
         for (size_t i = 0; i < JAIL_WATCH_FDS; i++) {
             polled[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
         }
-        if (poll(polled, JAIL_WATCH_FDS, JAIL_WATCH_INTERVAL_MS) == 0) {
-            execution_watch(execution);
-        }
+        poll(polled, JAIL_WATCH_FDS, JAIL_WATCH_INTERVAL_MS);
+        execution_watch(execution);
         execution_dispatch(execution);
     }
 }

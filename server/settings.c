@@ -21,7 +21,7 @@ static int missing_policy(struct err *reterr, const char *what, const char *owne
                    "%s '%s' names policy '%s', which is not among the policies loaded", what, owner, policy);
 }
 
-/* What the schema cannot know: that names lead somewhere. */
+/* What config/ cannot know: that the names of policies lead somewhere. */
 static int check_references(const struct settings *settings, struct err *reterr)
 {
     const struct server_config *config = settings->config;
@@ -36,13 +36,6 @@ static int check_references(const struct settings *settings, struct err *reterr)
             bool all = strcmp(key->policies[j], "*") == 0;
             if (!all && !policy_set_find(settings->policies, key->policies[j])) {
                 return missing_policy(reterr, "key", key->name, key->policies[j]);
-            }
-        }
-        for (size_t j = 0; j < key->n_runtimes; j++) {
-            if (!server_config_runtime(config, key->runtimes[j])) {
-                return err_set(reterr, ERR_CONFIG, ENOENT, "key",
-                               "key '%s' names runtime '%s', which is not configured", key->name,
-                               key->runtimes[j]);
             }
         }
     }

@@ -17,8 +17,8 @@ struct settings {
     int audit_fd; /* -1: audit lines go to the log */
 };
 
-/* Loads everything or nothing. `path` and `env` as server_config_load() takes them. Every runtime's policy,
- * every policy a key may use, and the default runtime must exist. The new settings have one reference. */
+/* Loads everything or nothing. `path` and `env` as server_config_load() takes them. Every policy that a
+ * runtime or a key names must exist. The new settings have one reference. */
 int settings_load(const char *path, char *const *env, struct settings **ret, struct err *reterr);
 struct settings *settings_ref(struct settings *settings);
 /* Takes NULL. */

@@ -233,7 +233,7 @@ ssize_t io_recv_fds(int sock, void *data, size_t size, int *fds, size_t *n_fds)
     }
     if (r < 0) {
         for (size_t i = 0; i < count; i++) {
-            close(fds[i]);
+            fd_closep(&fds[i]); /* and -1 in the caller's array: nobody closes such a number twice */
         }
         *n_fds = 0;
         return r;

@@ -5,33 +5,21 @@ import os
 import random
 import re
 import shutil
-import struct
 import subprocess
-from pathlib import Path
 
+import batch
 import corpus
 import pytest
+from batch import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-BUILD = Path(os.environ.get("BUILD", ROOT / "build"))
-TOOL = str(BUILD / "tests/tools/textproto2bin")
 EVERYTHING = ("everything.Everything", "tests/config/everything.proto")
 
 pytestmark = pytest.mark.skipif(not shutil.which("protoc"), reason="protoc is not installed")
 
 
-def ours(texts, message=EVERYTHING[0], options=()):
-    """-> [(accepted, packed bytes or the error's text)], from one process for all."""
-    frames = b"".join(struct.pack("<I", len(text)) + text for text in texts)
-    done = subprocess.run([TOOL, "--batch", *options, message], input=frames, capture_output=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    answers, at = [], 0
-    while at < len(done.stdout):
-        status, size = struct.unpack_from("<BI", done.stdout, at)
-        answers.append((status == 0, done.stdout[at + 5:at + 5 + size]))
-        at += 5 + size
-    assert len(answers) == len(texts)
-    return answers
+def ours(texts, message=EVERYTHING[0]):
+    """-> [(accepted, packed bytes or the error's text)]"""
+    return batch.run("textproto2bin", ["--batch", message], texts)
 
 
 def protoc(text, message=EVERYTHING[0], proto=EVERYTHING[1]):
@@ -137,9 +125,9 @@ def test_shipped_files(path, message):
 
 
 @pytest.mark.parametrize("text,error", [
-    (b"int32: 5\n  int33: 6", b"input:2:3: Everything has no field \"int33\"; did you mean \"int32\"?"),
+    (b"int32: 5\n  int33: 6", b"input:2:3: Everything has no field \"int33\"; did you mean int32?"),
     (b"r_nested { leaf { } }\nr_nested { leaf { numbr: 1 } }",
-     b"input:2:19: r_nested[1].leaf: Leaf has no field \"numbr\"; did you mean \"number\"?"),
+     b"input:2:19: r_nested[1].leaf: Leaf has no field \"numbr\"; did you mean number?"),
     (b"r_colour: [RED,\n GREN]", b"input:2:2: r_colour[1]: Colour has no value GREN; did you mean GREEN?"),
     (b"colour: blue", b"input:1:9: colour: Colour has no value blue; did you mean BLUE?"),
     ("string: '\u00e4\u00f6' int32: x".encode(), b"input:1:21: int32: expected a whole number, got 'x'"),

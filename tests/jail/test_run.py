@@ -232,7 +232,7 @@ def test_signals_cancel_the_jail(run, number):
     assert run.verdict["status"] == "cancelled"
 
 
-def test_the_jail_dies_with_its_launcher(run, tmp_path):
+def test_the_jail_dies_with_its_launcher(run):
     """kill -9 cannot be caught: the kernel has to end the jail."""
     process = run.start("/usr/bin/python3", "-c", "print('up', flush=True)\nimport time; time.sleep(60)",
                         stdout=subprocess.PIPE)
@@ -263,32 +263,34 @@ def test_many_at_once(run, tmp_path):
     assert [json.loads((tmp_path / f"r{i}").read_text())["status"] for i in range(8)] == ["success"] * 8
 
 
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(child) for child in file.read().split()]
+
+
+def outer_uid(launcher):
+    """The uid outside of the command, the grandchild of `immure run`, once it is there."""
+    def look():
+        try:
+            for command in (command for jail in children(launcher) for command in children(jail)):
+                with open(f"/proc/{command}/status") as file:
+                    status = file.read()
+                if "Name:\tsleep\n" in status:
+                    return int(re.search(r"^Uid:\t(\d+)", status, re.M).group(1))
+        except FileNotFoundError:
+            pass  # a process has gone between two looks
+        return None
+    return wait_for(look, "the command")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user's jails are all that user outside")
-def test_concurrent_jails_of_root_have_different_uids_outside(run, tmp_path):
-    outer = []
+def test_concurrent_jails_of_root_have_different_uids_outside(run):
     processes = [run.start("/usr/bin/sleep", "60", stdout=subprocess.DEVNULL) for _ in range(3)]
-
-    def children(pid):
-        return [int(child) for child in open(f"/proc/{pid}/task/{pid}/children").read().split()]
-
     try:
-        for process in processes:
-            [jail] = wait_for(lambda pid=process.pid: children(pid), "the jail's PID 1")
-            outer.append(uid_of_command(jail, children))
+        outer = {outer_uid(process.pid) for process in processes}
     finally:
         for process in processes:
             process.terminate()
         for process in processes:
             process.wait()
-    assert len(set(outer)) == 3 and 0 not in outer and 1000 not in outer
-
-
-def uid_of_command(jail, children):
-    """The uid outside of the process below the jail's PID 1, once that has become the command."""
-    def look():
-        for child in children(jail):
-            status = open(f"/proc/{child}/status").read()
-            if "Name:\tsleep" in status:
-                return int(re.search(r"^Uid:\t(\d+)", status, re.M).group(1))
-        return None
-    return wait_for(look, "the command")
+    assert len(outer) == 3 and not outer & {0, 1000}

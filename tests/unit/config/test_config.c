@@ -200,7 +200,7 @@ static void test_refused(void **state)
     static const struct {
         const char *text, *place, *message;
     } cases[] = {
-        {"listne: 'x'", ":1:1", "Server has no field \"listne\"; did you mean \"listen\"?"},
+        {"listne: 'x'", ":1:1", "Server has no field \"listne\"; did you mean listen?"},
         {"listen: 'localhost'", ":1:9",
          "listen: must be HOST:PORT, [HOST]:PORT or unix:/PATH, not \"localhost\""},
         {"listen: ':80'", ":1:9", "listen: names no host; 0.0.0.0:80 listens on all addresses"},

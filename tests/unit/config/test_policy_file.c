@@ -316,7 +316,7 @@ static const struct {
     {MINIMAL "limits { output_files: 0 }", "limits.output_files: must be 1 to 65536, not 0"},
     {MINIMAL "limits { output_file_bytes: 0 }", "limits.output_file_bytes: must be 1 to 1073741824, not 0"},
     {MINIMAL "limits { timeout_ms: 86400001 }", "limits.timeout_ms: must be 0 to 86400000, not 86400001"},
-    {MINIMAL "limts { pids: 1 }", "Policy has no field \"limts\"; did you mean \"limits\"?"},
+    {MINIMAL "limts { pids: 1 }", "Policy has no field \"limts\"; did you mean limits?"},
 };
 
 static void test_refused(void **state)

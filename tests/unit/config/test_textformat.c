@@ -92,7 +92,7 @@ static void test_refused_with_place_and_path(void **state)
     refused("choice { number: 1 data: '' }", "f:1:20",
             "choice: field \"data\" cannot stand beside \"number\": only one of them may be given");
     refused("string: 'a\\0'", "f:1:9", "string: a string must not hold a NUL");
-    refused("leaf { numbr: 1 }", "f:1:8", "leaf: Leaf has no field \"numbr\"; did you mean \"number\"?");
+    refused("leaf { numbr: 1 }", "f:1:8", "leaf: Leaf has no field \"numbr\"; did you mean number?");
     refused("colour: GREE", "f:1:9", "colour: Colour has no value GREE; did you mean GREEN?");
     refused("colour: -9", "f:1:10", "colour: Colour has no value of number -9");
     refused("[x.y]: 1", "f:1:1", "extensions and Any are not part of this schema");
@@ -196,24 +196,23 @@ static void test_mutations(void **state)
     uint64_t random = 0x2545f4914f6cdd1du;
     size_t accepted = 0;
     for (int i = 0; i < 20000; i++) {
-        size_t size = sizeof seed - 1;
-        char *text = malloc(size);
+        const size_t whole = sizeof seed - 1;
+        size_t size = (random >> 40) % 5 == 0 ? (random >> 30) % whole : whole;
+        char *text = malloc(whole);
         assert_non_null(text);
-        memcpy(text, seed, size);
+        memcpy(text, seed, whole);
         for (unsigned n = 0; n < 1 + (random >> 63); n++) {
             random = random * 6364136223846793005u + 1442695040888963407u;
-            text[(random >> 33) % size] =
-                random & (1u << 20) ? seed[(random >> 41) % size] : (char)(random >> 50);
-        }
-        if ((random >> 40) % 5 == 0) {
-            size = (random >> 30) % size;
-            text = realloc(text, size > 0 ? size : 1);
+            text[(random >> 33) % whole] =
+                random & (1u << 20) ? seed[(random >> 41) % whole] : (char)(random >> 50);
         }
         CLEANUP(source_free) struct source source = SOURCE_NAMED("f");
         CLEANUP(buf_free) struct buf packed = BUF_INIT;
         ProtobufCMessage *message;
         struct err err = {0};
-        if (textformat_parse(EVERYTHING, &source, text, size, &message, &err) == 0) {
+        /* Cut short at its front, so that it ends where its memory does and a sanitizer sees any look behind
+         * that. */
+        if (textformat_parse(EVERYTHING, &source, text + whole - size, size, &message, &err) == 0) {
             accepted++;
             assert_int_equal(wire_pack(message, &packed), 0);
             protobuf_c_message_free_unpacked(message, NULL);

@@ -1,9 +1,13 @@
-/* What the tests of policy/ share: policies from text, and sentences that refuse them. Include after
- * cmocka.h. */
+/* What the tests of policy/ share: policies from text, and sentences that refuse them. */
 #pragma once
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "config/policy_file.h"
 #include "jail/base/buf.h"

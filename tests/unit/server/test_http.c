@@ -530,6 +530,27 @@ static void notices_who_hangs_up(void **state)
     close_world(&world);
 }
 
+static void notices_an_end_that_comes_with_the_last_bytes(void **state)
+{
+    (void)state;
+    static const char *const rows[] = {"GET /g",
+                                       "POST /now HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf",
+                                       "GET /get HTTP/1.1\r\nHost: x\r\n\r\n", ""};
+    struct world world;
+    open_world(&world, default_options);
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct client client;
+        client_open(&client, &world);
+        assert_int_equal(send(client.fd, rows[i], strlen(rows[i]), 0), strlen(rows[i]));
+        shutdown(client.fd, SHUT_WR);
+        client_expect_end(&client); /* at once, not when a deadline has passed */
+        PUMP_UNTIL(&world, http_server_connections(world.server) == 0);
+        assert_int_equal(client.got.len > 0, i == 2);
+        client_close(&client);
+    }
+    close_world(&world);
+}
+
 static void forgets_secrets(void **state)
 {
     (void)state;
@@ -575,7 +596,7 @@ static void drains(void **state)
 
     http_server_drain(world.server);
     client_expect_end(&idle);
-    assert_int_equal(http_server_busy(world.server), 1);
+    PUMP_UNTIL(&world, http_server_busy(world.server) == 1);
     client_send(&fresh, "GET /get HTTP/1.1\r\nHost: x\r\n\r\n");
     client_expect(&fresh, "Connection: close");
     client_expect_end(&fresh);
@@ -628,6 +649,7 @@ int main(void)
         cmocka_unit_test(ends_idle_connections),
         cmocka_unit_test(replies_later),
         cmocka_unit_test(notices_who_hangs_up),
+        cmocka_unit_test(notices_an_end_that_comes_with_the_last_bytes),
         cmocka_unit_test(forgets_secrets),
         cmocka_unit_test(does_not_decode_paths),
         cmocka_unit_test(drains),

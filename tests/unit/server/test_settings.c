@@ -1,0 +1,168 @@
+/* server/settings.c: names in the configuration must lead somewhere, and what cannot change while running is
+ * named. */
+#include "server/settings.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "config/config.h"
+#include "config/job.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "jail/base/io.h"
+
+static char *text(const char *constant)
+{
+    return (char *)(uintptr_t)constant;
+}
+
+/* Loads a configuration that has this text, with a key in the environment. */
+static int load(const char *config, struct settings **ret, struct err *reterr)
+{
+    char path[] = "/tmp/immure-settings-XXXXXX";
+    char *env[] = {text("SANDBOX_EXECUTOR_SERVICE_API_KEY=k"), NULL};
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(io_write_full(fd, config, strlen(config)), 0);
+    close(fd);
+    int r = settings_load(path, env, ret, reterr);
+    unlink(path);
+    return r;
+}
+
+static struct settings *load_good(const char *config)
+{
+    struct settings *settings = NULL;
+    struct err err = {0};
+    if (load(config, &settings, &err) < 0) {
+        fail_msg("%s", err.text);
+    }
+    return settings;
+}
+
+static void expect_refused(const char *config, const char *words)
+{
+    struct settings *settings = NULL;
+    struct err err = {0};
+    assert_true(load(config, &settings, &err) < 0);
+    assert_null(settings);
+    assert_int_equal(err.kind, ERR_CONFIG);
+    print_message("%s\n", err.text);
+    assert_non_null(strstr(err.text, words));
+}
+
+static void test_the_shipped_configuration(void **state)
+{
+    (void)state;
+    struct settings *settings = load_good("");
+    assert_non_null(server_config_runtime(settings->config, "python"));
+    assert_non_null(policy_set_find(settings->policies, "python"));
+    assert_int_equal(settings->audit_fd, -1);
+    settings_unref(settings);
+}
+
+static void test_names_must_lead_somewhere(void **state)
+{
+    (void)state;
+    static const char key[] = "name: \"a\" sha256: "
+                              "\"0000000000000000000000000000000000000000000000000000000000000000\"";
+    char config[512];
+    expect_refused("runtime { name: \"python\" interpreter: \"/x\" policy: \"nope\" }",
+                   "names policy 'nope'");
+    snprintf(config, sizeof config, "key { %s policy: \"nope\" }", key);
+    expect_refused(config, "key 'a' names policy 'nope'");
+}
+
+static void test_audit_log(void **state)
+{
+    (void)state;
+    expect_refused("audit_log: \"/no/such/directory/audit\"", "/no/such/directory/audit");
+    struct settings *settings = load_good("audit_log: \"/dev/null\"");
+    assert_true(settings->audit_fd >= 0);
+    settings_unref(settings);
+}
+
+static void test_fixed_fields(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config, *field;
+    } cases[] = {
+        {"", NULL},
+        {"default_timeout_ms: 5", NULL},
+        {"listen: \"127.0.0.1:1\"", "listen"},
+        {"cgroup: BEST_EFFORT", "cgroup"},
+        {"outer_uid_base: 5000000", "outer_uid_base"},
+    };
+    struct settings *old = load_good("");
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct settings *new = load_good(cases[i].config);
+        const char *field = settings_fixed_difference(old, new);
+        if (cases[i].field) {
+            assert_string_equal(field, cases[i].field);
+        } else {
+            assert_null(field);
+        }
+        settings_unref(new);
+    }
+    settings_unref(old);
+}
+
+static void test_find(void **state)
+{
+    (void)state;
+    struct settings *settings = load_good("");
+    const struct runtime_config *runtime;
+    const struct policy *policy;
+    struct job job = {.runtime = text("python")};
+    assert_int_equal(settings_find(settings, &job, &runtime, &policy, NULL), 0);
+    assert_string_equal(policy_name(policy), "python");
+    job.policy = text("strict");
+    assert_int_equal(settings_find(settings, &job, &runtime, &policy, NULL), 0);
+    assert_string_equal(policy_name(policy), "strict");
+
+    struct err err = {0};
+    job.policy = text("nope");
+    assert_int_equal(settings_find(settings, &job, &runtime, &policy, &err), -ENOENT);
+    assert_int_equal(err.kind, ERR_INVALID);
+    assert_string_equal(err.item, "policy");
+    err_clear(&err);
+    job.runtime = text("cobol");
+    assert_int_equal(settings_find(settings, &job, &runtime, &policy, &err), -ENOENT);
+    assert_string_equal(err.item, "runtime");
+    assert_string_equal(err.text, "unsupported runtime: cobol; supported: python");
+    settings_unref(settings);
+}
+
+static void test_references(void **state)
+{
+    (void)state;
+    struct settings *settings = load_good("");
+    assert_ptr_equal(settings_ref(settings), settings);
+    settings_unref(settings);
+    assert_non_null(server_config_runtime(settings->config, "python"));
+    settings_unref(settings);
+    settings_unref(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_shipped_configuration),
+        cmocka_unit_test(test_names_must_lead_somewhere),
+        cmocka_unit_test(test_audit_log),
+        cmocka_unit_test(test_fixed_fields),
+        cmocka_unit_test(test_find),
+        cmocka_unit_test(test_references),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
