@@ -215,10 +215,12 @@ void warm_template_fail(struct warm_template *template, const struct err *err)
     bool hopeless = ++template->failures >= FAILURES_MAX || err->kind == ERR_HOST;
     template->state = hopeless ? TEMPLATE_UNFIT : TEMPLATE_OFF;
     template->pause_ns = clock_now_ns() + (RESTART_DELAY_NS << template->failures);
+    template->pss_bytes = 0;
     LOG(log, LOG_WARNING, "template_failed", LOG_FIELD_STR("runtime", template->runtime->name),
         LOG_FIELD_STR("step", err->step), LOG_FIELD_STR("error", err->text),
         LOG_FIELD_BOOL("given_up", hopeless), LOG_FIELD_STR("means", "jobs start their own interpreter"));
     stop(template);
+    template->warm->options.publish(template->warm->options.publish_arg);
     if (!hopeless) {
         loop_timer_set(template->warm->timer, template->pause_ns);
     }

@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from harness import Server  # noqa: E402
+from harness import Server, runtimes  # noqa: E402
 from wire import Wire  # noqa: E402
 
 
@@ -43,7 +43,7 @@ def serve(tmp_path):
             made.environment = {name: value for name, value in made.environment.items() if value is not None}
             if config is not None:
                 path = tmp_path / f"server-{number}.textproto"
-                path.write_text(config)
+                path.write_text(config if "runtime {" in config else config + runtimes())
                 made.environment["SANDBOX_EXECUTOR_CONFIG"] = str(path)
             if ready:
                 return stack.enter_context(made)

@@ -4,6 +4,7 @@ import http.client
 import itertools
 import json
 import os
+import re
 import secrets
 import signal
 import socket
@@ -18,6 +19,9 @@ CGROUP = os.environ.get("IMMURE_TEST_CGROUP", "BEST_EFFORT")
 
 # Where tests may make cgroups; set where there is such a place.
 CGROUP_PARENT = os.environ.get("IMMURE_TEST_CGROUP_PARENT", "")
+
+# How jobs start: "pool" (as shipped: parked jails), "template" (forked when they come), "off" (an interpreter each).
+WARM = os.environ.get("IMMURE_TEST_WARM", "pool")
 
 READY_S = 60
 STOP_S = 60
@@ -36,6 +40,14 @@ def wait_for(condition, what, seconds=30):
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
         time.sleep(0.01)
     return value
+
+
+def runtimes():
+    """The shipped runtimes, made to start as IMMURE_TEST_WARM says; "" where that is as shipped."""
+    if WARM == "pool":
+        return ""
+    gone = r"\s*warm_jails:.*" if WARM == "template" else r"\s*(warm_jails|template):.*"
+    return re.sub(gone, "", (ROOT / "config/server.textproto").read_text())
 
 
 class Reply:
@@ -57,6 +69,10 @@ class Server:
                                 SANDBOX_EXECUTOR_ADDR=f"127.0.0.1:{self.port}", SANDBOX_EXECUTOR_CGROUP=cgroup, **environment)
 
     def start(self):
+        if runtimes() and "SANDBOX_EXECUTOR_CONFIG" not in self.environment:
+            path = self.log_path.with_name(self.log_path.name + ".textproto")
+            path.write_text(runtimes())
+            self.environment["SANDBOX_EXECUTOR_CONFIG"] = str(path)
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(self.argv, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 

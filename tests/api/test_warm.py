@@ -1,0 +1,151 @@
+"""Warm starts: jobs forked from a template, and jails that stand ready. Where templates are switched off, none of this is."""
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from harness import ROOT, WARM, wait_for
+
+pytestmark = pytest.mark.skipif(WARM != "pool", reason="the tests run without parked jails")
+
+SHIPPED = (ROOT / "config/server.textproto").read_text()
+WHO = "import os\nprint(os.readlink('/proc/self/exe'))"
+
+
+def parked(server):
+    line = re.search(r'^immure_warm_jails{runtime="python",state="parked"} (\d+)$', server.get("/metrics").body.decode(), re.M)
+    return int(line[1]) if line else 0
+
+
+def full(server, count=4):
+    wait_for(lambda: parked(server) == count, f"{count} parked jails")
+    return server
+
+
+def descendants(pid):
+    found, queue = [], [pid]
+    while queue:
+        for task in Path(f"/proc/{queue.pop()}/task").glob("*"):
+            try:
+                children = [int(child) for child in (task / "children").read_text().split()]
+            except OSError:
+                continue
+            found += children
+            queue += children
+    return found
+
+
+def templates(server):
+    """The processes that have the warm interpreter, the parked ones included; the template itself is the first."""
+    return [pid for pid in descendants(server.process.pid)
+            if b"/immure/template" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def test_stock_is_filled_and_renewed(serve):
+    server = full(serve())
+    for _ in range(6):
+        assert server.execute(WHO)["stdout"] == "/immure/template\n"
+    full(server)
+
+
+def test_jobs_do_not_see_each_other(serve):
+    server = full(serve())
+    look = """if True:
+        import os, random, tempfile
+        print(sorted(os.listdir('/workspace')), sorted(os.listdir('/tmp')), sorted(os.listdir('/dev/shm')))
+        open('/workspace/left', 'w').close(); open('/tmp/left', 'w').close(); open('/dev/shm/left', 'w').close()
+        os.environ['LEFT'] = '1'
+        print(random.random(), os.urandom(8))
+    """
+    outputs = [server.execute(look)["stdout"].splitlines() for _ in range(6)]
+    assert {lines[0] for lines in outputs} == {"[] [] []"}
+    assert len({lines[1] for lines in outputs}) == 6
+
+
+def test_args_env_stdin_files(serve):
+    server = full(serve(config='key { name: "all" sha256: "' + "0" * 64 + '" }'))
+    verdict = server.execute("import os, sys\nprint(sys.argv[1:], os.environ['APP_X'], sys.stdin.read(), open('in.txt').read())",
+                             args=["a", "b c"], env={"APP_X": "é"}, stdin="from stdin", files=[{"name": "in.txt", "content": "file"}])
+    assert verdict["stdout"] == "['a', 'b c'] é from stdin file\n"
+
+
+def test_what_a_started_interpreter_cannot_become(serve):
+    """Variables that CPython reads when it starts get an interpreter that starts with them."""
+    server = full(serve())
+    first, second = (server.execute("print(hash('x'))", env={"PYTHONHASHSEED": "7"})["stdout"] for _ in range(2))
+    assert first == second
+    assert server.execute(WHO, env={"PYTHONHASHSEED": "7"})["stdout"] != "/immure/template\n"
+
+
+@pytest.mark.parametrize("limits, code, check", [
+    ({"scratch_bytes": 1 << 20}, "open('x', 'wb').write(bytes(1 << 21))",
+     lambda verdict: "No space left on device" in verdict["stderr"]),
+    ({"memory_bytes": 48 << 20}, "x = []\nwhile True: x.append(bytearray(1 << 20))", lambda verdict: verdict["oom"]),
+    ({"pids": 3}, "import threading, time\nfor _ in range(9): threading.Thread(target=time.sleep, args=(1,)).start()",
+     lambda verdict: "can't start new thread" in verdict["stderr"]),
+    ({"cpu_ms": 200}, "while True: pass", lambda verdict: verdict["signal"] == "SIGXCPU"),
+    ({"output_bytes": 10}, "print('x' * 100)", lambda verdict: verdict["stdout"] == "x" * 10 and verdict["truncated"]),
+])
+def test_a_jobs_own_limits(serve, limits, code, check):
+    verdict = full(serve()).execute(code, limits=limits, timeout_ms=20000)
+    assert check(verdict), verdict
+
+
+def test_long_script(serve):
+    code = "x = [\n" + "    'a line of a program that is long',\n" * 40000 + "]\nprint(len(x))"
+    assert full(serve()).execute(code)["stdout"] == "40000\n"
+
+
+def test_denied_calls_are_named(serve):
+    verdict = full(serve()).execute("import os\ntry: os.chroot('/')\nexcept PermissionError as error: print(error.errno)")
+    assert verdict["stdout"] == "1\n"
+    assert {"name": "chroot", "count": 1} in verdict["denied_syscalls"]
+
+
+def test_template_that_dies_is_started_again(serve):
+    server = full(serve())
+    before = templates(server)
+    os.kill(before[0], signal.SIGKILL)
+    wait_for(lambda: "event=template_failed" in server.log(), "its end in the log")
+    assert server.execute("print(1)")["stdout"] == "1\n"
+    wait_for(lambda: server.log().count("event=template_ready") == 2, "the new template")
+    full(server)
+    assert not set(before) & set(templates(server))
+    assert server.execute(WHO)["stdout"] == "/immure/template\n"
+
+
+def test_reload_retires_the_stock(serve):
+    server = full(serve())
+    before = set(templates(server))
+    server.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: server.log().count("event=template_ready") == 2, "the new template")
+    wait_for(lambda: not before & set(descendants(server.process.pid)), "the old stock gone")
+    full(server)
+
+
+def test_nothing_is_left_at_the_end(serve):
+    server = full(serve())
+    before = templates(server)
+    assert server.stop() == 0
+    assert not [pid for pid in before if Path(f"/proc/{pid}").exists()]
+
+
+def test_parked_jails_are_small(serve):
+    server = full(serve())
+    line = re.search(r"event=template_ready .*parked_private_bytes=(\d+)", server.log())
+    assert int(line[1]) <= 2 << 20
+
+
+def test_template_that_is_not_there_costs_speed_only(serve):
+    server = serve(config=SHIPPED.replace('"immure-python3.11"', '"no-such-template"'))
+    assert server.execute("print(1)")["stdout"] == "1\n"
+    assert re.search(r"level=warning .*event=template_failed runtime=python .*no-such-template.*given_up=true", server.log())
+
+
+def test_warm_jails_need_a_template(serve):
+    server = serve(config=re.sub(r"\s*template:.*", "", SHIPPED), ready=False)
+    assert server.process.wait(20) != 0
+    assert "warm_jails: needs a template" in server.log()
