@@ -49,11 +49,12 @@ UNIT_SRC := $(wildcard tests/unit/*/test_*.c)
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(UNIT_SRC))
 TOOLS    := $(patsubst tests/tools/%.c,$(BUILD)/tests/tools/%,$(wildcard tests/tools/*.c))
 
-# The warm interpreter, where there is something to make it of. CPython's headers do not bear our warnings.
+# The warm interpreter, where there is something to make it of; not under the sanitizers, whose address space no
+# RLIMIT_AS has room for. CPython's headers do not bear our warnings.
 PYTHON_PC   := python-3.11-embed
 SRC_python  := $(wildcard jail/runtime/python/*.c)
 OBJ_python  := $(call obj,$(SRC_python))
-PYTHON      := $(if $(shell pkg-config --exists $(PYTHON_PC) && echo yes),$(BUILD)/immure-python3.11)
+PYTHON      := $(if $(SAN),,$(if $(shell pkg-config --exists $(PYTHON_PC) && echo yes),$(BUILD)/immure-python3.11))
 PYTHON_LIBS := $(shell pkg-config --libs $(PYTHON_PC) 2>/dev/null)
 $(OBJ_python): PKG_CFLAGS += $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(PYTHON_PC) 2>/dev/null))
 
@@ -109,6 +110,8 @@ $(foreach l,$(LAYERS),$(eval $(call unit_rule,$(l))))
 $(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o $(LIBS)
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(BUILD)/libserver.a $(BUILD)/libpolicy.a \
 	  $(BUILD)/libconfig.a $(BUILD)/libjail.a $(BUILD)/libbase.a $(PKG_LIBS)
+
+$(BUILD)/obj/jail/runtime/python/rehearse.o: jail/runtime/python/rehearsal.py
 
 $(BUILD)/immure-python3.11: $(OBJ_python) $(BUILD)/libjail.a $(BUILD)/libbase.a
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(PYTHON_LIBS)

@@ -1,9 +1,10 @@
 /* The end of a job's program: what can be seen of Py_FinalizeEx(), without what only frees memory.
  *
- * CPython takes every module apart before it exits; with the template's imports that costs more than most programs,
- * and copies pages that were shared until then. Here it is the program's own objects that go, in the order in which
- * CPython lets them go (Python/pylifecycle.c, finalize_modules()), so that destructors run, files are flushed and
- * complaints are written as they would be. What the template had before stays, unless the program has changed it.
+ * CPython takes every module apart before it exits; with the template's imports that costs more than most
+ * programs, and copies pages that were shared until then. Here it is the program's own objects that go, in
+ * the order in which CPython lets them go (Python/pylifecycle.c, finalize_modules()), so that destructors
+ * run, files are flushed and complaints are written as they would be. What the template had before stays,
+ * unless the program has changed it.
  *
  * Runs on the main thread of a job's process, which exits right afterwards. */
 #include "jail/runtime/python/finish.h"
@@ -25,16 +26,14 @@
 /* What CPython exits with when the last output could not be written. */
 #define EXIT_LOST_OUTPUT 120
 
-static void wait_for_threads(void)
+static void wait_for_threads(const struct python *python)
 {
-    PyObject *name = PyUnicode_FromString("threading");
-    PyObject *threading = name ? PyImport_GetModule(name) : NULL;
-    Py_XDECREF(name);
+    PyObject *threading = PyImport_GetModule(python->words.threading);
     if (!threading) {
         PyErr_Clear();
         return;
     }
-    PyObject *none = PyObject_CallMethod(threading, "_shutdown", NULL);
+    PyObject *none = PyObject_CallMethodNoArgs(threading, python->words._shutdown);
     if (!none) {
         PyErr_WriteUnraisable(threading);
     }
@@ -51,7 +50,8 @@ static void call_exitfuncs(const struct python *python)
     Py_XDECREF(none);
 }
 
-/* From here on sys.is_finalizing() is true, and other threads end where they would take the interpreter's lock. */
+/* From here on sys.is_finalizing() is true, and other threads end where they would take the interpreter's
+ * lock. */
 static void begin_finalizing(void)
 {
     PyThreadState *self = PyThreadState_Get();
@@ -61,22 +61,22 @@ static void begin_finalizing(void)
     _PyThreadState_DeleteExcept(&_PyRuntime, self);
 }
 
-static bool is_closed(PyObject *file)
+static bool is_closed(const struct python *python, PyObject *file)
 {
-    PyObject *closed = PyObject_GetAttrString(file, "closed");
+    PyObject *closed = PyObject_GetAttr(file, python->words.closed);
     bool is = closed && PyObject_IsTrue(closed) > 0;
     PyErr_Clear();
     Py_XDECREF(closed);
     return is;
 }
 
-static int flush(const char *name, bool complains)
+static int flush(const struct python *python, PyObject *name, bool complains)
 {
-    PyObject *file = PySys_GetObject(name);
-    if (!file || file == Py_None || is_closed(file)) {
+    PyObject *file = PyDict_GetItemWithError(python->sys.live, name);
+    if (!file || file == Py_None || is_closed(python, file)) {
         return 0;
     }
-    PyObject *none = PyObject_CallMethod(file, "flush", NULL);
+    PyObject *none = PyObject_CallMethodNoArgs(file, python->words.flush);
     if (!none && complains) {
         PyErr_WriteUnraisable(file);
     }
@@ -85,9 +85,9 @@ static int flush(const char *name, bool complains)
     return none ? 0 : -1;
 }
 
-static int flush_stdio(void)
+static int flush_stdio(const struct python *python)
 {
-    int out = flush("stdout", true), err = flush("stderr", false);
+    int out = flush(python, python->words.stdout, true), err = flush(python, python->words.stderr, false);
     return out < 0 ? out : err;
 }
 
@@ -103,7 +103,8 @@ static void reset_signals(void)
     }
 }
 
-/* As _PyGC_CollectNoFail(): whether or not the program has switched collection off, and without its callbacks. */
+/* As _PyGC_CollectNoFail(): whether or not the program has switched collection off, and without its
+ * callbacks. */
 static void collect_always(void)
 {
     struct _gc_runtime_state *gc = &PyInterpreterState_Get()->gc;
@@ -123,29 +124,32 @@ static void set(PyObject *names, PyObject *name, PyObject *value)
     }
 }
 
-static void set_string(PyObject *names, const char *name, PyObject *value)
-{
-    if (PyDict_SetItemString(names, name, value) < 0) {
-        PyErr_WriteUnraisable(NULL);
-    }
-}
-
-/* Where values of the program's like to hide, and people complain when their destructors find too little left. */
+/* Where values of the program's like to hide, and people complain when their destructors find too little
+ * left. */
 static void clear_special_names(const struct python *python)
 {
-    static const char *const cleared[] = {"path",       "argv",           "ps1",
-                                          "ps2",        "last_type",      "last_value",
-                                          "last_traceback", "path_hooks", "path_importer_cache",
-                                          "meta_path",  "__interactivehook__"};
-    static const char *const restored[][2] = {
-        {"stdin", "__stdin__"}, {"stdout", "__stdout__"}, {"stderr", "__stderr__"}};
-    set_string(python->builtins.live, "_", Py_None);
+    const struct python_words *words = &python->words;
+    PyObject *const cleared[] = {words->path,
+                                 words->argv,
+                                 words->ps1,
+                                 words->ps2,
+                                 words->last_type,
+                                 words->last_value,
+                                 words->last_traceback,
+                                 words->path_hooks,
+                                 words->path_importer_cache,
+                                 words->meta_path,
+                                 words->__interactivehook__};
+    PyObject *const restored[][2] = {{words->stdin, words->__stdin__},
+                                     {words->stdout, words->__stdout__},
+                                     {words->stderr, words->__stderr__}};
+    set(python->builtins.live, words->_, Py_None);
     for (size_t i = 0; i < ARRAY_SIZE(cleared); i++) {
-        set_string(python->sys.live, cleared[i], Py_None);
+        set(python->sys.live, cleared[i], Py_None);
     }
     for (size_t i = 0; i < ARRAY_SIZE(restored); i++) {
-        PyObject *value = PyDict_GetItemString(python->sys.live, restored[i][1]);
-        set_string(python->sys.live, restored[i][0], value ? value : Py_None);
+        PyObject *value = PyDict_GetItemWithError(python->sys.live, restored[i][1]);
+        set(python->sys.live, restored[i][0], value ? value : Py_None);
     }
 }
 
@@ -154,7 +158,7 @@ static void set_modules(const struct python *python, PyObject *modules)
     /* What was there until now is never freed: it holds the template's modules. */
     Py_INCREF(modules);
     PyInterpreterState_Get()->modules = modules;
-    set_string(python->sys.live, "modules", modules);
+    set(python->sys.live, python->words.modules, modules);
 }
 
 /* The program's own entries of sys.modules, as a list of names and modules; no more of them is left there. */
@@ -175,9 +179,9 @@ static PyObject *take_modules(const struct python *python)
     return list;
 }
 
-/* Makes `modules`, which names all of the template's, the dict behind sys.modules, and removes the program's from it one
- * by one: those of the list from `first` up to `end`. Most of them end with that; the list has weak references to them
- * afterwards. Those behind `end` are still there meanwhile. */
+/* Makes `modules`, which names all of the template's, the dict behind sys.modules, and removes the program's
+ * from it one by one: those of the list from `first` up to `end`. Most of them end with that; the list has
+ * weak references to them afterwards. Those behind `end` are still there meanwhile. */
 static void drop_modules(const struct python *python, PyObject *modules, PyObject *list, Py_ssize_t first,
                          Py_ssize_t end)
 {
@@ -245,9 +249,11 @@ static void restore_builtins(const struct python *python)
 
 static void clear_stdio_names(const struct python *python)
 {
-    static const char *const names[] = {"stdin", "__stdin__", "stdout", "__stdout__", "stderr", "__stderr__"};
+    const struct python_words *words = &python->words;
+    PyObject *const names[] = {words->stdin,      words->__stdin__, words->stdout,
+                               words->__stdout__, words->stderr,    words->__stderr__};
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-        set_string(python->sys.live, names[i], Py_None);
+        set(python->sys.live, names[i], Py_None);
     }
 }
 
@@ -293,8 +299,9 @@ static void finalize_modules(const struct python *python)
 static void flush_last(const struct python *python)
 {
     for (size_t i = 0; i < ARRAY_SIZE(python->stdio); i++) {
-        PyObject *none =
-            is_closed(python->stdio[i]) ? NULL : PyObject_CallMethod(python->stdio[i], "flush", NULL);
+        PyObject *none = is_closed(python, python->stdio[i])
+                             ? NULL
+                             : PyObject_CallMethodNoArgs(python->stdio[i], python->words.flush);
         PyErr_Clear();
         Py_XDECREF(none);
     }
@@ -302,10 +309,10 @@ static void flush_last(const struct python *python)
 
 int finish(const struct python *python, int code)
 {
-    wait_for_threads();
+    wait_for_threads(python);
     call_exitfuncs(python);
     begin_finalizing();
-    int lost = flush_stdio();
+    int lost = flush_stdio(python);
     reset_signals();
     PyGC_Collect();
     finalize_modules(python);

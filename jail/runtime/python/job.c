@@ -1,7 +1,7 @@
 /* Runs one program as __main__, as `python3 FILE` does. In a job's process, confined, on the main thread.
  *
- * What must hold: this is Modules/main.c of CPython from the command line on, less what the template has done and what
- * match.c has ruled out, so that a program finds the same names, frames, messages and exit codes. */
+ * What must hold: this is Modules/main.c of CPython from the command line on, less what the template has done
+ * and what match.c has ruled out, so that a program finds the same names, frames, messages and exit codes. */
 #include "jail/runtime/python/job.h"
 
 #define PY_SSIZE_T_CLEAN
@@ -33,10 +33,10 @@ static PyObject *string_list(char *const *strings)
     return list;
 }
 
-static int set_sys_list(const char *name, char *const *strings)
+static int set_sys_list(const struct python *python, PyObject *name, char *const *strings)
 {
     PyObject *list = string_list(strings);
-    int r = list ? PySys_SetObject(name, list) : -1;
+    int r = list ? PyDict_SetItem(python->sys.live, name, list) : -1;
     Py_XDECREF(list);
     return r;
 }
@@ -89,7 +89,8 @@ static int set_environment(const struct python *python, const struct zygote_run 
 /* What a fresh interpreter knows of the script before it opens it. */
 static int set_path(const struct python *python, const struct script *script)
 {
-    PyObject *cache = PySys_GetObject("path_importer_cache"), *path = PySys_GetObject("path");
+    PyObject *cache = PyDict_GetItemWithError(python->sys.live, python->words.path_importer_cache);
+    PyObject *path = PyDict_GetItemWithError(python->sys.live, python->words.path);
     PyObject *name = PyUnicode_DecodeFSDefault(script->path);
     PyObject *directory = PyUnicode_DecodeFSDefault(script->directory);
     int r = -1;
@@ -104,39 +105,41 @@ static int set_path(const struct python *python, const struct script *script)
 static int set_main(const struct python *python, const char *path)
 {
     PyObject *name = PyUnicode_DecodeFSDefault(path);
-    PyObject *loader = name ? PyObject_CallFunction(python->source_loader, "sO", "__main__", name) : NULL;
+    const struct python_words *words = &python->words;
+    PyObject *loader =
+        name ? PyObject_CallFunctionObjArgs(python->source_loader, words->__main__, name, NULL) : NULL;
     int r = -1;
-    if (loader && PyDict_SetItemString(python->main, "__file__", name) == 0 &&
-        PyDict_SetItemString(python->main, "__cached__", Py_None) == 0) {
-        r = PyDict_SetItemString(python->main, "__loader__", loader);
+    if (loader && PyDict_SetItem(python->main, words->__file__, name) == 0 &&
+        PyDict_SetItem(python->main, words->__cached__, Py_None) == 0) {
+        r = PyDict_SetItem(python->main, words->__loader__, loader);
     }
     Py_XDECREF(name);
     Py_XDECREF(loader);
     return r;
 }
 
-static void flush_quietly(const char *name)
+static void flush_quietly(const struct python *python, PyObject *name)
 {
-    PyObject *file = PySys_GetObject(name);
-    PyObject *none = file ? PyObject_CallMethod(file, "flush", NULL) : NULL;
+    PyObject *file = PyDict_GetItemWithError(python->sys.live, name);
+    PyObject *none = file ? PyObject_CallMethodNoArgs(file, python->words.flush) : NULL;
     if (!none) {
         PyErr_Clear();
     }
     Py_XDECREF(none);
 }
 
-static void flush_stdio(void)
+static void flush_stdio(const struct python *python)
 {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    flush_quietly("stderr");
-    flush_quietly("stdout");
+    flush_quietly(python, python->words.stderr);
+    flush_quietly(python, python->words.stdout);
     PyErr_Restore(type, value, traceback);
 }
 
-static void delete_main(const struct python *python, const char *name)
+static void delete_main(const struct python *python, PyObject *name)
 {
-    if (PyDict_DelItemString(python->main, name) < 0) {
+    if (PyDict_DelItem(python->main, name) < 0) {
         PyErr_Clear();
     }
 }
@@ -154,7 +157,7 @@ static int run_script(const struct python *python, const struct script *script)
     PyCompilerFlags flags = {.cf_flags = 0, .cf_feature_version = PY_MINOR_VERSION};
     PyObject *result =
         PyRun_FileExFlags(script->file, script->path, Py_file_input, python->main, python->main, 1, &flags);
-    flush_stdio();
+    flush_stdio(python);
     bool interrupted = !result && PyErr_Occurred() == PyExc_KeyboardInterrupt;
     int code = 0;
     if (!result && _Py_HandleSystemExit(&code)) {
@@ -165,8 +168,8 @@ static int run_script(const struct python *python, const struct script *script)
         code = 1;
     }
     Py_XDECREF(result);
-    delete_main(python, "__file__");
-    delete_main(python, "__cached__");
+    delete_main(python, python->words.__file__);
+    delete_main(python, python->words.__cached__);
     code = finish(python, code);
     return interrupted ? end_interrupted() : code;
 }
@@ -174,8 +177,9 @@ static int run_script(const struct python *python, const struct script *script)
 int job_run(const struct python *python, const struct zygote_run *run, const struct script *script)
 {
     PyOS_AfterFork_Child();
-    if (set_environment(python, run, script) < 0 || set_sys_list("orig_argv", run->argv) < 0 ||
-        set_sys_list("argv", script->argv) < 0 || set_path(python, script) < 0 ||
+    if (set_environment(python, run, script) < 0 ||
+        set_sys_list(python, python->words.orig_argv, run->argv) < 0 ||
+        set_sys_list(python, python->words.argv, script->argv) < 0 || set_path(python, script) < 0 ||
         set_main(python, script->path) < 0) {
         PyErr_Print();
         return EXIT_FAILURE;

@@ -5,5 +5,6 @@ struct python;
 struct script;
 struct zygote_run;
 
-/* Runs the script as `INTERPRETER FILE` would, to its end. Returns what the process is to exit with, by exit(). */
+/* Runs the script as `INTERPRETER FILE` would, to its end. Returns what the process is to exit with, by
+ * exit(). */
 int job_run(const struct python *python, const struct zygote_run *run, const struct script *script);

@@ -1,13 +1,15 @@
-/* immure-python3.11: a warm CPython. The program of a template's jail, and of every job's that is forked from it.
+/* immure-python3.11: a warm CPython. The program of a template's jail, and of every job's that is forked from
+ * it.
  *
  *     immure-python3.11 INTERPRETER [OPTION...] -- [MODULE...]
  *
  * INTERPRETER and the options are how a job's command line begins, word for word; the modules are imported
  * beforehand. Descriptor 0 is the template's socket (jail/zygote.h), 2 is where it complains.
  *
- * What must hold: a program cannot tell this from `INTERPRETER [OPTION...] FILE [ARGUMENT...]`, but for what README.md
- * lists. Where a job asks for something that a started interpreter cannot become any more, the interpreter itself is
- * exec'd, in the same process and the same jail. Until the fork nothing in here sees a byte of a job. */
+ * What must hold: a program cannot tell this from `INTERPRETER [OPTION...] FILE [ARGUMENT...]`, but for what
+ * README.md lists. Where a job asks for something that a started interpreter cannot become any more, the
+ * interpreter itself is exec'd, in the same process and the same jail. Until the fork nothing in here sees a
+ * byte of a job. */
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
@@ -32,8 +34,9 @@ static int fail(int log_fd, const char *what)
     return -1;
 }
 
-/* Puts the ends of pipes on 0, 1 and 2, because the buffers of sys.stdin, sys.stdout and sys.stderr are made for what
- * they find there, and a job's are pipes. The other ends are closed: nobody reads or writes before the fork. */
+/* Puts the ends of pipes on 0, 1 and 2, because the buffers of sys.stdin, sys.stdout and sys.stderr are made
+ * for what they find there, and a job's are pipes. The other ends are closed: nobody reads or writes before
+ * the fork. */
 static int stdio_pipes(void)
 {
     for (int fd = 0; fd < 3; fd++) {
@@ -51,8 +54,8 @@ static int stdio_pipes(void)
     return 0;
 }
 
-/* Runs the interpreter itself, from the beginning. The dispositions that this process has inherited from a started
- * interpreter would outlive exec. */
+/* Runs the interpreter itself, from the beginning. The dispositions that this process has inherited from a
+ * started interpreter would outlive exec. */
 static int exec_interpreter(const struct zygote_run *run)
 {
     signal(SIGPIPE, SIG_DFL);
@@ -77,8 +80,8 @@ static unsigned long long loaded_libraries(void)
     return loads;
 }
 
-/* Ends the process. What the template's libraries would do in exit() is to free memory, all over the place; who else
- * could have asked to be called there would have to be a library that the program has loaded. */
+/* Ends the process. What the template's libraries would do in exit() is to free memory, all over the place;
+ * who else could have asked to be called there would have to be a library that the program has loaded. */
 static void __attribute__((noreturn)) leave(int code, unsigned long long loaded_before)
 {
     if (loaded_libraries() != loaded_before) {
@@ -110,8 +113,8 @@ int main(int argc, char **argv)
     prctl(PR_SET_NAME, slash ? slash + 1 : argv[1]);
 
     struct python python;
-    if (python_start(argv + 1, (size_t)options - 1, (char *const *)argv + options + 1, (size_t)(argc - options - 1),
-                     log_fd, &python) < 0) {
+    if (python_start(argv + 1, (size_t)options - 1, (char *const *)argv + options + 1,
+                     (size_t)(argc - options - 1), log_fd, &python) < 0) {
         return EXIT_FAILURE;
     }
     close(log_fd);

@@ -1,8 +1,8 @@
-/* Decides whether a job's process may run its program in the interpreter that the template has started. Runs in a job's
- * process, confined already.
+/* Decides whether a job's process may run its program in the interpreter that the template has started. Runs
+ * in a job's process, confined already.
  *
- * What must hold: wherever a fresh interpreter would have come out of its start differently, the answer is no. A wrong
- * "no" costs milliseconds, a wrong "yes" a program that behaves unlike itself. */
+ * What must hold: wherever a fresh interpreter would have come out of its start differently, the answer is
+ * no. A wrong "no" costs milliseconds, a wrong "yes" a program that behaves unlike itself. */
 #include "jail/runtime/python/match.h"
 
 #include <dirent.h>
@@ -33,7 +33,8 @@ static const struct {
     {"OPENSSL_", true, "libcrypto, which hashlib loads"},
 };
 
-/* The end of a ZIP archive: its last record is at least this long, and a comment of up to 65535 bytes may follow. */
+/* The end of a ZIP archive: its last record is at least this long, and a comment of up to 65535 bytes may
+ * follow. */
 #define ZIP_END_BYTES  22
 #define ZIP_TAIL_BYTES (ZIP_END_BYTES + UINT16_MAX)
 #define ZIP_END_MAGIC  "PK\005\006"
@@ -163,8 +164,8 @@ static int compare_names(const void *key, const void *element)
     return strcmp(key, *(char *const *)element);
 }
 
-/* A file or directory here could be what `import NAME` finds instead of a module that is imported already: name,
- * name.py, name.pyc, name.cpython-311-x86_64-linux-gnu.so. */
+/* A file or directory here could be what `import NAME` finds instead of a module that is imported already:
+ * name, name.py, name.pyc, name.cpython-311-x86_64-linux-gnu.so. */
 static bool directory_shadows(const struct python *python, const char *path)
 {
     CLEANUP(dir_closep) DIR *dir = opendir(path);

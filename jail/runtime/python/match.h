@@ -18,6 +18,6 @@ struct script {
     bool same_timezone;
 };
 
-/* Opens the script. False wherever a fresh interpreter could turn out another than the one in `python`; nothing is
- * reported then, the fresh one will say what there is to say. Calls nothing of CPython. */
+/* Opens the script. False wherever a fresh interpreter could turn out another than the one in `python`;
+ * nothing is reported then, the fresh one will say what there is to say. Calls nothing of CPython. */
 bool match_run(const struct python *python, const struct zygote_run *run, struct script *ret);

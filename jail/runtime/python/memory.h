@@ -2,8 +2,8 @@
 #pragma once
 
 struct memory {
-    char *heap;       /* where malloc's memory begins */
-    char *area;       /* the first arenas of Python's allocator lie here, one behind the other */
+    char *heap; /* where malloc's memory begins */
+    char *area; /* the first arenas of Python's allocator lie here, one behind the other */
     char *area_next, *area_end;
 };
 

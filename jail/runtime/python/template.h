@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "jail/runtime/python/memory.h"
+
 struct _object; /* PyObject: CPython's own headers are included by .c files only */
 
 /* A namespace, and what it held when the template was ready. */
@@ -12,7 +14,22 @@ struct python_names {
     unsigned long long version; /* changes whenever the namespace does */
 };
 
+/* Names that are looked up for every job. */
+#define PYTHON_WORDS(X)                                                                                      \
+    X(stdin)                                                                                                 \
+    X(stdout) X(stderr) X(__stdin__) X(__stdout__) X(__stderr__) X(flush) X(closed) X(argv) X(orig_argv)     \
+        X(path) X(path_importer_cache) X(path_hooks) X(meta_path) X(modules) X(ps1) X(ps2) X(last_type)      \
+            X(last_value) X(last_traceback) X(__interactivehook__) X(_) X(threading) X(_shutdown)            \
+                X(__file__) X(__cached__) X(__loader__) X(__main__)
+
+struct python_words {
+#define X(word) struct _object *word;
+    PYTHON_WORDS(X)
+#undef X
+};
+
 struct python {
+    struct memory memory;
     /* How every job's command line begins: the interpreter and its options. */
     char **argv;
     size_t argc;
@@ -20,26 +37,30 @@ struct python {
     char **environment;
     /* LC_CTYPE as the interpreter has set it for itself where the environment names no locale; else NULL. */
     char *coerced_locale;
-    bool safe_path;          /* -P: the script's directory is not searched for modules */
-    unsigned char magic[2];  /* how a compiled file begins */
-    char **module_names;     /* what is imported and a file could take the place of, sorted */
+    bool safe_path; /* -P: the script's directory is not searched for modules */
+
+    /* The rest is filled in by remember(). */
+    unsigned char magic[2]; /* how a compiled file begins */
+    char **module_names;    /* what is imported and a file could take the place of, sorted */
     size_t n_module_names;
 
+    struct python_words words;
     struct _object *main;          /* the namespace of __main__ */
     struct _object *environ_data;  /* the dict of bytes that os.environ and os.environb wrap */
     struct _object *source_loader; /* the type of a script's __loader__ */
     struct _object *run_exitfuncs; /* atexit's */
     struct _object *stdio[2];      /* sys.stdout, sys.stderr */
     struct _object *imported;      /* sys.modules as it was, without __main__ */
-    /* What sys.modules looks like at the end, as far as the template's modules go: names without modules, but for
-     * those that CPython has not come to yet when __main__ goes. */
+    /* What sys.modules looks like at the end, as far as the template's modules go: names without modules, but
+     * for those that CPython has not come to yet when __main__ goes. */
     struct _object *modules_while_main_ends, *modules_while_others_end;
     struct python_names sys, builtins;
-    struct python_names *modules; /* the namespaces of all others but __main__, in the order of their import */
+    struct python_names
+        *modules; /* the namespaces of all others but __main__, in the order of their import */
     size_t n_modules;
 };
 
-/* Starts the interpreter as `argv` (its path, then `argc` - 1 options; ends with NULL) would start, imports `modules` (`n`
- * names) and makes everything ready for fork. What goes wrong is written to `log_fd`; then -1. Nothing of it is ever
- * freed: the process is the interpreter's. */
+/* Starts the interpreter as `argv` (its path, then `argc` - 1 options; ends with NULL) would start, imports
+ * `modules` (`n` names) and makes everything ready for fork. What goes wrong is written to `log_fd`; then -1.
+ * Nothing of it is ever freed: the process is the interpreter's. */
 int python_start(char **argv, size_t argc, char *const *modules, size_t n, int log_fd, struct python *ret);
