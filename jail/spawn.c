@@ -246,7 +246,7 @@ int jail_spawn(struct jail **ret, const struct jail_spawn_options *options, stru
 
 void jail_fds(const struct jail *jail, int ret[JAIL_WATCH_FDS])
 {
-    ret[0] = jail->control;
+    ret[0] = jail->control_closed ? -1 : jail->control;
     ret[1] = jail->pidfd;
     ret[2] = jail->timer;
 }
@@ -339,15 +339,6 @@ static void handle_message(struct jail *jail, const struct child_message *messag
     }
 }
 
-/* The control socket has nothing more to say. */
-static void close_control(struct jail *jail)
-{
-    /* It would be ready for ever, and its number must not be anybody else's while the caller's epoll set may
-     * hold it: the pidfd takes its place. */
-    dup3(jail->pidfd, jail->control, O_CLOEXEC);
-    jail->control_closed = true;
-}
-
 static void read_messages(struct jail *jail)
 {
     while (!jail->control_closed) {
@@ -366,7 +357,10 @@ static void read_messages(struct jail *jail)
         /* End of file: PID 1 is exiting, its pidfd tells the rest. Anything else is no message of ours, or
          * one whose descriptor found no room here: nothing that follows could be relied on. */
         fd_closep(&fd);
-        close_control(jail);
+        /* It would be ready for ever: jail_fds() leaves it out from here on. It stays open all the same,
+         * since an epoll set knows it by its number, and by more than that: a jail that is being cloned
+         * meanwhile holds a copy. */
+        jail->control_closed = true;
         if (n != 0) {
             jail_kill(jail, JAIL_END_LOST);
         }

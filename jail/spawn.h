@@ -72,7 +72,8 @@ int jail_spawn(struct jail **ret, const struct jail_spawn_options *options, stru
 /* Kills what still runs, waits for it, and frees everything. Takes NULL. */
 void jail_free(struct jail *jail);
 
-/* The descriptors to watch for EPOLLIN, as long as the state is not JAIL_ENDED. */
+/* The descriptors to watch for EPOLLIN, as long as the state is not JAIL_ENDED. jail_dispatch() may turn one into -1: it is
+ * not to be watched any more. They are closed by jail_free(), so an epoll set must have dropped them by then. */
 #define JAIL_WATCH_FDS 3
 void jail_fds(const struct jail *jail, int ret[JAIL_WATCH_FDS]);
 /* Handles whatever is ready, without blocking. Returns the state. */

@@ -148,12 +148,26 @@ static void finish(struct warden_job *job)
     warden_check_drained(warden);
 }
 
+static void drop_sources(struct warden_job *job)
+{
+    int fds[JAIL_WATCH_FDS];
+    execution_fds(job->execution, fds);
+    for (size_t i = 0; i < JAIL_WATCH_FDS; i++) {
+        if (fds[i] < 0) {
+            loop_remove(job->sources[i]);
+            job->sources[i] = NULL;
+        }
+    }
+}
+
 static void on_jail_event(void *arg, uint32_t events)
 {
     (void)events;
     struct warden_job *job = arg;
     if (execution_dispatch(job->execution) == EXECUTION_ENDED) {
         finish(job);
+    } else {
+        drop_sources(job);
     }
 }
 
