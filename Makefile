@@ -155,9 +155,12 @@ SHAREDIR := $(PREFIX)/share/immure
 MAN1     := $(wildcard config/deploy/man/*.1)
 MAN5     := $(wildcard config/deploy/man/*.5)
 SERVICE  := $(BUILD)/deploy/immure.service
+SYSUSERS := $(BUILD)/deploy/immure.conf
 
 $(SERVICE): config/deploy/systemd/immure.service FORCE
 	$(Q)mkdir -p $(@D) && sed 's|@PREFIX@|$(PREFIX)|g; s|@SYSCONFDIR@|$(SYSCONFDIR)|g' $< >$@
+$(SYSUSERS): config/deploy/systemd/immure.sysusers
+	$(Q)mkdir -p $(@D) && cp $< $@
 FORCE:
 
 define INSTALLED
@@ -171,10 +174,11 @@ $(SHAREDIR)/grafana|644|$(wildcard config/deploy/grafana/*.json)
 $(SHAREDIR)/kubernetes|644|$(wildcard config/deploy/kubernetes/*.yaml)
 $(SHAREDIR)/container|644|config/deploy/container/seccomp.json
 $(PREFIX)/lib/systemd/system|644|$(SERVICE)
+$(PREFIX)/lib/sysusers.d|644|$(SYSUSERS)
 endef
 export INSTALLED
 
-install: all $(SERVICE)
+install: all $(SERVICE) $(SYSUSERS)
 	$(Q)printf '%s\n' "$$INSTALLED" | grep . | while IFS='|' read -r directory mode files; do \
 	  install -d "$(DESTDIR)$$directory" && install -m "$$mode" $$files "$(DESTDIR)$$directory/" || exit 1; done
 

@@ -1,6 +1,6 @@
-/* JSON, read strictly: the only file that includes cJSON. Everything cJSON would let pass is refused before
- * it is asked: duplicate keys, invalid UTF-8, lone surrogates, NUL in strings, numbers a double cannot hold
- * exactly where a whole number is asked for, more than JSON_DEPTH_MAX levels, bytes behind the value. */
+/* JSON, read strictly: json.c is the only file that includes cJSON. Everything cJSON would let pass is
+ * refused before it is asked: duplicate keys, invalid UTF-8, lone surrogates, NUL in strings, more than
+ * JSON_DEPTH_MAX levels, bytes behind the value. Whole numbers are exact as far as 64 bits go. */
 #pragma once
 
 #include <stdbool.h>

@@ -110,9 +110,9 @@ int jail_tell(const struct jail *jail, enum jail_phase phase, int error)
     return io_send_fds(jail->control, &message, sizeof message, NULL, 0);
 }
 
-void jail_fds(const struct jail *jail, int ret[JAIL_WATCH_FDS])
+int jail_fd(const struct jail *jail)
 {
-    ret[0] = jail->ready;
+    return jail->ready;
 }
 
 enum jail_state jail_state(const struct jail *jail)
@@ -137,7 +137,9 @@ const struct jail_limits *jail_limits(const struct jail *jail)
 
 static void close_control(struct jail *jail)
 {
-    fd_closep(&jail->control); /* which takes it out of the epoll set */
+    /* Closing would not take it out of the set while a jail that is being cloned holds a copy. */
+    epoll_ctl(jail->ready, EPOLL_CTL_DEL, jail->control, NULL);
+    fd_closep(&jail->control);
 }
 
 void jail_kill(struct jail *jail, enum jail_end end)

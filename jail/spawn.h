@@ -1,7 +1,7 @@
 /* struct jail: one running jail, seen from the parent: clone, barriers, deadline, exact verdict.
  *
- * The parent never blocks: it watches the descriptors of jail_fds() for input and calls jail_dispatch() when
- * one is ready. jail_wait() is the same for a caller that has nothing else to do. */
+ * The parent never blocks: it watches jail_fd() for input and calls jail_dispatch() when
+ * it is ready. jail_wait() is the same for a caller that has nothing else to do. */
 #pragma once
 
 #include <stdbool.h>
@@ -75,9 +75,9 @@ int jail_spawn(struct jail **ret, const struct jail_spawn_options *options, stru
 /* Kills what still runs, waits for it, and frees everything. Takes NULL. */
 void jail_free(struct jail *jail);
 
-/* The descriptors to watch for EPOLLIN, as long as the state is not JAIL_ENDED. */
-#define JAIL_WATCH_FDS 1
-void jail_fds(const struct jail *jail, int ret[JAIL_WATCH_FDS]);
+/* The descriptor to watch for EPOLLIN, as long as the state is not JAIL_ENDED. It stays the same all the
+ * while. */
+int jail_fd(const struct jail *jail);
 /* Handles whatever is ready, without blocking. Returns the state. */
 enum jail_state jail_dispatch(struct jail *jail);
 enum jail_state jail_state(const struct jail *jail);

@@ -33,8 +33,7 @@ int policy_resolve(const char *name_or_path, struct policy **ret, struct err *re
 /* What the server allows at most; 0: no ceiling. */
 struct policy_ceilings {
     uint64_t default_timeout_ms, max_timeout_ms, max_output_bytes;
-    bool cgroup;      /* limits are enforced by a cgroup; else rlimits stand in (RLIMIT_AS, RLIMIT_NPROC) */
-    bool drop_groups; /* setgroups(2) will be allowed */
+    bool cgroup; /* limits are enforced by a cgroup; else RLIMIT_AS stands in for memory.max */
 };
 
 /* The job's wishes held against policy and ceilings: what applies. A wish above the policy's limit is

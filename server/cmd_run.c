@@ -201,12 +201,8 @@ static void wait_for_end(struct run *run, struct execution *execution)
 {
     int timeout_ms = execution_needs_watch(execution) ? JAIL_WATCH_INTERVAL_MS : -1;
     while (execution_state(execution) != EXECUTION_ENDED) {
-        int fds[JAIL_WATCH_FDS];
-        struct pollfd polled[JAIL_WATCH_FDS + 1] = {{.fd = run->signal_fd, .events = POLLIN}};
-        execution_fds(execution, fds);
-        for (size_t i = 0; i < JAIL_WATCH_FDS; i++) {
-            polled[i + 1] = (struct pollfd){.fd = fds[i], .events = POLLIN};
-        }
+        struct pollfd polled[] = {{.fd = run->signal_fd, .events = POLLIN},
+                                  {.fd = execution_fd(execution), .events = POLLIN}};
         poll(polled, ARRAY_SIZE(polled), timeout_ms);
         if (timeout_ms >= 0) {
             execution_watch(execution);

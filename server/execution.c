@@ -335,9 +335,9 @@ const struct job *execution_job(const struct execution *execution)
     return execution->job;
 }
 
-void execution_fds(const struct execution *execution, int ret[JAIL_WATCH_FDS])
+int execution_fd(const struct execution *execution)
 {
-    jail_fds(execution->jail, ret);
+    return jail_fd(execution->jail);
 }
 
 enum execution_state execution_dispatch(struct execution *execution)

@@ -54,8 +54,8 @@ static inline void execution_freep(struct execution **execution)
 enum execution_state execution_state(const struct execution *execution);
 const struct job *execution_job(const struct execution *execution);
 
-/* The descriptors to watch for input until EXECUTION_ENDED, and what to call when one is ready. */
-void execution_fds(const struct execution *execution, int ret[JAIL_WATCH_FDS]);
+/* The descriptor to watch for input until EXECUTION_ENDED, and what to call when it is ready. */
+int execution_fd(const struct execution *execution);
 enum execution_state execution_dispatch(struct execution *execution);
 
 /* True if execution_watch() must run every JAIL_WATCH_INTERVAL_MS: no cgroup, or a limit that no cgroup

@@ -113,5 +113,4 @@ int host_leave_session_keyring(void)
 void host_apply_to_ceilings(const struct host *host, struct policy_ceilings *ceilings)
 {
     ceilings->cgroup = host->cgroups != NULL;
-    ceilings->drop_groups = host->privileged;
 }

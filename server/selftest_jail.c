@@ -27,13 +27,8 @@
 static void wait_for_end(struct execution *execution)
 {
     while (execution_state(execution) != EXECUTION_ENDED) {
-        int fds[JAIL_WATCH_FDS];
-        struct pollfd polled[JAIL_WATCH_FDS];
-        execution_fds(execution, fds);
-        for (size_t i = 0; i < JAIL_WATCH_FDS; i++) {
-            polled[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
-        }
-        poll(polled, JAIL_WATCH_FDS, JAIL_WATCH_INTERVAL_MS);
+        struct pollfd polled = {.fd = execution_fd(execution), .events = POLLIN};
+        poll(&polled, 1, JAIL_WATCH_INTERVAL_MS);
         execution_watch(execution);
         execution_dispatch(execution);
     }

@@ -27,6 +27,7 @@
 #include "server/log.h"
 #include "server/notify.h"
 #include "server/settings.h"
+#include "server/verdict.h"
 #include "server/warden_internal.h"
 #include "server/warm.h"
 
@@ -100,7 +101,8 @@ static void on_signal(void *arg, uint32_t events)
     if (read(warden->signal_fd, &info, sizeof info) != (ssize_t)sizeof info) {
         return;
     }
-    LOG(warden->log, LOG_INFO, "signal", LOG_FIELD_STR("name", sigabbrev_np((int)info.ssi_signo)));
+    char name[SIGNAL_NAME_BYTES];
+    LOG(warden->log, LOG_INFO, "signal", LOG_FIELD_STR("name", signal_name((int)info.ssi_signo, name)));
     if (info.ssi_signo == SIGHUP) {
         warden_reload(warden);
     } else if (warden->draining) {

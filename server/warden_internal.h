@@ -55,7 +55,7 @@ struct warden_job {
     bool is_selftest;
     uint64_t id;
     struct execution *execution;
-    struct loop_source *sources[1];
+    struct loop_source *source;
 };
 
 struct selftest {

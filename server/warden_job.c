@@ -106,9 +106,7 @@ static void unlink_job(struct warden_job *job)
 /* Frees a job, running or not. */
 void job_discard(struct warden_job *job)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(job->sources); i++) {
-        loop_remove(job->sources[i]);
-    }
+    loop_remove(job->source);
     unlink_job(job);
     execution_free(job->execution);
     free(job);
@@ -191,14 +189,10 @@ void job_watch_due(void *arg, uint32_t events)
 static int adopt(struct warden_job *job, struct err *reterr)
 {
     struct warden *warden = job->warden;
-    int fds[JAIL_WATCH_FDS];
-    _Static_assert(JAIL_WATCH_FDS == ARRAY_SIZE(job->sources), "one source per descriptor");
-    execution_fds(job->execution, fds);
-    for (size_t i = 0; i < JAIL_WATCH_FDS; i++) {
-        int r = loop_add(warden->loop, fds[i], EPOLLIN, on_jail_event, job, &job->sources[i], reterr);
-        if (r < 0) {
-            return r;
-        }
+    int r = loop_add(warden->loop, execution_fd(job->execution), EPOLLIN, on_jail_event, job, &job->source,
+                     reterr);
+    if (r < 0) {
+        return r;
     }
     job->next = warden->jobs;
     warden->jobs = job;

@@ -161,10 +161,9 @@ static int spawn(struct warm_template *template, struct err *reterr)
     if (r < 0) {
         return r;
     }
-    int fds[JAIL_WATCH_FDS];
-    jail_fds(jail_template_jail(template->template), fds);
-    return loop_add(template->warm->options.loop, fds[0], EPOLLIN, on_template_event, template,
-                    &template->source, reterr);
+    int fd = jail_fd(jail_template_jail(template->template));
+    return loop_add(template->warm->options.loop, fd, EPOLLIN, on_template_event, template, &template->source,
+                    reterr);
 }
 
 void warm_template_start(struct warm_template *template)
@@ -289,11 +288,9 @@ int warm_template_park(struct warm_template *template, struct warm_jail **ret, s
     *jail = (struct warm_jail){.template = template, .scratch_fd = -1};
     template->references++;
     int r = park(template, jail, reterr);
-    int fds[JAIL_WATCH_FDS];
     if (r == 0) {
-        jail_fds(jail->jail, fds);
-        r = loop_add(template->warm->options.loop, fds[0], EPOLLIN, warm_on_parked_jail, jail, &jail->source,
-                     reterr);
+        r = loop_add(template->warm->options.loop, jail_fd(jail->jail), EPOLLIN, warm_on_parked_jail, jail,
+                     &jail->source, reterr);
     }
     if (r < 0) {
         warm_jail_free(jail);

@@ -12,6 +12,7 @@
 #define PY_SSIZE_T_CLEAN
 #define Py_BUILD_CORE_MODULE 1
 #include <Python.h>
+#include <internal/pycore_context.h>
 #include <internal/pycore_interp.h>
 #include <internal/pycore_moduleobject.h>
 #include <internal/pycore_pystate.h>
@@ -258,11 +259,13 @@ static void clear_stdio_names(const struct python *python)
 }
 
 /* What hangs on the thread itself: threading.local, context variables. */
-static void clear_thread(void)
+static void clear_thread(const struct python *python)
 {
     PyThreadState *self = PyThreadState_Get();
-    Py_CLEAR(self->dict);
-    Py_CLEAR(self->context);
+    wipe_changes(&python->thread);
+    if (self->context && ((PyContext *)self->context)->ctx_vars != python->context_variables) {
+        Py_CLEAR(self->context);
+    }
 }
 
 static bool is_main(const struct python *python, PyObject *list)
@@ -292,7 +295,7 @@ static void finalize_modules(const struct python *python)
     clear_stdio_names(python);
     wipe_changes(&python->sys);
     collect_always();
-    clear_thread();
+    clear_thread(python);
 }
 
 /* As the destructors of sys.stdout and sys.stderr do it: whoever has closed them has had their reasons. */

@@ -102,11 +102,15 @@ static void fill_arenas(struct memory *memory)
     } while (block && (const char *)block >= memory->area && (const char *)block < next);
 }
 
-/* Pushes the end of the heap across the end of a huge page. Returns that end. */
+/* Pushes the end of the heap across the end of a huge page, and takes every free block before it. Returns
+ * where the untouched part begins. */
 static char *fill_heap(void)
 {
-    char *end = (char *)align_up((uintptr_t)sbrk(0));
-    while ((char *)sbrk(0) <= end && malloc(HEAP_STEP_BYTES)) {
+    char *end = (char *)align_up((uintptr_t)sbrk(0)), *block;
+    for (size_t size = HEAP_STEP_BYTES; size >= sizeof(void *); size /= 2) {
+        do {
+            block = malloc(size);
+        } while (block && block < end);
     }
     return end;
 }

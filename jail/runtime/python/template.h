@@ -17,8 +17,9 @@ struct python_names {
 /* Names that are looked up for every job. */
 #define PYTHON_WORDS(X)                                                                                      \
     X(stdin)                                                                                                 \
-    X(stdout) X(stderr) X(__stdin__) X(__stdout__) X(__stderr__) X(flush) X(closed) X(argv) X(orig_argv)     \
-        X(path) X(path_importer_cache) X(path_hooks) X(meta_path) X(modules) X(ps1) X(ps2) X(last_type)      \
+    X(stdout)                                                                                                \
+    X(stderr) X(__stdin__) X(__stdout__) X(__stderr__) X(flush) X(closed) X(argv) X(orig_argv) X(path)       \
+        X(path_importer_cache) X(path_hooks) X(meta_path) X(modules) X(ps1) X(ps2) X(last_type)              \
             X(last_value) X(last_traceback) X(__interactivehook__) X(_) X(threading) X(_shutdown)            \
                 X(__file__) X(__cached__) X(__loader__) X(__main__)
 
@@ -54,7 +55,8 @@ struct python {
     /* What sys.modules looks like at the end, as far as the template's modules go: names without modules, but
      * for those that CPython has not come to yet when __main__ goes. */
     struct _object *modules_while_main_ends, *modules_while_others_end;
-    struct python_names sys, builtins;
+    struct python_names sys, builtins, thread;
+    const void *context_variables; /* of the thread's context */
     struct python_names
         *modules; /* the namespaces of all others but __main__, in the order of their import */
     size_t n_modules;

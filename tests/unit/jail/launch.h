@@ -204,13 +204,8 @@ static inline void launch_end(void **state, struct launch *launch)
     if (launch->jail) {
         while (jail_dispatch(launch->jail) != JAIL_ENDED) {
             jail_watch(launch->jail, launch->scratch);
-            int fds[JAIL_WATCH_FDS];
-            jail_fds(launch->jail, fds);
-            struct pollfd watched[JAIL_WATCH_FDS];
-            for (size_t i = 0; i < JAIL_WATCH_FDS; i++) {
-                watched[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
-            }
-            poll(watched, JAIL_WATCH_FDS, JAIL_WATCH_INTERVAL_MS);
+            struct pollfd watched = {.fd = jail_fd(launch->jail), .events = POLLIN};
+            poll(&watched, 1, JAIL_WATCH_INTERVAL_MS);
         }
         assert_int_equal(jail_collect(launch->jail, &outcome->result, &outcome->err), 0);
         jail_free(launch->jail);

@@ -1,5 +1,6 @@
-/* Jails made by a template, from the shipped python policy's own plan: what is parked is confined like what is
- * exec'd, runs what it is handed, and is gone afterwards. The template here is tests/tools/zygote_echo.c. */
+/* Jails made by a template, from the shipped python policy's own plan: what is parked is confined like what
+ * is exec'd, runs what it is handed, and is gone afterwards. The template here is tests/tools/zygote_echo.c.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,14 +44,19 @@ static char *word(const char *text)
 
 static struct jail_plan *full_plan(const struct fixture *fixture, const char *argument, uint64_t timeout_ms)
 {
-    struct runtime_config runtime = {.name = word("python"), .interpreter = word("/usr/bin/python3.11"),
-                                     .extension = word("txt"), .policy = word("python")};
+    struct runtime_config runtime = {.name = word("python"),
+                                     .interpreter = word("/usr/bin/python3.11"),
+                                     .extension = word("txt"),
+                                     .policy = word("python")};
     char *args[] = {word("one"), word(argument)};
     struct job_env env[] = {{.name = word("TZ"), .value = word("UTC")}};
-    struct job job = {.runtime = word("python"), .args = args, .n_args = 2, .env = env, .n_env = 1,
+    struct job job = {.runtime = word("python"),
+                      .args = args,
+                      .n_args = 2,
+                      .env = env,
+                      .n_env = 1,
                       .limits = {.timeout_ms = timeout_ms}};
-    struct policy_ceilings ceilings = {.default_timeout_ms = 10000, .max_timeout_ms = 10000,
-                                       .drop_groups = idmap_pool_mode(fixture->pool) == IDMAP_RANGE};
+    struct policy_ceilings ceilings = {.default_timeout_ms = 10000, .max_timeout_ms = 10000};
     struct policy_program program = {.runtime = &runtime};
     struct jail_plan *plan = NULL;
     struct err err = {0};
@@ -98,7 +104,10 @@ static void start_template(struct fixture *fixture)
     if (jail_plan_for_template(full, program, argv, inside, range, &plan, &err) < 0) {
         fail_msg("%s: %s", err.step, err.text);
     }
-    struct jail_template_options options = {.plan = plan, .log_fd = 2, .outer_uid = uid, .outer_gid = gid,
+    struct jail_template_options options = {.plan = plan,
+                                            .log_fd = 2,
+                                            .outer_uid = uid,
+                                            .outer_gid = gid,
                                             .range_base = range ? POOL_BASE : 0,
                                             .range_count = range ? POOL_COUNT : 0};
     if (jail_template_new(&options, &fixture->template, &err) < 0) {
@@ -140,9 +149,7 @@ struct warm {
 static void wait_for(struct jail *jail, enum jail_state state)
 {
     while (jail_dispatch(jail) != state && jail_state(jail) != JAIL_ENDED) {
-        int fds[JAIL_WATCH_FDS];
-        jail_fds(jail, fds);
-        struct pollfd ready = {.fd = fds[0], .events = POLLIN};
+        struct pollfd ready = {.fd = jail_fd(jail), .events = POLLIN};
         assert_int_equal(poll(&ready, 1, 20000), 1);
     }
 }
@@ -220,11 +227,27 @@ static void test_confinement(void **state)
     assert_int_equal(o.result.end, JAIL_END_PROGRAM);
     assert_int_equal(WEXITSTATUS(o.result.wstatus), 7);
     static const char *const expected[] = {
-        "arg /usr/bin/python3.11\n", "arg /immure/main.txt\n", "arg one\n", "arg look\n", "env TZ=UTC\n",
-        "uid 1000 gid 1000 pid 2 cwd /workspace\n", "/immure: main.txt\n", "/proc/self/fd: 0 1 2 3\n",
-        "/immure/main.txt: the script", "/proc/1/environ: No such file", "CapEff:\t0000000000000000",
-        "CapBnd:\t0000000000000000", "CapPrm:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2", "Groups:\t",
-        "write: Read-only file system", "workspace: written", "mkdir: done", "/tmp:\n", "/workspace:\n",
+        "arg /usr/bin/python3.11\n",
+        "arg /immure/main.txt\n",
+        "arg one\n",
+        "arg look\n",
+        "env TZ=UTC\n",
+        "uid 1000 gid 1000 pid 2 cwd /workspace\n",
+        "/immure: main.txt\n",
+        "/proc/self/fd: 0 1 2 3\n",
+        "/immure/main.txt: the script",
+        "/proc/1/environ: No such file",
+        "CapEff:\t0000000000000000",
+        "CapBnd:\t0000000000000000",
+        "CapPrm:\t0000000000000000",
+        "NoNewPrivs:\t1",
+        "Seccomp:\t2",
+        "Groups:\t",
+        "write: Read-only file system",
+        "workspace: written",
+        "mkdir: done",
+        "/tmp:\n",
+        "/workspace:\n",
     };
     for (size_t i = 0; i < ARRAY_SIZE(expected); i++) {
         if (!strstr(o.output, expected[i])) {

@@ -1,0 +1,12 @@
+/* What is remembered of a started interpreter: the second half of struct python. */
+#pragma once
+
+struct _object;
+struct python;
+
+/* Fills in everything from `magic` on. -1 with a Python exception set. */
+int remember(struct python *python);
+
+/* An attribute of a module, as a new reference. A module that was not imported does not look so afterwards.
+ */
+struct _object *remember_attribute(const char *module, const char *name);
