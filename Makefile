@@ -97,15 +97,25 @@ $(BUILD)/lib$(1).a: $(OBJ_$(1))
 endef
 $(foreach l,$(LAYERS),$(eval $(call layer_rule,$(l))))
 
-$(BUILD)/immure: $(BUILD)/obj/server/main.o $(LIBS)
-	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) -o $@ $< $(BUILD)/libserver.a $(BUILD)/libpolicy.a $(BUILD)/libconfig.a \
+# The shipped policies' filters, compiled by the program's own code while it is built (policy/embed/embed.c says why).
+EMBEDDED := $(BUILD)/gen/policy/embedded_filters
+$(BUILD)/policy-embed: $(BUILD)/obj/policy/embed/embed.o $(foreach l,$(LINK_policy),$(BUILD)/lib$(l).a)
+	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(PKG_LIBS)
+$(EMBEDDED).c: $(BUILD)/policy-embed
+	$(call say,EMBED,$@)mkdir -p $(@D) && $< >$@
+
+$(BUILD)/immure: $(BUILD)/obj/server/main.o $(EMBEDDED).o $(LIBS)
+	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(BUILD)/libserver.a $(BUILD)/libpolicy.a $(BUILD)/libconfig.a \
 	  $(BUILD)/libjail.a $(BUILD)/libbase.a $(PKG_LIBS)
 
 define unit_rule
 $(BUILD)/tests/unit/$(1)/%: $(BUILD)/obj/tests/unit/$(1)/%.o $(foreach l,$(LINK_$(1)),$(BUILD)/lib$(l).a)
-	$$(call say,LD,$$@)mkdir -p $$(@D) && $$(CC) $$(LDFLAGS_ALL) -o $$@ $$^ $$(PKG_LIBS) -lcmocka
+	$$(call say,LD,$$@)mkdir -p $$(@D) && $$(CC) $$(LDFLAGS_ALL) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(PKG_LIBS) -lcmocka
 endef
 $(foreach l,$(LAYERS),$(eval $(call unit_rule,$(l))))
+
+# Holds the embedded filters to what the policies say.
+$(BUILD)/tests/unit/policy/test_embedded: $(EMBEDDED).o
 
 $(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o $(LIBS)
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(BUILD)/libserver.a $(BUILD)/libpolicy.a \

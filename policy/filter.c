@@ -17,6 +17,7 @@
 #include "jail/base/err.h"
 #include "jail/base/io.h"
 #include "policy/conditions.h"
+#include "policy/embedded.h"
 #include "policy/policy.h"
 #include "policy/seccomp.h"
 #include "policy/syscall_sets.h"
@@ -242,6 +243,23 @@ static bool notifies(const struct policy_spec *spec, const struct policy_filter 
     return notify;
 }
 
+/* Takes the instructions that were compiled from the same file while the program was built. */
+static bool take_embedded(const struct policy_spec *spec, struct policy_filter *filter)
+{
+    for (const struct embedded_filter *embedded = policy_embedded_filters; embedded->sha256; embedded++) {
+        if (embedded->arch == policy_native_arch() && strcmp(embedded->sha256, spec->sha256) == 0) {
+            filter->instructions = malloc(embedded->length * sizeof *embedded->instructions);
+            if (filter->instructions) {
+                memcpy(filter->instructions, embedded->instructions,
+                       embedded->length * sizeof *embedded->instructions);
+                filter->length = embedded->length;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 int policy_filter_compile(const struct policy_spec *spec, struct policy_filter *ret, struct err *reterr)
 {
     CLEANUP(policy_filter_clear) struct policy_filter filter = {0};
@@ -253,7 +271,9 @@ int policy_filter_compile(const struct policy_spec *spec, struct policy_filter *
     r = r < 0 ? r : collect(spec, &filter, reterr);
     r = r < 0 ? r : decide(spec, &filter, reterr);
     r = r < 0 ? r : check_launch(spec, &filter, reterr);
-    r = r < 0 ? r : seccomp_assemble(spec, &filter, reterr);
+    if (r == 0 && !take_embedded(spec, &filter)) {
+        r = seccomp_assemble(spec, &filter, reterr);
+    }
     if (r < 0) {
         return r;
     }

@@ -134,7 +134,8 @@ int job_io_new(struct loop *loop, size_t output_limit_bytes, char *stdin_data, s
     if (!io) {
         return err_errno(reterr, ENOMEM, "making a job's pipes");
     }
-    *io = (struct job_io){.loop = loop, .stdin_fd = -1, .stdin_data = stdin_data, .stdin_size = stdin_size};
+    *io = (struct job_io){.loop = loop, .stdin_fd = -1, .stdin_size = stdin_size};
+    io->stdin_data = stdin_data;
     capture_init(&io->capture, output_limit_bytes);
     for (int i = 0; i < CAPTURE_STREAMS; i++) {
         io->outlets[i] = (struct outlet){.io = io, .stream = (enum capture_stream)i, .fd = -1};

@@ -30,10 +30,12 @@ struct log_field {
 #define LOG_FIELD_BOOL(k, v) ((struct log_field){.key = (k), .kind = LOG_BOOL, .boolean = (v)})
 #define LOG_FIELD_F64(k, v)  ((struct log_field){.key = (k), .kind = LOG_F64, .f64 = (v)})
 
-/* One line: time, level, who, event, then the fields in order. Control characters and invalid UTF-8 are escaped. */
-void log_write(struct log *log, enum log_level level, const char *event, const struct log_field *fields, size_t n);
-#define LOG(log, level, event, ...)                                                                                    \
-    log_write((log), (level), (event), (const struct log_field[]){__VA_ARGS__},                                        \
+/* One line: time, level, who, event, then the fields in order. Control characters and invalid UTF-8 are
+ * escaped. */
+void log_write(struct log *log, enum log_level level, const char *event, const struct log_field *fields,
+               size_t n);
+#define LOG(log, level, event, ...)                                                                          \
+    log_write((log), (level), (event), (const struct log_field[]){__VA_ARGS__},                              \
               sizeof((const struct log_field[]){__VA_ARGS__}) / sizeof(struct log_field))
 /* An error as one line, with kind, step, item and text as fields. */
 void log_err(struct log *log, enum log_level level, const char *event, const struct err *err);

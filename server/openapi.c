@@ -2,20 +2,24 @@
  * everything. */
 #include "server/openapi.h"
 
+#include <stdint.h>
+
 __asm__(".pushsection .rodata\n"
-        "immure_openapi_begin:\n"
-        ".incbin \"server/openapi.json\"\n"
+        ".balign 8\n"
+        "immure_openapi_size: .quad immure_openapi_end - immure_openapi_data\n"
+        "immure_openapi_data: .incbin \"server/openapi.json\"\n"
         "immure_openapi_end:\n"
         ".popsection\n");
 
-extern const char immure_openapi_begin[], immure_openapi_end[];
+extern const uint64_t immure_openapi_size;
+extern const char immure_openapi_data[];
 
 const char *openapi_data(void)
 {
-    return immure_openapi_begin;
+    return immure_openapi_data;
 }
 
 size_t openapi_size(void)
 {
-    return (size_t)(immure_openapi_end - immure_openapi_begin);
+    return immure_openapi_size;
 }

@@ -16,23 +16,22 @@ static void each_kind_has_its_status(void **state)
     (void)state;
     static const struct {
         enum err_kind kind;
-        const char *item;
         unsigned status;
-        const char *code;
+        const char *item, *code;
     } rows[] = {
-        {ERR_INTERNAL, "", 500, "internal_error"},
-        {ERR_INVALID, "code", 400, "invalid_field"},
-        {ERR_INVALID, "", 400, "invalid_request"},
-        {ERR_CONFIG, "server:1:1", 500, "internal_error"},
-        {ERR_DENIED, "", 403, "forbidden"},
-        {ERR_NOT_FOUND, "", 404, "not_found"},
-        {ERR_NOT_FOUND, "policy", 400, "invalid_field"},
-        {ERR_BUSY, "", 503, "busy"},
-        {ERR_RATE, "", 429, "rate_limited"},
-        {ERR_TOO_LARGE, "", 413, "too_large"},
-        {ERR_HOST, "", 500, "internal_error"},
-        {ERR_SETUP, "", 500, "setup_error"},
-        {ERR_UNAVAILABLE, "", 503, "unavailable"},
+        {ERR_INTERNAL, 500, "", "internal_error"},
+        {ERR_INVALID, 400, "code", "invalid_field"},
+        {ERR_INVALID, 400, "", "invalid_request"},
+        {ERR_CONFIG, 500, "server:1:1", "internal_error"},
+        {ERR_DENIED, 403, "", "forbidden"},
+        {ERR_NOT_FOUND, 404, "", "not_found"},
+        {ERR_NOT_FOUND, 400, "policy", "invalid_field"},
+        {ERR_BUSY, 503, "", "busy"},
+        {ERR_RATE, 429, "", "rate_limited"},
+        {ERR_TOO_LARGE, 413, "", "too_large"},
+        {ERR_HOST, 500, "", "internal_error"},
+        {ERR_SETUP, 500, "", "setup_error"},
+        {ERR_UNAVAILABLE, 503, "", "unavailable"},
     };
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         struct err err = {0};
