@@ -11,7 +11,8 @@ Q          := $(if $(filter 1,$(V)),,@)
 say         = $(if $(filter 1,$(V)),,@printf '  %-8s %s\n' $(1) $(2);)
 
 VERSION := $(shell sed -n 's/^## \[\([0-9][^]]*\)\].*/\1/p' CHANGELOG.md 2>/dev/null | head -n 1)
-PKGS    := libnl-3.0 libseccomp libprotobuf-c libcjson libmicrohttpd nettle
+# libmicrohttpd is loaded by the front (server/http.c), not linked.
+PKGS    := libnl-3.0 libseccomp libprotobuf-c libcjson nettle
 
 CFLAGS   ?= -O2 -g
 WARN     := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wwrite-strings -Werror

@@ -9,6 +9,7 @@
 #include "server/http.h"
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <microhttpd.h>
 #include <stdio.h>
@@ -27,7 +28,36 @@
 #include "server/http_connection.h"
 #include "server/http_wire.h"
 
+/* Loaded when the HTTP server starts instead of linked: it brings GnuTLS and ten more libraries along, and
+ * every `immure run` would wait a millisecond for them. */
+#define LIBRARY "libmicrohttpd.so.12"
+#define FUNCTIONS                                                                                            \
+    X(add_response_header)                                                                                   \
+    X(create_response_from_buffer_with_free_callback)                                                        \
+    X(destroy_response)                                                                                      \
+    X(get_connection_info)                                                                                   \
+    X(get_connection_values)                                                                                 \
+    X(get_daemon_info)                                                                                       \
+    X(get_reason_phrase_for)                                                                                 \
+    X(get_timeout)                                                                                           \
+    X(lookup_connection_value)                                                                               \
+    X(queue_response)                                                                                        \
+    X(quiesce_daemon)                                                                                        \
+    X(resume_connection)                                                                                     \
+    X(run)                                                                                                   \
+    X(start_daemon)                                                                                          \
+    X(stop_daemon)                                                                                           \
+    X(suspend_connection)
+
+struct microhttpd {
+    void *handle;
+#define X(name) __typeof__(MHD_##name) *name;
+    FUNCTIONS
+#undef X
+};
+
 struct http_server {
+    struct microhttpd mhd;
     struct MHD_Daemon *daemon;
     struct loop *loop;
     struct loop_source *source;
@@ -74,7 +104,7 @@ static void request_end(struct http_request *request, bool sent)
     request->connection->request = NULL;
     request->connection->served = true;
     if (request->response) {
-        MHD_destroy_response(request->response);
+        request->server->mhd.destroy_response(request->response);
     }
     http_free_body(request);
     free(request);
@@ -113,7 +143,7 @@ static void begin_request(struct http_request *request)
     struct http_server *server = request->server;
     uint64_t length;
     const union MHD_ConnectionInfo *header_size =
-        MHD_get_connection_info(request->connection->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+        server->mhd.get_connection_info(request->connection->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
     const char *expect = http_header(request, "Expect");
     request->expects_continue = expect && strcasecmp(expect, "100-continue") == 0;
     if (!read_framing(request, &length)) {
@@ -152,14 +182,15 @@ static void hang_up(struct http_request *request)
     if (!request->gone && !request->replied) {
         request->gone = true;
         server->events.hangup(server->arg, request);
-        MHD_resume_connection(request->connection->mhd);
+        server->mhd.resume_connection(request->connection->mhd);
     }
 }
 
 static enum MHD_Result queue_response(struct http_request *request)
 {
-    enum MHD_Result result = MHD_queue_response(request->connection->mhd, request->status, request->response);
-    MHD_destroy_response(request->response);
+    enum MHD_Result result =
+        request->server->mhd.queue_response(request->connection->mhd, request->status, request->response);
+    request->server->mhd.destroy_response(request->response);
     request->response = NULL;
     return result;
 }
@@ -176,7 +207,7 @@ static enum MHD_Result serve(struct http_request *request)
         http_connection_enter(connection, HTTP_WORKING);
         server->events.complete(server->arg, request);
         if (!request->replied) {
-            MHD_suspend_connection(connection->mhd);
+            server->mhd.suspend_connection(connection->mhd);
             if (connection->peer_closed) {
                 hang_up(request);
             }
@@ -196,6 +227,7 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *mhd, const char 
                               const char *version, const char *data, size_t *size, void **request_slot)
 {
     (void)version;
+    struct http_server *server = arg;
     struct http_request *request = *request_slot;
     if (request && *size > 0) {
         take_body(request, data, *size);
@@ -206,11 +238,11 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *mhd, const char 
         return serve(request);
     }
     struct http_connection *connection =
-        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+        server->mhd.get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
     if (!connection || connection->phase == HTTP_LINGERING) {
         return MHD_NO; /* no memory, or its headers came too late */
     }
-    request = request_new(arg, connection, method, path);
+    request = request_new(server, connection, method, path);
     if (!request) {
         return MHD_NO;
     }
@@ -249,8 +281,8 @@ static void refuse(struct http_request *request, const struct http_header *heade
 {
     struct http_connection *connection = request->connection;
     CLEANUP(buf_free) struct buf head = BUF_INIT;
-    http_wire_head(&head, request->status, MHD_get_reason_phrase_for(request->status), headers, n_headers,
-                   body->len);
+    http_wire_head(&head, request->status, request->server->mhd.get_reason_phrase_for(request->status),
+                   headers, n_headers, body->len);
     http_wire_send(connection->fd, &head, strcmp(request->method, "HEAD") == 0 ? NULL : body);
     http_free_body(request);
     request->refused = true;
@@ -265,30 +297,30 @@ static struct MHD_Response *make_response(const struct http_server *server, cons
         return NULL;
     }
     struct MHD_Response *response =
-        MHD_create_response_from_buffer_with_free_callback(body->len, body->data, free);
+        server->mhd.create_response_from_buffer_with_free_callback(body->len, body->data, free);
     if (!response) {
         return NULL;
     }
     *body = BUF_INIT; /* the response's now */
     bool complete = true;
     for (size_t i = 0; i < n_headers; i++) {
-        complete =
-            MHD_add_response_header(response, headers[i].name, headers[i].value) == MHD_YES && complete;
+        complete = server->mhd.add_response_header(response, headers[i].name, headers[i].value) == MHD_YES &&
+                   complete;
     }
     if (server->draining) {
-        complete = MHD_add_response_header(response, "Connection", "close") == MHD_YES && complete;
+        complete = server->mhd.add_response_header(response, "Connection", "close") == MHD_YES && complete;
     }
     if (!complete) {
-        MHD_destroy_response(response);
+        server->mhd.destroy_response(response);
         return NULL;
     }
     return response;
 }
 
-static bool is_suspended(const struct http_connection *connection)
+static bool is_suspended(const struct http_server *server, const struct http_connection *connection)
 {
     const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection->mhd, MHD_CONNECTION_INFO_CONNECTION_SUSPENDED);
+        server->mhd.get_connection_info(connection->mhd, MHD_CONNECTION_INFO_CONNECTION_SUSPENDED);
     return info && info->suspended == MHD_YES;
 }
 
@@ -313,8 +345,8 @@ void http_reply(struct http_request *request, unsigned status, const struct http
         /* The caller has sent nothing yet and will not: libmicrohttpd can say no and close without harm. */
         http_connection_enter(connection, HTTP_REPLYING);
         queue_response(request);
-    } else if (connection->phase == HTTP_WORKING && is_suspended(connection)) {
-        MHD_resume_connection(connection->mhd);
+    } else if (connection->phase == HTTP_WORKING && is_suspended(request->server, connection)) {
+        request->server->mhd.resume_connection(connection->mhd);
     }
     buf_free(body);
 }
@@ -345,7 +377,7 @@ static void on_connection(void *arg, struct MHD_Connection *mhd, void **slot,
 {
     struct http_server *server = arg;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        int fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+        int fd = server->mhd.get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
         *slot = http_connection_new(&server->connections, mhd, fd);
     } else if (*slot) {
         http_connection_free(*slot);
@@ -363,6 +395,24 @@ static size_t keep_escapes(void *arg, struct MHD_Connection *mhd, char *text)
     return strlen(text);
 }
 
+static int load_library(struct microhttpd *mhd, struct err *reterr)
+{
+    mhd->handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    const char *missing = NULL;
+#define X(name)                                                                                              \
+    if (mhd->handle && !missing) {                                                                           \
+        *(void **)&mhd->name = dlsym(mhd->handle, "MHD_" #name);                                             \
+        missing = mhd->name ? NULL : "MHD_" #name;                                                           \
+    }
+    FUNCTIONS
+#undef X
+    if (!mhd->handle || missing) {
+        return err_set(reterr, ERR_HOST, ENOENT, LIBRARY, "cannot load %s: %s; install libmicrohttpd",
+                       LIBRARY, dlerror());
+    }
+    return 0;
+}
+
 static int start_daemon(struct http_server *server, struct err *reterr)
 {
     const struct http_options *options = &server->options;
@@ -372,7 +422,7 @@ static int start_daemon(struct http_server *server, struct err *reterr)
     uint64_t stalled_ms = options->idle_timeout_ms > options->request_timeout_ms
                               ? options->idle_timeout_ms
                               : options->request_timeout_ms;
-    server->daemon = MHD_start_daemon(
+    server->daemon = server->mhd.start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, handle, server, /* */
         MHD_OPTION_LISTEN_SOCKET, options->listen_fd,                            /* */
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, memory,                              /* */
@@ -405,13 +455,15 @@ int http_server_new(struct loop *loop, const struct http_options *options, const
     *server = (struct http_server){.loop = loop, .options = *options, .events = *events, .arg = arg};
     server->connections = (struct http_connections){
         .loop = loop, .arg = server, .too_slow = on_too_slow, .hung_up = on_hung_up};
-    int r = http_connections_start(&server->connections, options->idle_timeout_ms,
-                                   options->request_timeout_ms, reterr);
+    int r = load_library(&server->mhd, reterr);
+    r = r < 0 ? r
+              : http_connections_start(&server->connections, options->idle_timeout_ms,
+                                       options->request_timeout_ms, reterr);
     if (r == 0) {
         r = start_daemon(server, reterr);
     }
     if (r == 0) {
-        int epoll = MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
+        int epoll = server->mhd.get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
         r = loop_add(loop, epoll, EPOLLIN, on_socket, server, &server->source, reterr);
     }
     if (r < 0) {
@@ -435,19 +487,22 @@ void http_server_free(struct http_server *server)
                 hang_up(connection->request);
             }
         }
-        MHD_quiesce_daemon(server->daemon);
-        MHD_run(server->daemon);
+        server->mhd.quiesce_daemon(server->daemon);
+        server->mhd.run(server->daemon);
         loop_remove(server->source);
-        MHD_stop_daemon(server->daemon);
+        server->mhd.stop_daemon(server->daemon);
     }
     http_connections_stop(&server->connections);
+    if (server->mhd.handle) {
+        dlclose(server->mhd.handle);
+    }
     free(server);
 }
 
 int http_server_timeout_ms(const struct http_server *server)
 {
     MHD_UNSIGNED_LONG_LONG timeout_ms;
-    if (MHD_get_timeout(server->daemon, &timeout_ms) != MHD_YES) {
+    if (server->mhd.get_timeout(server->daemon, &timeout_ms) != MHD_YES) {
         return -1;
     }
     return timeout_ms > INT32_MAX ? INT32_MAX : (int)timeout_ms;
@@ -456,11 +511,11 @@ int http_server_timeout_ms(const struct http_server *server)
 void http_server_run(struct http_server *server)
 {
     size_t before = server->connections.count;
-    MHD_run(server->daemon);
+    server->mhd.run(server->daemon);
     if (server->connections.count < before) {
         /* At its limit libmicrohttpd stops listening, and it listens again only when it runs once more:
          * nothing would wake it. */
-        MHD_run(server->daemon);
+        server->mhd.run(server->daemon);
     }
     http_connections_close_ended(&server->connections);
 }
@@ -470,10 +525,10 @@ void http_server_drain(struct http_server *server)
     size_t before;
     do { /* what the kernel has accepted for us is not turned away */
         before = server->connections.count;
-        MHD_run(server->daemon);
+        server->mhd.run(server->daemon);
     } while (server->connections.count > before);
     server->draining = true;
-    MHD_quiesce_daemon(server->daemon);
+    server->mhd.quiesce_daemon(server->daemon);
     http_connections_close_idle(&server->connections);
 }
 
@@ -501,8 +556,9 @@ const char *http_path(const struct http_request *request)
 
 const char *http_header(const struct http_request *request, const char *name)
 {
-    return *request->method ? MHD_lookup_connection_value(request->connection->mhd, MHD_HEADER_KIND, name)
-                            : NULL;
+    return *request->method
+               ? request->server->mhd.lookup_connection_value(request->connection->mhd, MHD_HEADER_KIND, name)
+               : NULL;
 }
 
 struct header_visit {
@@ -529,14 +585,16 @@ static enum MHD_Result visit_header(void *arg, enum MHD_ValueKind kind, const ch
 size_t http_header_count(const struct http_request *request, const char *name)
 {
     struct header_visit visit = {.name = name};
-    MHD_get_connection_values(request->connection->mhd, MHD_HEADER_KIND, visit_header, &visit);
+    request->server->mhd.get_connection_values(request->connection->mhd, MHD_HEADER_KIND, visit_header,
+                                               &visit);
     return visit.count;
 }
 
 void http_wipe_header(struct http_request *request, const char *name)
 {
     struct header_visit visit = {.name = name, .wipe = true};
-    MHD_get_connection_values(request->connection->mhd, MHD_HEADER_KIND, visit_header, &visit);
+    request->server->mhd.get_connection_values(request->connection->mhd, MHD_HEADER_KIND, visit_header,
+                                               &visit);
 }
 
 bool http_has_body(const struct http_request *request)
@@ -551,8 +609,8 @@ const struct buf *http_body(const struct http_request *request)
 
 void http_client(const struct http_request *request, char *ret, size_t size)
 {
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(request->connection->mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const union MHD_ConnectionInfo *info = request->server->mhd.get_connection_info(
+        request->connection->mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     const struct sockaddr *address = info ? info->client_addr : NULL;
     snprintf(ret, size, "unix");
     if (address && address->sa_family == AF_INET) {
