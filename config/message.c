@@ -117,6 +117,7 @@ static bool fill_state(const struct msg *msg, struct pool *pool, struct outgoing
     ret->state.ready = msg->state.ready;
     ret->state.why = text_of(msg->state.why);
     ret->state.draining = msg->state.draining;
+    ret->state.superseded = msg->state.superseded;
     ret->state.enforced_by_cgroup = msg->state.enforced_by_cgroup;
     ret->state.degraded = text_of(msg->state.degraded);
     ret->state.front_restarts = msg->state.front_restarts;
@@ -222,6 +223,7 @@ static int state_from_message(const Immure__MsgState *message, struct msg_state 
 {
     ret->ready = message->ready;
     ret->draining = message->draining;
+    ret->superseded = message->superseded;
     ret->enforced_by_cgroup = message->enforced_by_cgroup;
     ret->front_restarts = message->front_restarts;
     ret->leftovers_swept = message->leftovers_swept;

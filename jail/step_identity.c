@@ -179,9 +179,11 @@ int step_SESSION(struct child *child, const struct jail_step *step)
         return -errno;
     }
     /* clone3 has reset the handlers, but what the parent ignores (SIGPIPE, or SIGHUP under nohup) is still
-     * ignored. */
+     * ignored. So are, under make and whatever else uses posix_spawn, the two signals that glibc keeps for
+     * itself: signal(2) would refuse those, the kernel does not. */
+    static const unsigned char kernel_default_action[32];
     for (int sig = 1; sig < NSIG && !child->in_process; sig++) {
-        signal(sig, SIG_DFL); /* refused for SIGKILL, SIGSTOP and those that glibc keeps for itself */
+        syscall(SYS_rt_sigaction, sig, kernel_default_action, NULL, 8); /* refused for SIGKILL, SIGSTOP */
     }
     sigset_t none;
     sigemptyset(&none);

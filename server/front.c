@@ -38,6 +38,7 @@ struct front_process {
     struct channel *channel;
     struct loop_source *channel_source;
     int listen_fd, audit_fd;
+    bool leaving; /* no more connections: the server shuts down, or another front has taken over */
     bool stopped;
     int exit_code;
 };
@@ -151,14 +152,25 @@ static void state_metrics(struct front *front)
 }
 
 /* The listening socket is closed here; when the warden has closed its own, callers are refused by the kernel.
- * Where the warden has started another front, that one takes them. */
-static void drain(struct front_process *process)
+ * Where another front has taken over, that one takes those that wait, and what has been accepted here is
+ * served. */
+static void leave(struct front_process *process)
 {
     struct front *front = &process->front;
-    LOG(front->log, LOG_INFO, "draining", LOG_FIELD_U64("connections", http_server_connections(front->http)));
-    front->draining = true;
-    http_server_drain(front->http);
+    const char *event = front->draining ? "draining" : "superseded";
+    LOG(front->log, LOG_INFO, event, LOG_FIELD_U64("connections", http_server_connections(front->http)));
+    process->leaving = true;
+    http_server_drain(front->http, front->draining);
     fd_closep(&process->listen_fd);
+}
+
+/* While the server shuts down, a connection that has not said anything is nobody's loss. After a reload it
+ * is: its caller may be about to speak. */
+static bool has_left(const struct front_process *process)
+{
+    const struct front *front = &process->front;
+    size_t held = front->draining ? http_server_busy(front->http) : http_server_connections(front->http);
+    return process->leaving && held == 0 && dispatch_jobs(front->dispatch) == 0;
 }
 
 static int take_message(struct front_process *process, struct msg *msg)
@@ -169,8 +181,9 @@ static int take_message(struct front_process *process, struct msg *msg)
         front->state = msg->state;
         front->state_known = true;
         state_metrics(front);
-        if (msg->state.draining && !front->draining) {
-            drain(process);
+        front->draining = msg->state.draining;
+        if ((msg->state.draining || msg->state.superseded) && !process->leaving) {
+            leave(process);
         }
         return 0;
     case MSG_DONE:
@@ -194,10 +207,10 @@ static void lose_channel(struct front_process *process, int r, struct err *err)
     if (r != -EPIPE) {
         err_set(err, ERR_INTERNAL, -r, NULL, "a message that does not fit");
         log_err(process->front.log, LOG_ERROR, "channel_broken", err);
-    } else if (!process->front.draining) {
+    } else if (!process->leaving) {
         LOG(process->front.log, LOG_ERROR, "channel_closed", LOG_FIELD_STR("error", "the warden is gone"));
     }
-    stop(process, r == -EPIPE && process->front.draining ? EXIT_SUCCESS : EXIT_FAILURE);
+    stop(process, r == -EPIPE && process->leaving ? EXIT_SUCCESS : EXIT_FAILURE);
 }
 
 static void on_channel(void *arg, uint32_t events)
@@ -278,7 +291,7 @@ static void run(struct front_process *process)
             loop_modify(process->channel_source, wants_write ? EPOLLIN | EPOLLOUT : EPOLLIN);
             writing = wants_write;
         }
-        if (front->draining && http_server_busy(front->http) == 0 && dispatch_jobs(front->dispatch) == 0) {
+        if (has_left(process)) {
             log_write(front->log, LOG_INFO, "drained", NULL, 0);
             stop(process, EXIT_SUCCESS);
         }

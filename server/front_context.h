@@ -24,5 +24,5 @@ struct front {
     struct dispatch *dispatch;
     struct msg_state state; /* the warden's last word */
     bool state_known;
-    bool draining;
+    bool draining; /* the server is shutting down: nothing new is begun */
 };

@@ -520,13 +520,14 @@ void http_server_run(struct http_server *server)
     http_connections_close_ended(&server->connections);
 }
 
-void http_server_drain(struct http_server *server)
+void http_server_drain(struct http_server *server, bool take_waiting)
 {
-    size_t before;
-    do { /* what the kernel has accepted for us is not turned away */
-        before = server->connections.count;
+    bool more = take_waiting;
+    while (more) { /* what the kernel has accepted for us is not turned away */
+        size_t before = server->connections.count;
         server->mhd.run(server->daemon);
-    } while (server->connections.count > before);
+        more = server->connections.count > before;
+    }
     server->draining = true;
     server->mhd.quiesce_daemon(server->daemon);
     http_connections_close_idle(&server->connections);

@@ -54,8 +54,9 @@ void http_server_free(struct http_server *server);
 int http_server_timeout_ms(const struct http_server *server);
 void http_server_run(struct http_server *server);
 
-/* No more connections; those that wait between two requests are closed, the others after their reply. */
-void http_server_drain(struct http_server *server);
+/* No more connections, but for those that the kernel has accepted already if `take_waiting`; those that wait
+ * between two requests are closed, the others after their reply. */
+void http_server_drain(struct http_server *server, bool take_waiting);
 /* Connections with a request on its way in or out. */
 size_t http_server_busy(const struct http_server *server);
 size_t http_server_connections(const struct http_server *server);

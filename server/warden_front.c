@@ -111,7 +111,8 @@ void front_send(struct front *front, const struct msg *msg, const int *fds, size
 static void send_state(struct front *front)
 {
     struct msg msg = {.type = MSG_STATE, .state = front->warden->state};
-    msg.state.draining = front->warden->draining || front->state == FRONT_DRAINING;
+    msg.state.draining = front->warden->draining;
+    msg.state.superseded = front->state == FRONT_DRAINING && !front->warden->draining;
     front_send(front, &msg, NULL, 0);
 }
 
@@ -152,9 +153,8 @@ void warden_publish_state(struct warden *warden)
 
 void front_drain(struct front *front)
 {
-    if (set_state(front, FRONT_DRAINING)) {
-        send_state(front);
-    }
+    set_state(front, FRONT_DRAINING);
+    send_state(front);
 }
 
 static void on_hello(struct front *front)

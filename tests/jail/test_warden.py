@@ -270,6 +270,32 @@ def test_reload_waits_for_running_jobs(configured):
     wait_for(lambda: [e for e in events(configured, "front_exited") if e["pid"] == str(old)], "the old front's end")
 
 
+def test_reload_refuses_nobody(configured):
+    """A connection that the old front has, or is just getting, is served like any other."""
+    early = http.client.HTTPConnection("127.0.0.1", configured.port, timeout=30)
+    early.connect()
+    wait_for(lambda: configured.metric("immure_http_connections") == 2, "the connection and the one that asks")
+    stop, replies = threading.Event(), []
+
+    def ask():
+        while not stop.is_set():
+            replies.append(configured.request("GET", "/readyz").status)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        for timeout_ms in range(1000, 1010):
+            reload(configured, f"default_timeout_ms: {timeout_ms}\n", "reloaded")
+    finally:
+        stop.set()
+        asking.join()
+    assert replies and set(replies) == {200}
+    early.request("POST", "/execute", json.dumps({"code": "print(1)"}),
+                  {"X-Service-API-Key": configured.key, "Content-Type": "application/json"})
+    reply = early.getresponse()
+    assert (reply.status, json.loads(reply.read())["limits"]["timeout_ms"]) == (200, 30000)  # the old front's settings
+
+
 def test_capacity_counts_over_both_fronts(configured):
     reload(configured, "max_concurrent_jobs: 1\n", "reloaded")
     reply = call_later(configured, SLEEP.format(1.5))

@@ -594,7 +594,7 @@ static void drains(void **state)
     PUMP_UNTIL(&world, world.waiting);
     client_open(&fresh, &world); /* the kernel has it, the server has not seen it yet */
 
-    http_server_drain(world.server);
+    http_server_drain(world.server, true);
     client_expect_end(&idle);
     PUMP_UNTIL(&world, http_server_busy(world.server) == 1);
     client_send(&fresh, "GET /get HTTP/1.1\r\nHost: x\r\n\r\n");
