@@ -1,16 +1,19 @@
-"""Both ways of running a program: the interpreter itself, and a template that forks (tests/warm/zygote_standin.c)."""
+"""Both ways of running a program on this host: the interpreter itself, and a template that forks (zygote_standin.c)."""
 
 import os
 import selectors
+import shutil
 import signal
 import socket
 import struct
 import subprocess
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 
 TIMEOUT_S = 60
-REPORT = struct.Struct("@8q")
+REPORT = struct.Struct("@7q")
+INTERPRETER = ["/usr/bin/python3.11", "-s"]
 
 
 @dataclass
@@ -22,29 +25,30 @@ class Outcome:
 
 @dataclass
 class Report:
+    """What the stand-in says of a process: when it is parked, its pid; when it has ended, all."""
+
     pid: int
     ended: int
     wstatus: int
     user_us: int
     system_us: int
     faults: int
-    wall_us: int
     fork_us: int
 
 
 class Pipes:
     """The three streams of a program: what it is given, and what it says."""
 
-    def __init__(self, stdin):
+    def __init__(self, stdin, merged=False):
         self.stdin, self.given = os.pipe(), stdin
-        self.outputs = [os.pipe(), os.pipe()]
+        self.outputs = [os.pipe()] if merged else [os.pipe(), os.pipe()]
 
     @property
     def ends(self):
-        return [self.stdin[0], self.outputs[0][1], self.outputs[1][1]]
+        return [self.stdin[0], self.outputs[0][1], self.outputs[-1][1]]
 
     def close_ends(self):
-        for fd in self.ends:
+        for fd in set(self.ends):
             os.close(fd)
 
     def write(self):
@@ -58,7 +62,8 @@ class Pipes:
 
     def communicate(self, on_timeout):
         """-> what came out of both, at their ends"""
-        threading.Thread(target=self.write, daemon=True).start()
+        writer = threading.Thread(target=self.write)
+        writer.start()
         texts = {read: b"" for read, _ in self.outputs}
         timer = threading.Timer(TIMEOUT_S, on_timeout)
         timer.start()
@@ -73,11 +78,11 @@ class Pipes:
                         selector.unregister(key.fd)
                         os.close(key.fd)
         timer.cancel()
-        return list(texts.values())
+        writer.join()
+        return [*texts.values(), b""][:2]
 
 
-def run_bare(argv, environment, directory, stdin=b""):
-    pipes = Pipes(stdin)
+def run_bare(argv, environment, directory, pipes):
     stdio = dict(zip(("stdin", "stdout", "stderr"), pipes.ends))
     process = subprocess.Popen(argv, env=environment, cwd=directory, **stdio)
     pipes.close_ends()
@@ -88,10 +93,9 @@ def run_bare(argv, environment, directory, stdin=b""):
 class Template:
     """A warm interpreter. One program at a time."""
 
-    def __init__(self, executable, argv, modules, environment, directory="/"):
+    def __init__(self, executable, modules, environment, directory="/"):
         self.sock, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.process = subprocess.Popen([executable, *argv, "--", *modules], env=environment, cwd=directory, stdin=its,
-                                        restore_signals=True)
+        self.process = subprocess.Popen([executable, *INTERPRETER, "--", *modules], env=environment, cwd=directory, stdin=its)
         its.close()
         self.parked = self.receive()
 
@@ -100,10 +104,9 @@ class Template:
         assert message, f"the template ended with {self.process.wait()}"
         return Report(*REPORT.unpack(message))
 
-    def run(self, argv, environment, directory, stdin=b""):
-        pipes = Pipes(stdin)
+    def run(self, argv, environment, directory, pipes):
         variables = [f"{name}={value}" for name, value in environment.items()]
-        strings = b"".join(os.fsencode(text) + b"\0" for text in [directory, *argv, *variables])
+        strings = b"".join(os.fsencode(text) + b"\0" for text in [str(directory), *argv, *variables])
         socket.send_fds(self.sock, [struct.pack("@II", len(argv), len(variables)) + strings], pipes.ends)
         pipes.close_ends()
         pid = self.parked.pid
@@ -116,8 +119,35 @@ class Template:
         self.sock.close()
         assert self.process.wait(TIMEOUT_S) == 0
 
-    def __enter__(self):
-        return self
 
-    def __exit__(self, *_):
-        self.close()
+class Host:
+    """Runs programs on this host, one after the other at the same place."""
+
+    def __init__(self, executable, modules, place, **environment):
+        self.place, self.work = Path(place), Path(place, "work")
+        self.script = self.place / "script" / "main.py"
+        self.script.parent.mkdir()
+        self.work.mkdir()
+        self.environment = {"PATH": "/usr/bin:/bin", "HOME": str(self.work), "LANG": "C.UTF-8", "PYTHONPATH": str(self.work),
+                            "PYTHONDONTWRITEBYTECODE": "1", **environment}
+        self.template = Template(executable, modules, self.environment)
+
+    def prepare(self, program):
+        shutil.rmtree(self.work)
+        self.work.mkdir()
+        for name, content in program.files.items():
+            path = self.work / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+        self.script.write_bytes(program.code)
+        return ([*INTERPRETER, str(self.script), *program.args], {**self.environment, **program.env}, self.work,
+                Pipes(program.stdin, program.merged))
+
+    def bare(self, program):
+        return run_bare(*self.prepare(program))
+
+    def warm(self, program):
+        return self.template.run(*self.prepare(program))
+
+    def close(self):
+        self.template.close()

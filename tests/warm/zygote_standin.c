@@ -30,7 +30,7 @@ struct request {
 
 struct report {
     int64_t pid; /* of the one that is parked; the rest is 0 then */
-    int64_t ended, wstatus, user_us, system_us, faults, wall_us, fork_us;
+    int64_t ended, wstatus, user_us, system_us, faults, fork_us;
 };
 
 static char **take_strings(char **text, size_t n)

@@ -92,14 +92,16 @@ static int flush_stdio(const struct python *python)
     return out < 0 ? out : err;
 }
 
-/* Signals that were the program's to handle have their default effect again. faulthandler's stay its own. */
-static void reset_signals(void)
+/* Signals that were the program's to handle have their default effect again. Those of faulthandler stay its
+ * own. */
+static void reset_signals(const struct python *python)
 {
-    struct sigaction of_python, of_signal;
-    PyOS_sighandler_t handler = sigaction(SIGINT, NULL, &of_python) == 0 ? of_python.sa_handler : SIG_DFL;
     for (int number = 1; number < NSIG; number++) {
-        if (sigaction(number, NULL, &of_signal) == 0 && of_signal.sa_handler == handler) {
-            PyOS_setsig(number, SIG_DFL);
+        struct sigaction action;
+        if (sigaction(number, NULL, &action) == 0 && action.sa_handler == python->signal_handler) {
+            PyObject *old = PyObject_CallFunction(python->set_signal, "ii", number, (int)(intptr_t)SIG_DFL);
+            PyErr_Clear();
+            Py_XDECREF(old);
         }
     }
 }
@@ -167,11 +169,11 @@ static PyObject *take_modules(const struct python *python)
 {
     PyObject *modules = PyInterpreterState_Get()->modules, *list = PyList_New(0), *name, *module;
     for (Py_ssize_t at = 0; list && PyDict_Next(modules, &at, &name, &module);) {
-        if (PyDict_GetItemWithError(python->imported, name) == module || !PyModule_Check(module)) {
+        if (PyDict_GetItemWithError(python->imported, name) == module) {
             continue;
         }
-        PyObject *pair = PyTuple_Pack(2, name, module);
-        if (!pair || PyList_Append(list, pair) < 0) {
+        PyObject *pair = PyModule_Check(module) ? PyTuple_Pack(2, name, module) : NULL;
+        if (pair && PyList_Append(list, pair) < 0) {
             PyErr_WriteUnraisable(NULL);
         }
         Py_XDECREF(pair);
@@ -230,11 +232,12 @@ static void wipe_changes(const struct python_names *names)
     }
 }
 
+/* As they were before site.py: CPython keeps a copy from then. */
 static void restore_builtins(const struct python *python)
 {
-    PyObject *added = PyList_New(0), *name, *value;
+    PyObject *copy = PyInterpreterState_Get()->builtins_copy, *added = PyList_New(0), *name, *value;
     for (Py_ssize_t at = 0; added && PyDict_Next(python->builtins.live, &at, &name, &value);) {
-        PyObject *before = PyDict_GetItemWithError(python->builtins.before, name);
+        PyObject *before = PyDict_GetItemWithError(copy, name);
         if (!before) {
             PyList_Append(added, name);
         } else if (before != value) {
@@ -316,7 +319,7 @@ int finish(const struct python *python, int code)
     call_exitfuncs(python);
     begin_finalizing();
     int lost = flush_stdio(python);
-    reset_signals();
+    reset_signals(python);
     PyGC_Collect();
     finalize_modules(python);
     flush_last(python);

@@ -155,12 +155,14 @@ static int end_interrupted(void)
 static int run_script(const struct python *python, const struct script *script)
 {
     PyCompilerFlags flags = {.cf_flags = 0, .cf_feature_version = PY_MINOR_VERSION};
+    Py_INCREF(python->main); /* the program may remove __main__ */
     PyObject *result =
         PyRun_FileExFlags(script->file, script->path, Py_file_input, python->main, python->main, 1, &flags);
     flush_stdio(python);
     bool interrupted = !result && PyErr_Occurred() == PyExc_KeyboardInterrupt;
     int code = 0;
     if (!result && _Py_HandleSystemExit(&code)) {
+        Py_DECREF(python->main);
         return finish(python, code);
     }
     if (!result) {
@@ -170,19 +172,29 @@ static int run_script(const struct python *python, const struct script *script)
     Py_XDECREF(result);
     delete_main(python, python->words.__file__);
     delete_main(python, python->words.__cached__);
+    Py_DECREF(python->main);
     code = finish(python, code);
     return interrupted ? end_interrupted() : code;
 }
 
-int job_run(const struct python *python, const struct zygote_run *run, const struct script *script)
+/* As after any fork; and the main thread is another one. */
+static int wake_up(const struct python *python)
 {
     PyOS_AfterFork_Child();
-    if (set_environment(python, run, script) < 0 ||
+    PyObject *none = python->set_native_id ? PyObject_CallNoArgs(python->set_native_id) : NULL;
+    Py_XDECREF(none);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+int job_run(const struct python *python, const struct zygote_run *run, const struct script *script)
+{
+    if (wake_up(python) < 0 || set_environment(python, run, script) < 0 ||
         set_sys_list(python, python->words.orig_argv, run->argv) < 0 ||
         set_sys_list(python, python->words.argv, script->argv) < 0 || set_path(python, script) < 0 ||
         set_main(python, script->path) < 0) {
         PyErr_Print();
         return EXIT_FAILURE;
     }
+    collector_write(&python->collector);
     return run_script(python, script);
 }

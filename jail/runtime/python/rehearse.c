@@ -29,21 +29,33 @@ static PyObject *run_once(PyObject *names)
     return PyRun_FileExFlags(file, "<rehearsal>", Py_file_input, names, names, 1, NULL);
 }
 
+/* In a context of its own: what it sets there goes with it. */
+static int run_in_context(PyObject *names)
+{
+    PyObject *context = PyContext_New();
+    if (!context || PyContext_Enter(context) < 0) {
+        Py_XDECREF(context);
+        return -1;
+    }
+    PyObject *none = run_once(names);
+    int r = PyContext_Exit(context);
+    Py_DECREF(context);
+    Py_XDECREF(none);
+    return none ? r : -1;
+}
+
 int rehearse(void)
 {
     PyOS_BeforeFork();
     PyOS_AfterFork_Child();
-    for (int i = 0; i < REHEARSALS; i++) {
+    PyObject *name = PyUnicode_FromString("rehearsal");
+    int r = name ? 0 : -1;
+    for (int i = 0; i < REHEARSALS && r == 0; i++) {
         PyObject *names = PyDict_New();
-        PyObject *name = PyUnicode_FromString("rehearsal");
-        PyObject *none =
-            names && name && PyDict_SetItemString(names, "__name__", name) == 0 ? run_once(names) : NULL;
-        Py_XDECREF(name);
+        r = names ? PyDict_SetItemString(names, "__name__", name) : -1;
+        r = r < 0 ? r : run_in_context(names);
         Py_XDECREF(names);
-        if (!none) {
-            return -1;
-        }
-        Py_DECREF(none);
     }
-    return 0;
+    Py_XDECREF(name);
+    return r;
 }

@@ -6,6 +6,7 @@
 #include <Python.h>
 #include <internal/pycore_context.h>
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,13 +88,13 @@ static int prepare_ending(struct python *python)
         PyDict_DelItemString(python->imported, "__main__") < 0) {
         return -1;
     }
-    bool before_main = true;
+    bool seen_main = false;
     for (Py_ssize_t at = 0; PyDict_Next(imported, &at, &name, &module);) {
-        before_main = before_main && PyUnicode_CompareWithASCIIString(name, "__main__") != 0;
         if (PyDict_SetItem(python->modules_while_others_end, name, Py_None) < 0 ||
-            (before_main && PyDict_SetItem(python->modules_while_main_ends, name, Py_None) < 0)) {
+            (!seen_main && PyDict_SetItem(python->modules_while_main_ends, name, Py_None) < 0)) {
             return -1;
         }
+        seen_main = seen_main || PyUnicode_CompareWithASCIIString(name, "__main__") == 0;
     }
     return 0;
 }
@@ -147,6 +148,21 @@ static int remember_words(struct python_words *words)
     return 0;
 }
 
+static int remember_signal_handler(struct python *python)
+{
+    struct sigaction action;
+    if (sigaction(SIGINT, NULL, &action) < 0) {
+        PyErr_SetFromErrno(PyExc_OSError);
+        return -1;
+    }
+    if (action.sa_handler == SIG_IGN || action.sa_handler == SIG_DFL) {
+        PyErr_SetString(PyExc_RuntimeError, "SIGINT is not handled");
+        return -1;
+    }
+    python->signal_handler = action.sa_handler;
+    return 0;
+}
+
 static int remember_objects(struct python *python)
 {
     long magic = PyImport_GetMagicNumber();
@@ -157,21 +173,30 @@ static int remember_objects(struct python *python)
     Py_XDECREF(os_environ);
     python->source_loader = remember_attribute("_frozen_importlib_external", "SourceFileLoader");
     python->run_exitfuncs = remember_attribute("atexit", "_run_exitfuncs");
+    python->set_signal = remember_attribute("_signal", "signal");
+    if (PyDict_GetItemString(PyImport_GetModuleDict(), "threading")) {
+        PyObject *thread = remember_attribute("threading", "_main_thread");
+        python->set_native_id = thread ? PyObject_GetAttrString(thread, "_set_native_id") : NULL;
+        Py_XDECREF(thread);
+        if (!python->set_native_id) {
+            return -1;
+        }
+    }
     const char *const names[] = {"stdout", "stderr"};
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
         python->stdio[i] = PySys_GetObject(names[i]);
         Py_XINCREF(python->stdio[i]);
     }
-    return python->environ_data && python->source_loader && python->run_exitfuncs && python->stdio[0] &&
-                   python->stdio[1]
-               ? 0
-               : -1;
+    bool all = python->environ_data && python->source_loader && python->run_exitfuncs && python->set_signal &&
+               python->stdio[0] && python->stdio[1];
+    return all ? 0 : -1;
 }
 
 int remember(struct python *python)
 {
     int r = remember_words(&python->words);
     r = r < 0 ? r : remember_objects(python);
+    r = r < 0 ? r : remember_signal_handler(python);
     r = r < 0 ? r : remember_module_names(python);
     r = r < 0 ? r : remember_namespaces(python);
     return r < 0 ? r : prepare_ending(python);

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "jail/base/cleanup.h"
+#include "jail/runtime/python/collector.h"
 #include "jail/runtime/python/rehearse.h"
 #include "jail/runtime/python/remember.h"
 
@@ -32,12 +33,6 @@ static const struct {
     {"multiprocessing.process",
      "its key for connections, and the directory it remembers, would be every job's"},
     {"numpy.random", "every job would draw the same numbers"},
-};
-
-/* How the collector stood when the interpreter had just been started. */
-struct collector {
-    int counts[NUM_GENERATIONS];
-    Py_ssize_t long_lived_total, long_lived_pending;
 };
 
 static int complain(int log_fd, const char *what, const char *why)
@@ -149,35 +144,33 @@ static int forget_directories(void)
     return 0;
 }
 
-static void look_at_collector(struct collector *ret)
+static int call_and_drop(const char *module, const char *name)
 {
-    struct _gc_runtime_state *gc = &PyInterpreterState_Get()->gc;
-    for (int i = 0; i < NUM_GENERATIONS; i++) {
-        ret->counts[i] = gc->generations[i].count;
-    }
-    ret->long_lived_total = gc->long_lived_total;
-    ret->long_lived_pending = gc->long_lived_pending;
-}
-
-/* Takes all that exists out of the collector's sight: no collection in a job touches its pages. The collector
- * then stands as in a fresh interpreter, so that it runs when it would run there. */
-static int freeze(const struct collector *fresh)
-{
-    PyObject *function = remember_attribute("gc", "freeze");
-    PyGC_Collect();
+    PyObject *function = remember_attribute(module, name);
     PyObject *none = function ? PyObject_CallNoArgs(function) : NULL;
     Py_XDECREF(function);
-    if (!none) {
+    Py_XDECREF(none);
+    return none ? 0 : -1;
+}
+
+/* Takes all that exists out of the collector's sight, so that no collection in a job touches its pages; but
+ * for __main__, which is the program's. The collector then stands as in a fresh interpreter, so that it runs
+ * when it would run there. */
+static int freeze(void)
+{
+    PyObject *main = PyImport_AddModule("__main__");
+    if (!main) {
         return -1;
     }
-    Py_DECREF(none);
-    struct _gc_runtime_state *gc = &PyInterpreterState_Get()->gc;
-    for (int i = 0; i < NUM_GENERATIONS; i++) {
-        gc->generations[i].count = fresh->counts[i];
-        gc->generation_stats[i] = (struct gc_generation_stats){0};
+    PyGC_Collect();
+    PyObject_GC_UnTrack(main);
+    PyObject_GC_UnTrack(PyModule_GetDict(main));
+    if (call_and_drop("gc", "freeze") < 0) {
+        return -1;
     }
-    gc->long_lived_total = fresh->long_lived_total;
-    gc->long_lived_pending = fresh->long_lived_pending;
+    PyObject_GC_Track(main);
+    PyObject_GC_Track(PyModule_GetDict(main));
+    PyGC_Collect(); /* into the oldest generation */
     return 0;
 }
 
@@ -191,13 +184,12 @@ int python_start(char **argv, size_t argc, char *const *modules, size_t n, int l
     if (initialize(ret, log_fd) < 0) {
         return -1;
     }
-    struct collector fresh;
-    look_at_collector(&fresh);
+    collector_read(&ret->collector);
     remember_locale(ret);
     if (import_modules(modules, n, log_fd) < 0) {
         return -1;
     }
-    if (rehearse() < 0 || forget_directories() < 0 || remember(ret) < 0 || freeze(&fresh) < 0) {
+    if (rehearse() < 0 || forget_directories() < 0 || remember(ret) < 0 || freeze() < 0) {
         return complain_exception(log_fd, "making ready for jobs");
     }
     if (check_single_thread(log_fd) < 0) {

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "jail/runtime/python/collector.h"
 #include "jail/runtime/python/memory.h"
 
 struct _object; /* PyObject: CPython's own headers are included by .c files only */
@@ -18,10 +19,13 @@ struct python_names {
 #define PYTHON_WORDS(X)                                                                                      \
     X(stdin)                                                                                                 \
     X(stdout)                                                                                                \
-    X(stderr) X(__stdin__) X(__stdout__) X(__stderr__) X(flush) X(closed) X(argv) X(orig_argv) X(path)       \
-        X(path_importer_cache) X(path_hooks) X(meta_path) X(modules) X(ps1) X(ps2) X(last_type)              \
-            X(last_value) X(last_traceback) X(__interactivehook__) X(_) X(threading) X(_shutdown)            \
-                X(__file__) X(__cached__) X(__loader__) X(__main__)
+    X(stderr)                                                                                                \
+    X(__stdin__)                                                                                             \
+    X(__stdout__)                                                                                            \
+    X(__stderr__)                                                                                            \
+    X(flush) X(closed) X(argv) X(orig_argv) X(path) X(path_importer_cache) X(path_hooks) X(meta_path)        \
+        X(modules) X(ps1) X(ps2) X(last_type) X(last_value) X(last_traceback) X(__interactivehook__) X(_)    \
+            X(threading) X(_shutdown) X(__file__) X(__cached__) X(__loader__) X(__main__)
 
 struct python_words {
 #define X(word) struct _object *word;
@@ -38,7 +42,8 @@ struct python {
     char **environment;
     /* LC_CTYPE as the interpreter has set it for itself where the environment names no locale; else NULL. */
     char *coerced_locale;
-    bool safe_path; /* -P: the script's directory is not searched for modules */
+    struct collector collector; /* right after the start */
+    bool safe_path;             /* -P: the script's directory is not searched for modules */
 
     /* The rest is filled in by remember(). */
     unsigned char magic[2]; /* how a compiled file begins */
@@ -50,6 +55,9 @@ struct python {
     struct _object *environ_data;  /* the dict of bytes that os.environ and os.environb wrap */
     struct _object *source_loader; /* the type of a script's __loader__ */
     struct _object *run_exitfuncs; /* atexit's */
+    struct _object *set_signal;    /* signal.signal */
+    void (*signal_handler)(int);   /* behind every handler written in Python */
+    struct _object *set_native_id; /* of threading's main thread; NULL: not imported */
     struct _object *stdio[2];      /* sys.stdout, sys.stderr */
     struct _object *imported;      /* sys.modules as it was, without __main__ */
     /* What sys.modules looks like at the end, as far as the template's modules go: names without modules, but

@@ -1,0 +1,3 @@
+# coding: utf-8
+x = 1
+print("café")

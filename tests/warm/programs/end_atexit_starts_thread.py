@@ -1,0 +1,9 @@
+import atexit
+import threading
+
+
+@atexit.register
+def late():
+    thread = threading.Thread(target=print, args=("late thread",))
+    thread.start()
+    thread.join()

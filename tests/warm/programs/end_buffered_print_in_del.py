@@ -1,0 +1,7 @@
+class Noisy:
+    def __del__(self):
+        print("late", end="")
+
+
+kept = Noisy()
+print("early", end=" ")

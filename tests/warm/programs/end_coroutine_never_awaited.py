@@ -1,0 +1,10 @@
+import warnings
+warnings.simplefilter("always")
+
+
+async def work():
+    pass
+
+
+work()
+print("after")

@@ -1,0 +1,9 @@
+import io
+
+
+class Noisy(io.StringIO):
+    pass
+
+
+kept = Noisy("x")
+print("end", kept.getvalue())

@@ -1,0 +1,2 @@
+assert 1 + 1 == 2, "fine"
+assert [] == [1], "lists differ"

@@ -1,0 +1,4 @@
+try:
+    int("x")
+except ValueError as error:
+    raise RuntimeError("while reading") from error

@@ -1,0 +1,4 @@
+try:
+    {}["missing"]
+except KeyError:
+    [][0]

@@ -1,0 +1,2 @@
+import json
+json.loads("{broken")

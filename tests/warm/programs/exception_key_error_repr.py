@@ -1,0 +1,1 @@
+{}["a key\nwith a line"]

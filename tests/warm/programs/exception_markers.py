@@ -1,0 +1,2 @@
+data = {"a": {"b": None}}
+print((data["a"]["b"]["c"] + 1) * 2)

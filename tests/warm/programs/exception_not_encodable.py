@@ -1,0 +1,1 @@
+raise ValueError("lone \udc80 surrogate")

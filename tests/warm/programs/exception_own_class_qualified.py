@@ -1,0 +1,6 @@
+class Outer:
+    class Failure(Exception):
+        pass
+
+
+raise Outer.Failure("inside")

@@ -1,0 +1,6 @@
+def numbers():
+    yield 1
+    raise StopIteration
+
+
+list(numbers())

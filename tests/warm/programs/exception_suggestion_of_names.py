@@ -1,0 +1,2 @@
+longer_name = 1
+print(longer_nam)

@@ -1,0 +1,4 @@
+try:
+    raise SystemExit(3)
+except SystemExit as error:
+    print(error.code)

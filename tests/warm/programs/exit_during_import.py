@@ -1,0 +1,3 @@
+#: files {"leaves.py": "import sys\nprint('leaving')\nsys.exit(12)\n"}
+import leaves
+print("never", leaves)

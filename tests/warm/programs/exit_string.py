@@ -1,0 +1,3 @@
+import sys
+print("out", end="")
+sys.exit("said at the end")

@@ -1,0 +1,2 @@
+import sys
+sys.exit("gr\u00fc\u00dfe \udcff")

@@ -1,0 +1,7 @@
+class Mine(SystemExit):
+    @property
+    def code(self):
+        return 6
+
+
+raise Mine()

@@ -1,0 +1,2 @@
+import builtins
+print(dir(builtins))

@@ -1,0 +1,3 @@
+#: files {"sitecustomize.py": "print('customized')\n"}
+#: fresh
+print("program")

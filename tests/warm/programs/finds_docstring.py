@@ -1,0 +1,2 @@
+"""What this is for."""
+print(__doc__)

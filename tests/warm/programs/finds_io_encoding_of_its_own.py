@@ -1,0 +1,3 @@
+#: env {"PYTHONIOENCODING": "ascii:replace"}
+#: fresh
+print("gr\u00fcn")

@@ -1,0 +1,2 @@
+import sys
+print("json" in sys.modules, "re" in sys.modules, "tkinter" in sys.modules, "unittest" in sys.modules)

@@ -1,0 +1,4 @@
+#: env {"PYTHONWARNINGS": "error"}
+#: fresh
+import warnings
+warnings.warn("becomes an error")

@@ -1,0 +1,2 @@
+import contextvars
+print(len(contextvars.copy_context()))

@@ -1,0 +1,18 @@
+import copy
+import pickle
+
+
+class Point:
+    def __init__(self, x):
+        self.x = x
+
+    def __eq__(self, other):
+        return self.x == other.x
+
+
+data = pickle.dumps(Point(3))
+print(b"__main__" in data, pickle.loads(data) == Point(3), copy.deepcopy(Point([1])).x, Point.__module__)
+try:
+    pickle.dumps(lambda: 1)
+except Exception as error:
+    print(error)

@@ -1,0 +1,4 @@
+import os
+import sys
+print("to stderr", file=sys.stderr)
+os.abort()

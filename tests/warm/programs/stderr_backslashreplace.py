@@ -1,0 +1,2 @@
+import sys
+sys.stderr.write("lone \udcff and \u00e9\n")

@@ -1,0 +1,3 @@
+#: stdin "first\nsecond\n"
+print(repr(input()))
+print(repr(input("prompt> ")))

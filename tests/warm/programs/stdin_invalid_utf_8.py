@@ -1,0 +1,3 @@
+#: stdin-hex "61ff620a"
+import sys
+print(ascii(sys.stdin.read()))

@@ -1,0 +1,2 @@
+#: stdin-repeated "never read\n" 100000
+print("done")

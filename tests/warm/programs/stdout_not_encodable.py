@@ -1,0 +1,2 @@
+print("fine")
+print("lone \udcff")

@@ -1,0 +1,3 @@
+import os
+print("in the buffer", end="")
+os.abort()

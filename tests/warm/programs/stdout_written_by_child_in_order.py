@@ -1,0 +1,6 @@
+import os
+import subprocess
+print("before", flush=True)
+subprocess.run(["echo", "child"])
+os.system("echo system")
+print("after")

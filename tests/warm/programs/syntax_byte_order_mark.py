@@ -1,0 +1,1 @@
+﻿print("with a mark", __file__ is not None)

@@ -1,0 +1,3 @@
+print("one")
+if True:
+    print("two")

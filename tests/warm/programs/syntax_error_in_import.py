@@ -1,0 +1,2 @@
+#: files {"broken.py": "def f(:\n    pass\n"}
+import broken

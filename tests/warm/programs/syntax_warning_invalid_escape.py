@@ -1,0 +1,2 @@
+import warnings
+print("\d")

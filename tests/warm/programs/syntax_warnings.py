@@ -1,0 +1,4 @@
+x = 1
+if x is 1:
+    print("is")
+print("\d", 0x1for x in [])
