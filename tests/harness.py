@@ -4,6 +4,7 @@ import http.client
 import itertools
 import json
 import os
+import re
 import secrets
 import signal
 import socket
@@ -20,6 +21,7 @@ CGROUP = os.environ.get("IMMURE_TEST_CGROUP", "BEST_EFFORT")
 CGROUP_PARENT = os.environ.get("IMMURE_TEST_CGROUP_PARENT", "")
 
 READY_S = 60
+SANITIZER = re.compile(r"ERROR: \w+Sanitizer|runtime error:")
 STOP_S = 60
 
 
@@ -84,7 +86,10 @@ class Server:
         if self.process.poll() is None:
             self.process.send_signal(how)
         try:
-            return self.process.wait(STOP_S)
+            code = self.process.wait(STOP_S)
+            # The warden starts a front that dies again, so a sanitizer's report would otherwise pass unseen.
+            assert not SANITIZER.search(self.log()), self.log()
+            return code
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
