@@ -1,9 +1,12 @@
 /* The cgroup v2 subtree of one immure process: made, swept, and taken down again.
  *
- *     OWN/                   the cgroup that we were given
- *     OWN/immure-PID-N/      an instance, held by a lock (flock) that dies with it: an unlocked one is a
- * leftover OWN/immure-PID-N/self/ every process that was in OWN, because controllers can only be enabled
- * where no process is OWN/immure-PID-N/job-N one per job
+ *     OWN/                        the cgroup that we were given
+ *     OWN/immure-PID-N/           an instance, held by a lock (flock) that dies with it
+ *     OWN/immure-PID-N/self/      every process that was in OWN
+ *     OWN/immure-PID-N/job-N/     one per job
+ *
+ * The processes of OWN move, because controllers can only be enabled where no process is. An instance that is
+ * not locked is a leftover.
  *
  * Instances in one OWN stand side by side. The first one enables the controllers there and takes OWN's
  * processes into its SELF; whoever leaves hands what is in its SELF to one that lives, and the last one puts
