@@ -19,7 +19,7 @@
 #include "jail/cgroup_tree.h"
 #include "jail/plan.h"
 
-#define CPU_PERIOD_US 100000
+#define CPU_PERIOD_US 100000u
 
 struct jail_cgroup {
     struct jail_cgroup_tree *tree;

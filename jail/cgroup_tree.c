@@ -1,13 +1,17 @@
-/* The cgroup v2 subtree of one immure process: found from /proc/self/cgroup up, made, swept, and taken down
- * again.
+/* The cgroup v2 subtree of one immure process: made, swept, and taken down again.
  *
- *     OWN/                      the cgroup that we were started in
- *     OWN/immure-PID/           ours, held by a lock (flock) that dies with us: an unlocked one is a leftover
- *     OWN/immure-PID/self/      every process that was in OWN: controllers can only be enabled where no
- * process is OWN/immure-PID/job-N/     one per job
+ *     OWN/                        the cgroup that we were given
+ *     OWN/immure-PID-N/           an instance, held by a lock (flock) that dies with it
+ *     OWN/immure-PID-N/self/      every process that was in OWN
+ *     OWN/immure-PID-N/job-N/     one per job
  *
- * Where OWN is the real root of the hierarchy, its other processes stay: the root may hold processes beside
- * controllers, and they are the whole machine. Runs in the warden and in `immure run`. */
+ * The processes of OWN move, because controllers can only be enabled where no process is. An instance that is
+ * not locked is a leftover.
+ *
+ * Instances in one OWN stand side by side. The first one enables the controllers there and takes OWN's
+ * processes into its SELF; whoever leaves hands what is in its SELF to one that lives, and the last one puts
+ * everything back. Where OWN is the real root of the hierarchy, its other processes stay: the root may hold
+ * processes beside controllers, and they are the whole machine. Runs in the warden and in `immure run`. */
 #include "jail/cgroup_tree.h"
 
 #include <dirent.h>
@@ -20,230 +24,42 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
+#include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
 #include "jail/cgroup.h"
+#include "jail/cgroup_own.h"
 
-#define PREFIX       "immure-"
 #define JOB_PREFIX   "job-"
-#define SELF         "self"
 #define KILL_WAIT_MS 2000
-
-static const char *const controllers[] = {"memory", "pids", "cpu"};
-#define N_CONTROLLERS ARRAY_SIZE(controllers)
+#define LOCK_TRIES   400
+#define LOCK_WAIT_MS 5
 
 struct jail_cgroup_tree {
-    char *own_path;              /* OWN */
-    char *path;                  /* OWN/immure-PID */
-    char name[64];               /* immure-PID */
-    int own, dir;                /* descriptors of both; dir holds the lock */
-    bool enabled[N_CONTROLLERS]; /* by us, in OWN */
-    bool moved;                  /* the processes of OWN are in SELF */
-    unsigned swept;              /* cgroups of dead instances that were removed */
+    char *own_path;                   /* OWN */
+    char *path;                       /* OWN/immure-PID-N */
+    char name[64];                    /* immure-PID-N */
+    int own, dir;                     /* descriptors of both; dir holds the lock */
+    bool enabled[CGROUP_CONTROLLERS]; /* by us, in OWN */
+    char neighbour[64];               /* an instance that lives beside us, while we leave */
+    unsigned swept;                   /* cgroups of dead instances that were removed */
     uint64_t next_job;
     char (*stale)[32]; /* names of jobs' cgroups that the kernel still holds */
     size_t n_stale;
 };
 
-static const char *const remedy = "give this process a delegated cgroup v2 subtree (systemd: Delegate=yes; "
-                                  "containers: a writable cgroup2 mount and "
-                                  "cgroupns private)";
-
-/* Splits off the next blank-separated word. */
-static char *next_word(char **save)
+/* Instances come and go one at a time: one would otherwise take down what the other is just building on.
+ * Since anybody who can see the directory can hold this lock, it is not waited for for ever. */
+static void lock(int own)
 {
-    return strtok_r(NULL, " ", save);
-}
-
-/* One line of mountinfo: true if it is a cgroup2 mount; points `*ret_root` and `*ret_point` into the line. */
-static bool parse_mountinfo_line(char *line, char **ret_root, char **ret_point)
-{
-    char *dash = strstr(line, " - ");
-    if (!dash || strncmp(dash + 3, "cgroup2 ", 8) != 0) {
-        return false;
+    for (unsigned tries = 0; tries < LOCK_TRIES && flock(own, LOCK_EX | LOCK_NB) < 0; tries++) {
+        nanosleep(&(struct timespec){.tv_nsec = LOCK_WAIT_MS * (long)NS_PER_MS}, NULL);
     }
-    char *save = NULL;
-    if (!strtok_r(line, " ", &save) || !next_word(&save) || !next_word(&save)) {
-        return false;
-    }
-    *ret_root = next_word(&save);
-    *ret_point = next_word(&save);
-    return *ret_root && *ret_point;
-}
-
-/* Our cgroup in the v2 hierarchy, as the kernel spells it ("/user.slice/..."). */
-static int read_own_cgroup(char **ret, struct err *reterr)
-{
-    CLEANUP(buf_free) struct buf text = BUF_INIT;
-    int r = io_read_file_at(AT_FDCWD, "/proc/self/cgroup", 1 << 20, &text);
-    if (r < 0) {
-        return err_set(reterr, ERR_HOST, -r, NULL, "reading /proc/self/cgroup: %s", strerror(-r));
-    }
-    char *save = NULL;
-    for (char *line = strtok_r(text.data, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        if (strncmp(line, "0::", 3) == 0) {
-            *ret = strdup(line + 3);
-            return *ret ? 0 : err_errno(reterr, ENOMEM, "finding our cgroup");
-        }
-    }
-    return err_set(reterr, ERR_HOST, ENOENT, NULL, "this kernel runs without cgroup v2: %s", remedy);
-}
-
-/* The directory of our own cgroup. */
-static int find_own_path(char **ret, struct err *reterr)
-{
-    CLEANUP(freep) char *own = NULL;
-    int r = read_own_cgroup(&own, reterr);
-    if (r < 0) {
-        return r;
-    }
-    CLEANUP(buf_free) struct buf text = BUF_INIT;
-    r = io_read_file_at(AT_FDCWD, "/proc/self/mountinfo", 16 << 20, &text);
-    if (r < 0) {
-        return err_set(reterr, ERR_HOST, -r, NULL, "reading /proc/self/mountinfo: %s", strerror(-r));
-    }
-    char *save = NULL;
-    for (char *line = strtok_r(text.data, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        char *root, *point;
-        if (!parse_mountinfo_line(line, &root, &point)) {
-            continue;
-        }
-        size_t length = strcmp(root, "/") == 0 ? 0 : strlen(root);
-        if (strncmp(own, root, length) != 0 || (own[length] != '/' && own[length] != '\0')) {
-            continue;
-        }
-        const char *below = strcmp(own + length, "/") == 0 ? "" : own + length;
-        if (asprintf(ret, "%s%s", point, below) < 0) {
-            return err_errno(reterr, ENOMEM, "finding our cgroup");
-        }
-        return 0;
-    }
-    return err_set(reterr, ERR_HOST, ENOENT, NULL,
-                   "no cgroup2 file system with our cgroup %s is mounted here: %s", own, remedy);
-}
-
-/* Where an instance died, the processes of OWN are still in its SELF: a supervisor that starts us again, say,
- * or the shell of a session. OWN is what we are given then, too. A living instance's SELF is an OWN like any
- * other. */
-static void step_out_of_dead_instances(char *path)
-{
-    for (;;) {
-        char *self = strrchr(path, '/');
-        if (!self || strcmp(self + 1, SELF) != 0) {
-            return;
-        }
-        *self = '\0';
-        char *instance = strrchr(path, '/');
-        CLEANUP(fd_closep) int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (!instance || strncmp(instance + 1, PREFIX, strlen(PREFIX)) != 0 || dir < 0 ||
-            flock(dir, LOCK_EX | LOCK_NB) < 0) {
-            *self = '/';
-            return;
-        }
-        *instance = '\0';
-    }
-}
-
-static bool has_word(const char *text, const char *word)
-{
-    size_t length = strlen(word);
-    for (const char *p = text; (p = strstr(p, word)); p += length) {
-        bool starts = p == text || p[-1] == ' ';
-        if (starts && (p[length] == ' ' || p[length] == '\n' || p[length] == '\0')) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static int check_controllers(int own, const char *path, struct err *reterr)
-{
-    CLEANUP(buf_free) struct buf text = BUF_INIT;
-    int r = io_read_file_at(own, "cgroup.controllers", 4096, &text);
-    if (r < 0) {
-        return err_set(reterr, ERR_HOST, -r, NULL, "reading cgroup.controllers of %s: %s", path,
-                       strerror(-r));
-    }
-    char missing[64] = "";
-    for (size_t i = 0; i < N_CONTROLLERS; i++) {
-        if (!has_word(text.data, controllers[i])) {
-            snprintf(missing + strlen(missing), sizeof missing - strlen(missing), "%s%s",
-                     *missing ? ", " : "", controllers[i]);
-        }
-    }
-    if (!*missing) {
-        return 0;
-    }
-    return err_set(reterr, ERR_HOST, ENOENT, NULL,
-                   "cgroup v2 at %s does not offer: %s (held by cgroup v1 hierarchies, or not enabled in "
-                   "cgroup.subtree_control of the cgroups above); %s",
-                   path, missing, remedy);
-}
-
-/* Held against what a process needs to make cgroups below `path` and to move itself there. */
-static int check_writable(int own, const char *path, struct err *reterr)
-{
-    struct statvfs fs;
-    if (fstatvfs(own, &fs) == 0 && (fs.f_flag & ST_RDONLY)) {
-        return err_set(reterr, ERR_HOST, EROFS, NULL, "cgroup v2 at %s is mounted read-only: %s", path,
-                       remedy);
-    }
-    static const char *const files[] = {".", "cgroup.procs", "cgroup.subtree_control"};
-    for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
-        if (faccessat(own, files[i], W_OK, AT_EACCESS) < 0) {
-            int code = errno;
-            return err_set(reterr, ERR_HOST, code, NULL, "%s/%s is not writable for uid %u (%s): %s", path,
-                           files[i], geteuid(), strerror(code), remedy);
-        }
-    }
-    return 0;
-}
-
-static int open_own(char **ret_path, int *ret_own, struct err *reterr)
-{
-    CLEANUP(freep) char *path = NULL;
-    int r = find_own_path(&path, reterr);
-    if (r < 0) {
-        return r;
-    }
-    step_out_of_dead_instances(path);
-    CLEANUP(fd_closep) int own = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (own < 0) {
-        int code = errno;
-        return err_set(reterr, ERR_HOST, code, NULL, "opening our cgroup %s: %s", path, strerror(code));
-    }
-    r = check_controllers(own, path, reterr);
-    if (r == 0) {
-        r = check_writable(own, path, reterr);
-    }
-    if (r < 0) {
-        return r;
-    }
-    *ret_path = TAKE_PTR(path);
-    *ret_own = TAKE_FD(own);
-    return 0;
-}
-
-int jail_cgroup_probe(struct err *reterr)
-{
-    CLEANUP(freep) char *path = NULL;
-    CLEANUP(fd_closep) int own = -1;
-    return open_own(&path, &own, reterr);
-}
-
-bool jail_cgroup_host_swaps(void)
-{
-    CLEANUP(buf_free) struct buf text = BUF_INIT;
-    if (io_read_file_at(AT_FDCWD, "/proc/swaps", 65536, &text) < 0) {
-        return true; /* in doubt, yes */
-    }
-    char *header_end = strchr(text.data, '\n');
-    return header_end && header_end[1] != '\0';
 }
 
 /* Waits until no process is left in the cgroup behind `dir`. cgroup.events signals changes as POLLPRI. */
@@ -319,11 +135,11 @@ static int move_processes(int from, int to, struct err *reterr)
             r = io_write_file_at(to, "cgroup.procs", pid);
             if (r < 0 && r != -ESRCH) {
                 return err_set(reterr, ERR_HOST, -r, NULL, "moving process %s out of our own cgroup: %s; %s",
-                               pid, strerror(-r), remedy);
+                               pid, strerror(-r), cgroup_remedy);
             }
         }
     }
-    return err_set(reterr, ERR_HOST, EAGAIN, NULL, "our own cgroup does not become empty; %s", remedy);
+    return err_set(reterr, ERR_HOST, EAGAIN, NULL, "our own cgroup does not become empty; %s", cgroup_remedy);
 }
 
 static bool is_real_root(int own)
@@ -331,8 +147,12 @@ static bool is_real_root(int own)
     return faccessat(own, "cgroup.type", F_OK, 0) < 0;
 }
 
-/* The subtree of an instance, unless that instance lives. The processes in its SELF are not ours to end: they
- * come to ours, unless OWN is the real root, where they may as well stay. */
+static int open_self(int instance)
+{
+    return openat(instance, CGROUP_SELF, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* Takes down the subtree of an instance that is dead. The processes in its SELF are not ours to end. */
 static bool sweep_instance(int own, const char *name, void *arg)
 {
     struct jail_cgroup_tree *tree = arg;
@@ -341,31 +161,43 @@ static bool sweep_instance(int own, const char *name, void *arg)
         return false;
     }
     tree->swept += for_each_below(dir, JOB_PREFIX, sweep_job, NULL);
-    if (!is_real_root(own)) {
-        CLEANUP(fd_closep) int from = openat(dir, SELF, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        CLEANUP(fd_closep) int to = openat(tree->dir, SELF, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (from >= 0 && to >= 0) {
-            move_processes(from, to, NULL);
-        }
-        /* It found no controller enabled in OWN, where processes were; so it was the one who did that. */
-        memset(tree->enabled, true, sizeof tree->enabled);
+    CLEANUP(fd_closep) int from = open_self(dir);
+    CLEANUP(fd_closep) int ours = open_self(tree->dir);
+    int to = is_real_root(own) ? own : ours;
+    if (from >= 0 && to >= 0) {
+        move_processes(from, to, NULL);
     }
-    unlinkat(dir, SELF, AT_REMOVEDIR);
+    unlinkat(dir, CGROUP_SELF, AT_REMOVEDIR);
     return unlinkat(own, name, AT_REMOVEDIR) == 0;
+}
+
+/* Stores the name of an instance that lives. */
+static bool find_living(int own, const char *name, void *arg)
+{
+    CLEANUP(fd_closep) int dir = openat(own, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0 || flock(dir, LOCK_EX | LOCK_NB) == 0) {
+        return false;
+    }
+    struct jail_cgroup_tree *tree = arg;
+    if (strcmp(name, tree->name) == 0) {
+        return false;
+    }
+    snprintf(tree->neighbour, sizeof tree->neighbour, "%s", name);
+    return true;
 }
 
 /* Makes and locks OWN/immure-PID. Another instance's sweep may remove it between the two: then again. */
 static int make_instance(struct jail_cgroup_tree *tree, struct err *reterr)
 {
     for (unsigned attempt = 0; attempt < 100; attempt++) {
-        snprintf(tree->name, sizeof tree->name, PREFIX "%d-%u", (int)getpid(), attempt);
+        snprintf(tree->name, sizeof tree->name, CGROUP_PREFIX "%d-%u", (int)getpid(), attempt);
         if (mkdirat(tree->own, tree->name, 0755) < 0) {
             if (errno == EEXIST) {
                 continue;
             }
             int code = errno;
             return err_set(reterr, ERR_HOST, code, NULL, "making a cgroup in %s: %s; %s", tree->own_path,
-                           strerror(code), remedy);
+                           strerror(code), cgroup_remedy);
         }
         tree->dir = openat(tree->own, tree->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         struct stat st;
@@ -385,24 +217,20 @@ static int make_instance(struct jail_cgroup_tree *tree, struct err *reterr)
 
 static int occupy(struct jail_cgroup_tree *tree, struct err *reterr)
 {
-    if (mkdirat(tree->dir, SELF, 0755) < 0) {
-        return err_errno(reterr, errno, "making the cgroup %s/" SELF, tree->path);
+    if (mkdirat(tree->dir, CGROUP_SELF, 0755) < 0) {
+        return err_errno(reterr, errno, "making the cgroup %s/" CGROUP_SELF, tree->path);
     }
-    CLEANUP(fd_closep) int self = openat(tree->dir, SELF, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    CLEANUP(fd_closep) int self = open_self(tree->dir);
     if (self < 0) {
-        return err_errno(reterr, errno, "opening the cgroup %s/" SELF, tree->path);
+        return err_errno(reterr, errno, "opening the cgroup %s/" CGROUP_SELF, tree->path);
     }
-    if (!is_real_root(tree->own)) {
-        tree->moved = true;
-        return move_processes(tree->own, self, reterr);
-    }
+    /* Ourselves first: we may be in another instance's SELF. */
     int r = io_write_file_at(self, "cgroup.procs", "0");
     if (r < 0) {
-        return err_set(reterr, ERR_HOST, -r, NULL, "moving ourselves into %s/" SELF ": %s; %s", tree->path,
-                       strerror(-r), remedy);
+        return err_set(reterr, ERR_HOST, -r, NULL, "moving ourselves into %s/" CGROUP_SELF ": %s; %s",
+                       tree->path, strerror(-r), cgroup_remedy);
     }
-    tree->moved = true;
-    return 0;
+    return is_real_root(tree->own) ? 0 : move_processes(tree->own, self, reterr);
 }
 
 /* Enables the controllers for the children of `dir`; `enabled` (may be NULL) tells which were not before. */
@@ -410,22 +238,35 @@ static int enable_controllers(int dir, const char *path, bool *enabled, struct e
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     int r = io_read_file_at(dir, "cgroup.subtree_control", 4096, &text);
-    for (size_t i = 0; r == 0 && i < N_CONTROLLERS; i++) {
-        if (has_word(text.data, controllers[i])) {
+    for (size_t i = 0; r == 0 && i < CGROUP_CONTROLLERS; i++) {
+        if (cgroup_has_word(text.data, cgroup_controllers[i])) {
             continue;
         }
         char word[32];
-        snprintf(word, sizeof word, "+%s", controllers[i]);
+        snprintf(word, sizeof word, "+%s", cgroup_controllers[i]);
         r = io_write_file_at(dir, "cgroup.subtree_control", word);
         if (r < 0) {
             return err_set(reterr, ERR_HOST, -r, NULL, "enabling the %s controller in %s: %s; %s",
-                           controllers[i], path, strerror(-r), remedy);
+                           cgroup_controllers[i], path, strerror(-r), cgroup_remedy);
         }
         if (enabled) {
             enabled[i] = true;
         }
     }
     return r < 0 ? err_errno(reterr, -r, "reading cgroup.subtree_control of %s", path) : 0;
+}
+
+static int build(struct jail_cgroup_tree *tree, struct err *reterr)
+{
+    int r = make_instance(tree, reterr);
+    if (r == 0) {
+        r = occupy(tree, reterr);
+    }
+    if (r == 0) {
+        tree->swept += for_each_below(tree->own, CGROUP_PREFIX, sweep_instance, tree);
+        r = enable_controllers(tree->own, tree->own_path, tree->enabled, reterr);
+    }
+    return r < 0 ? r : enable_controllers(tree->dir, tree->path, NULL, reterr);
 }
 
 int jail_cgroup_tree_open(struct jail_cgroup_tree **ret, unsigned *ret_swept, struct err *reterr)
@@ -435,19 +276,11 @@ int jail_cgroup_tree_open(struct jail_cgroup_tree **ret, unsigned *ret_swept, st
         return err_errno(reterr, ENOMEM, "making the cgroup tree");
     }
     tree->own = tree->dir = -1;
-    int r = open_own(&tree->own_path, &tree->own, reterr);
+    int r = cgroup_own_open(&tree->own_path, &tree->own, reterr);
     if (r == 0) {
-        r = make_instance(tree, reterr);
-    }
-    if (r == 0) {
-        r = occupy(tree, reterr);
-    }
-    if (r == 0) {
-        tree->swept += for_each_below(tree->own, PREFIX, sweep_instance, tree);
-        r = enable_controllers(tree->own, tree->own_path, tree->enabled, reterr);
-    }
-    if (r == 0) {
-        r = enable_controllers(tree->dir, tree->path, NULL, reterr);
+        lock(tree->own);
+        r = build(tree, reterr);
+        flock(tree->own, LOCK_UN);
     }
     if (r < 0) {
         jail_cgroup_tree_free(tree);
@@ -460,22 +293,37 @@ int jail_cgroup_tree_open(struct jail_cgroup_tree **ret, unsigned *ret_swept, st
     return 0;
 }
 
-/* Puts OWN back as it was found, as far as nobody else relies on it meanwhile. */
-static void leave(struct jail_cgroup_tree *tree)
+static void disable_controllers(int dir, const bool *which)
 {
-    for (size_t i = 0; i < N_CONTROLLERS; i++) {
+    for (size_t i = 0; i < CGROUP_CONTROLLERS; i++) {
         char word[32];
-        snprintf(word, sizeof word, "-%s", controllers[i]);
-        io_write_file_at(tree->dir, "cgroup.subtree_control", word);
-        if (tree->enabled[i]) {
-            io_write_file_at(tree->own, "cgroup.subtree_control", word);
+        snprintf(word, sizeof word, "-%s", cgroup_controllers[i]);
+        if (!which || which[i]) {
+            io_write_file_at(dir, "cgroup.subtree_control", word);
         }
     }
-    CLEANUP(fd_closep) int self = openat(tree->dir, SELF, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (self >= 0 && tree->moved) {
-        move_processes(self, tree->own, NULL);
+}
+
+/* Hands on or puts back what was taken, and takes down the rest. */
+static void leave(struct jail_cgroup_tree *tree)
+{
+    disable_controllers(tree->dir, NULL);
+    for_each_below(tree->own, CGROUP_PREFIX, sweep_instance, tree);
+    bool root = is_real_root(tree->own);
+    bool last = for_each_below(tree->own, CGROUP_PREFIX, find_living, tree) == 0;
+    if (last) {
+        /* Below the real root, a cgroup with processes had no controllers enabled before us. */
+        disable_controllers(tree->own, root ? tree->enabled : NULL);
     }
-    unlinkat(tree->dir, SELF, AT_REMOVEDIR);
+    CLEANUP(fd_closep)
+    int neighbour = last ? -1 : openat(tree->own, tree->neighbour, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    CLEANUP(fd_closep) int neighbours_self = neighbour < 0 ? -1 : open_self(neighbour);
+    CLEANUP(fd_closep) int self = open_self(tree->dir);
+    int to = root || last ? tree->own : neighbours_self;
+    if (self >= 0 && to >= 0) {
+        move_processes(self, to, NULL);
+    }
+    unlinkat(tree->dir, CGROUP_SELF, AT_REMOVEDIR);
     unlinkat(tree->own, tree->name, AT_REMOVEDIR);
 }
 
@@ -486,6 +334,7 @@ void jail_cgroup_tree_free(struct jail_cgroup_tree *tree)
     }
     if (tree->dir >= 0) {
         for_each_below(tree->dir, JOB_PREFIX, sweep_job, NULL);
+        lock(tree->own);
         leave(tree);
     }
     fd_closep(&tree->dir);

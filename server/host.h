@@ -20,7 +20,7 @@ struct host {
 
 struct host_options {
     enum cgroup_mode cgroup_mode;
-    const char *best_effort;               /* how the operator chooses CGROUP_BEST_EFFORT here, for the sentence */
+    const char *best_effort; /* how the operator chooses CGROUP_BEST_EFFORT here, for the sentence */
     uint32_t outer_uid_base, n_outer_uids; /* count only for a privileged process */
 };
 

@@ -5,6 +5,7 @@
 
 struct err;
 
-/* "step 7 (bind /usr): open_tree: Permission denied", "server.textproto:3:7: no such field"; `size` of 1024 fits all. */
+/* "step 7 (bind /usr): open_tree: Permission denied", "server.textproto:3:7: no such field"; `size` of 1024
+ * fits all. */
 #define SENTENCE_BYTES 1024
 void sentence_of(const struct err *err, char ret[SENTENCE_BYTES]);

@@ -175,7 +175,7 @@ static int open_host(struct warden *warden, struct err *reterr)
     const struct server_config *config = warden->settings->config;
     const struct host_options options = {
         .cgroup_mode = config->cgroup_best_effort ? CGROUP_BEST_EFFORT : CGROUP_REQUIRED,
-        .best_effort = "cgroup: BEST_EFFORT in the configuration",
+        .best_effort = "cgroup: BEST_EFFORT in the configuration, or SANDBOX_EXECUTOR_CGROUP=BEST_EFFORT",
         .outer_uid_base = config->outer_uid_base,
         .n_outer_uids = OUTER_UIDS,
     };

@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from harness import Server, runtimes  # noqa: E402
+from harness import BUILD, Server, runtimes  # noqa: E402
 from wire import Wire  # noqa: E402
 
 
@@ -22,10 +22,14 @@ def config_key(name, key, **lists):
     return "key { " + " ".join(fields) + " }\n"
 
 
+# In the virtual machine this starts the program in a cgroup of its own; elsewhere it is the program.
+IMMURE = str(BUILD / "immure")
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
     """One server with the shipped configuration, for tests that leave it as it was."""
-    with Server(tmp_path_factory.mktemp("server") / "log") as started:
+    with Server(tmp_path_factory.mktemp("server") / "log", immure=IMMURE) as started:
         yield started
 
 
@@ -38,7 +42,7 @@ def serve(tmp_path):
     with contextlib.ExitStack() as stack:
         def start(config=None, ready=True, **environment):
             number = len(list(tmp_path.glob("log-*")))
-            made = Server(tmp_path / f"log-{number}")
+            made = Server(tmp_path / f"log-{number}", immure=IMMURE)
             made.environment.update(environment)
             made.environment = {name: value for name, value in made.environment.items() if value is not None}
             if config is not None:

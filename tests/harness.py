@@ -24,6 +24,7 @@ CGROUP_PARENT = os.environ.get("IMMURE_TEST_CGROUP_PARENT", "")
 WARM = os.environ.get("IMMURE_TEST_WARM", "pool")
 
 READY_S = 60
+SANITIZER = re.compile(r"ERROR: \w+Sanitizer|runtime error:")
 STOP_S = 60
 
 
@@ -100,7 +101,10 @@ class Server:
         if self.process.poll() is None:
             self.process.send_signal(how)
         try:
-            return self.process.wait(STOP_S)
+            code = self.process.wait(STOP_S)
+            # The warden starts a front that dies again, so a sanitizer's report would otherwise pass unseen.
+            assert not SANITIZER.search(self.log()), self.log()
+            return code
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

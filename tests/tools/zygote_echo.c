@@ -1,5 +1,5 @@
-/* A template whose "interpreter" is this: it prints what it has been given and looks around, or does what its last argument says.
- * For the tests of the jail side, which need no Python. */
+/* A template whose "interpreter" is this: it prints what it has been given and looks around, or does what its
+ * last argument says. For the tests of the jail side, which need no Python. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -103,7 +103,8 @@ def test_cpu_max_throttles(server):
     code = "import time\nend = time.monotonic() + 2\nwhile time.monotonic() < end:\n    pass\nprint(time.process_time())"
     free = float(server.execute(code)["stdout"])
     throttled = float(server.execute(code, limits={"cpu_percent": 20})["stdout"])
-    assert throttled < 0.9 < free
+    assert throttled < 0.6
+    assert free > 1.5 * throttled
 
 
 def test_cpu_time_limit(server):

@@ -181,7 +181,8 @@ static void test_small_messages_round_trip(void **state)
          .refused = {.id = 1, .kind = ERR_BUSY, .item = "", .text = "server busy", .retry_after_ms = 12}},
         {.type = MSG_STATE,
          .state = {.ready = false, .why = "step 7", .front_restarts = 2, .leftovers_swept = 1}},
-        {.type = MSG_STATE, .state = {.ready = true, .draining = true, .superseded = true, .degraded = "no memory controller"}},
+        {.type = MSG_STATE,
+         .state = {.ready = true, .draining = true, .superseded = true, .degraded = "no memory controller"}},
     };
     for (size_t i = 0; i < ARRAY_SIZE(messages); i++) {
         CLEANUP(buf_free) struct buf buf = BUF_INIT, again = BUF_INIT;

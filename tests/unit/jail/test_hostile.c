@@ -141,7 +141,7 @@ static void test_memory_watch_sees_every_child(void **state)
         run(state, &(struct recipe){.script = "i=0; while [ $i -lt 1500 ]; do sleep 30 & i=$((i+1)); done; "
                                               "perl -e '$x = \"x\" x ($n = 900 << 20); sleep 30' & wait",
                                     .memory_bytes = 800 << 20,
-                                    .timeout_ms = 25000,
+                                    .timeout_ms = 120000,
                                     .limited_resource = RLIMIT_NPROC,
                                     .limit = {3000, 3000}});
     assert_int_equal(o.result.end, JAIL_END_OOM);
@@ -166,8 +166,9 @@ static void test_memory_watch_counts_shared_memory_once(void **state)
 {
     static const char script[] = "exec python3 -c 'import subprocess\n"
                                  "x = bytearray(150 << 20)\n"
-                                 "for i in range(3000): subprocess.run([\"true\"])'";
-    struct outcome o = run(state, &(struct recipe){.script = script, .memory_bytes = 200 << 20});
+                                 "for i in range(1500): subprocess.run([\"true\"])'";
+    struct outcome o =
+        run(state, &(struct recipe){.script = script, .memory_bytes = 200 << 20, .timeout_ms = 120000});
     assert_exited(&o, 0);
 }
 
