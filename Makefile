@@ -49,6 +49,7 @@ LINK_server := server policy config jail base
 UNIT_SRC := $(wildcard tests/unit/*/test_*.c)
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(UNIT_SRC))
 TOOLS    := $(patsubst tests/tools/%.c,$(BUILD)/tests/tools/%,$(wildcard tests/tools/*.c))
+BENCH    := $(patsubst tests/bench/%.c,$(BUILD)/tests/bench/%,$(wildcard tests/bench/*.c))
 
 # The warm interpreter, where there is something to make it of; not under the sanitizers, whose address space no
 # RLIMIT_AS has room for. CPython's headers do not bear our warnings.
@@ -71,7 +72,7 @@ help:
 	@echo 'make unit         the unit tests alone'
 	@echo 'make lint         clang-tidy, cppcheck, include rules, shellcheck'
 	@echo 'make format       clang-format in place'
-	@echo 'make bench        compare with bare python, bwrap, unshare; report in $(BUILD)/bench'
+	@echo 'make bench        compare with bare python, bwrap, unshare, crun; report in $(BUILD)/bench'
 	@echo 'make install      to DESTDIR=$(DESTDIR) PREFIX=$(PREFIX)'
 	@echo 'make uninstall    the reverse'
 	@echo 'make clean        remove $(BUILD)'
@@ -138,7 +139,7 @@ EVERYTHING_USERS := tests/tools/textproto2bin $(addprefix tests/unit/config/test
 $(EVERYTHING_USERS:%=$(BUILD)/obj/%.o): | $(EVERYTHING).c
 $(addprefix $(BUILD)/,$(EVERYTHING_USERS)): $(EVERYTHING).o
 
-tools: $(TOOLS) $(if $(PYTHON),$(BUILD)/tests/warm/immure-python3.11)
+tools: $(TOOLS) $(BENCH) $(if $(PYTHON),$(BUILD)/tests/warm/immure-python3.11)
 
 unit-programs: $(UNIT)
 
@@ -154,11 +155,12 @@ lint:
 format:
 	$(Q)git ls-files '*.c' '*.h' | xargs clang-format -i
 
-$(BUILD)/tests/bench/bench: $(BUILD)/obj/tests/bench/bench.o
+$(BENCH): $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) $(LDFLAGS_ALL) -o $@ $<
 
-bench: all $(BUILD)/tests/bench/bench
-	$(Q)scripts/bench $(BUILD)
+# BENCH_FLAGS=--full measures longer, --quick hardly.
+bench: all $(BENCH)
+	$(Q)scripts/bench $(BENCH_FLAGS) $(BUILD)
 
 # What is installed: DIRECTORY|MODE|FILES, below DESTDIR. Nothing outside PREFIX: the administrator's own files are his.
 BINDIR   := $(PREFIX)/bin

@@ -3,11 +3,13 @@
  *
  * A subject is a command (timed from posix_spawn to wait) or one HTTP request on a connection that stays open
  * (timed from the first byte sent to the last received). Subjects take turns within a round and the order
- * rotates between rounds, so that a slow moment of the machine hits all of them alike. Nothing here forks a
- * large process: posix_spawn shares the memory of this small one, so the harness adds the same few ten
- * microseconds to every command.
+ * rotates between rounds, so that a slow moment of the machine hits all of them alike. A pause before each
+ * turn lets what the one before left behind (a jail that is taken down, a new one that is parked) be done on
+ * its own time. Nothing here forks a large process: posix_spawn shares the memory of this small one, so the
+ * harness adds the same few ten microseconds to every command.
  *
- * usage: bench ROUNDS WARMUP ::: LABEL spawn COMMAND [ARGUMENT...] ::: LABEL http PORT REQUEST-FILE ::: ...
+ * usage: bench ROUNDS WARMUP PAUSE-MS ::: LABEL spawn COMMAND [ARGUMENT...] ::: LABEL http PORT REQUEST-FILE
+ * ::: ...
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -197,11 +199,13 @@ static void print_results(const struct subject *subjects, size_t n, size_t round
 int main(int argc, char **argv)
 {
     struct subject subjects[SUBJECTS_MAX];
-    if (argc < 5) {
-        fail("usage", "bench ROUNDS WARMUP ::: LABEL spawn COMMAND... ::: LABEL http PORT REQUEST-FILE ...");
+    if (argc < 6) {
+        fail("usage",
+             "bench ROUNDS WARMUP PAUSE-MS ::: LABEL spawn COMMAND... ::: LABEL http PORT REQUEST-FILE ...");
     }
     size_t rounds = strtoul(argv[1], NULL, 10), warmup = strtoul(argv[2], NULL, 10);
-    size_t n = parse_subjects(argv + 3, rounds, subjects);
+    struct timespec pause = {.tv_nsec = strtol(argv[3], NULL, 10) * 1000000 % 1000000000};
+    size_t n = parse_subjects(argv + 4, rounds, subjects);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
@@ -210,6 +214,7 @@ int main(int argc, char **argv)
     for (size_t round = 0; round < warmup + rounds; round++) {
         for (size_t turn = 0; turn < n; turn++) {
             struct subject *subject = &subjects[(turn + round) % n];
+            nanosleep(&pause, NULL);
             uint64_t ns = subject->argv ? time_spawn(subject, &actions) : time_http(subject);
             if (round >= warmup) {
                 subject->ns[round - warmup] = ns;

@@ -1,0 +1,289 @@
+"""What `make bench` measures. Each function takes a Bench and adds rows (report.py says what a row is) and notes to its report."""
+
+import contextlib
+import json
+import re
+import shutil
+import statistics
+import subprocess
+import time
+from pathlib import Path
+
+from bundle import ONLY_CGROUP2, Bundle
+from harness import ROOT, Server, wait_for
+
+PYTHON = ["/usr/bin/python3", "-I", "-S", "-c"]
+TRUE = ["/bin/true"]
+BWRAP = ["--unshare-all", "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib",
+         "--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--"]
+UNSHARE = ["--user", "--map-root-user", "--mount", "--pid", "--fork", "--net", "--ipc", "--uts", "--cgroup"]
+
+WORKLOADS = {
+    "print": "print(1)",
+    "stdlib": """import collections, json, math, re, statistics
+words = re.findall(r"[a-z]+", "the quick brown fox jumps over the lazy dog while the cat sleeps")
+counts = collections.Counter(words)
+lengths = json.loads(json.dumps({word: len(word) for word in counts}))
+print(counts.most_common(1), round(statistics.mean(lengths.values()), 3), math.isqrt(len(words)))
+""",
+}
+SLEEPER = "import time\nprint(time.clock_gettime(time.CLOCK_MONOTONIC), flush=True)\ntime.sleep({})"
+
+# How a server starts its jobs: what is taken out of the shipped configuration.
+WAYS = {"pool": None, "template": r"\s*warm_jails:.*", "off": r"\s*(warm_jails|template):.*"}
+
+PAUSE_MS = 5
+CLIENTS = (1, 2, 4, 16, 64)
+LAUNCHES = 20
+
+# System calls in which somebody waits for somebody else.
+WAITING = ("wait4", "waitid", "poll", "ppoll", "epoll_wait", "epoll_pwait", "futex", "pselect6", "rt_sigtimedwait", "pause")
+# Where time is looked for in a profile, with all that is called from there: system calls, faults, the end of a process, and what the
+# kernel does later when a namespace is gone.
+PLACES = r"__(?:x64|arm64|ia32)_sys_(\w+)|(exc_page_fault|do_exit|ret_from_fork|process_one_work)\b"
+
+# A tool, the Debian package that has it, and what is not measured without it.
+TOOLS = {
+    "bwrap": ("bubblewrap", "the comparison with bubblewrap"),
+    "unshare": ("util-linux", "the comparison with unshare"),
+    "crun": ("crun", "the comparison with crun"),
+    "strace": ("strace", "the system calls of a launch"),
+    "perf": ("linux-perf", "the profile of a launch"),
+    "gnuplot": ("gnuplot-nox", "the plots"),
+}
+
+
+def quantile(values, share):
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
+
+
+def milliseconds(ns):
+    return [value / 1e6 for value in ns]
+
+
+class Bench:
+    def __init__(self, options, build, report):
+        self.options, self.report = options, report
+        self.programs, self.immure = build / "tests/bench", str(build / "immure")
+        self.warm = (build / "immure-python3.11").exists()
+        self.directory = build / "bench"
+        self.cgroup = "REQUIRED" if subprocess.run([self.immure, "check"], capture_output=True).returncode == 0 else "BEST_EFFORT"
+        self.run = [self.immure, "run", "--policy", "python", "--cgroup", self.cgroup.lower().replace("_", "-"), "--"]
+        self.have = {tool for tool in TOOLS if shutil.which(tool)}
+        if not self.warm:
+            report.leave_out("the warm interpreter is not built (it needs libpython3.11-dev): no template, no pool")
+
+    @contextlib.contextmanager
+    def server(self, name, way, extra=""):
+        """A server of our own that starts jobs this way, ready and with its stock of jails filled."""
+        config = (ROOT / "config/server.textproto").read_text()
+        if WAYS[way]:
+            config = re.sub(WAYS[way], "", config)
+        path = self.directory / f"{name}.textproto"
+        path.write_text(config + extra)
+        with Server(self.directory / f"{name}.log", cgroup=self.cgroup, immure=self.immure,
+                    SANDBOX_EXECUTOR_CONFIG=str(path)) as server:
+            if way != "off":
+                wait_for(lambda: "event=template_ready" in server.log(), "the template")
+            if way == "pool":
+                wait_for(lambda: server.metric("immure_warm_jails") >= 4, "parked jails")
+            yield server
+
+    def best(self):
+        return "pool" if self.warm else "off"
+
+    def request(self, server, name, method="POST", target="/execute", **body):
+        """The request as bytes on the wire, in a file, for the stopwatch to send."""
+        text = json.dumps(body).encode() if body else b""
+        head = (f"{method} {target} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nX-Service-API-Key: {server.key}\r\n"
+                f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n")
+        path = self.directory / f"{name}.http"
+        path.write_bytes(head.encode() + text)
+        return str(path)
+
+    def load(self, server, request, clients, jobs, duration_ms, *interval_ms):
+        argv = [self.programs / "load", server.port, request, clients, jobs, duration_ms, *interval_ms]
+        done = subprocess.run(list(map(str, argv)), stdout=subprocess.PIPE, text=True, check=True)
+        return json.loads(done.stdout)
+
+    def works(self, tool, argv):
+        """Is this way of starting a program at hand, and does it work here?"""
+        if tool not in self.have:
+            return False
+        done = subprocess.run(argv, capture_output=True, text=True)
+        if done.returncode != 0:
+            reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+            self.report.leave_out(f"{tool} does not work here ({reason})")
+        return done.returncode == 0
+
+
+def launchers(bench, scratch):
+    """name -> a function from a workload's name to the command that runs it in somebody else's container, where that works."""
+    table = {}
+    for tool, words in (("bwrap", BWRAP), ("unshare", UNSHARE)):
+        path = shutil.which(tool)
+        if bench.works(tool, [path, *words, *TRUE]):
+            table[tool] = lambda workload, start=(path, *words): [*start, *PYTHON, WORKLOADS[workload]]
+
+    def crun(workload):
+        directory = scratch / f"crun-{workload}"
+        directory.mkdir()
+        words = Bundle(directory).command([*PYTHON, WORKLOADS[workload]])[len(ONLY_CGROUP2):]
+        return [shutil.which(words[0]), *words[1:]]
+
+    if "crun" in bench.have:
+        commands = {workload: crun(workload) for workload in WORKLOADS}
+        if bench.works("crun", [*ONLY_CGROUP2, *commands["print"]]):
+            table["crun"] = commands.get
+    return table
+
+
+def contest(bench, scratch):
+    """Every way to start a program, taking turns."""
+    ways = WAYS if bench.warm else ["off"]
+    others = launchers(bench, scratch)
+    with contextlib.ExitStack() as stack:
+        servers = {way: stack.enter_context(bench.server(f"contest-{way}", way)) for way in ways}
+        subjects = {"true.bare": ["spawn", *TRUE], "true.immure_run": ["spawn", *bench.run, *TRUE]}
+        for workload, code in WORKLOADS.items():
+            subjects[f"{workload}.bare"] = ["spawn", *PYTHON, code]
+            for other, command in others.items():
+                subjects[f"{workload}.{other}"] = ["spawn", *command(workload)]
+            subjects[f"{workload}.immure_run"] = ["spawn", *bench.run, *PYTHON, code]
+            for way, server in servers.items():
+                path = bench.request(server, f"{workload}-{way}", code=code)
+                subjects[f"{workload}.post_{way}"] = ["http", str(server.port), path]
+        health = servers["off"]
+        subjects["healthz"] = ["http", str(health.port), bench.request(health, "healthz", "GET", "/healthz")]
+
+        # crun wants to see cgroup v2 alone; everybody gets the same.
+        argv = [*(ONLY_CGROUP2 if "crun" in others else []), bench.programs / "bench", bench.options.rounds, 3, PAUSE_MS]
+        for label, words in subjects.items():
+            argv += [":::", label, *words]
+        done = subprocess.run(list(map(str, argv)), stdout=subprocess.PIPE, text=True, check=True)
+        logs = {way: server.log() for way, server in servers.items()}
+    for subject in json.loads(done.stdout)["subjects"]:
+        label, times = subject["label"], milliseconds(subject["ns"])
+        base = label.split(".")[0] + ".bare"
+        bench.report.add(label, statistics.median(times), "ms", base if "." in label and label != base else None)
+    bench.report.add("true.immure_run_extra", bench.report.value("true.immure_run") - bench.report.value("true.bare"), "ms")
+    for way, log in logs.items():
+        bench.report.add(f"setup.{way}", audited_setup_ms(log), "ms", "setup.off" if way != "off" else None)
+    if bench.warm:
+        memory(bench, logs["pool"])
+
+
+def audited_setup_ms(log):
+    return statistics.median(float(ms) for ms in re.findall(r"event=audit .*\bsetup_ms=([0-9.]+)", log))
+
+
+def memory(bench, log):
+    private = re.search(r"event=template_ready .*parked_private_bytes=(\d+)", log)
+    bench.report.add("memory.parked_private", int(private[1]) / 2**20, "MiB")
+
+
+def latency(bench):
+    """One client, one connection, one job after the other."""
+    with bench.server("latency", bench.best()) as server:
+        for workload, code in WORKLOADS.items():
+            path = bench.request(server, f"latency-{workload}", code=code)
+            bench.load(server, path, 1, 20, 10000)
+            times = milliseconds(bench.load(server, path, 1, bench.options.jobs, 120000)["taken_ns"])
+            for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
+                bench.report.add(f"latency.{workload}.{name}", quantile(times, share), "ms",
+                                 f"{workload}.bare" if name == "p50" else f"latency.{workload}.p50")
+        if bench.warm:
+            wait_for(lambda: server.metric("immure_warm_jails") >= 4, "parked jails")
+            bench.report.add("memory.parked_pss", server.metric("immure_warm_jail_pss_bytes") / 2**20, "MiB")
+
+
+def xargs_rate(bench):
+    """Jobs per second of the bare interpreter on two processors."""
+    n = bench.options.xargs_jobs
+    start = time.monotonic()
+    subprocess.run(["xargs", "-P2", "-n1", *PYTHON, WORKLOADS["stdlib"]], input="\n".join(map(str, range(n))), text=True,
+                   stdout=subprocess.DEVNULL, check=True)
+    return n / (time.monotonic() - start)
+
+
+def throughput(bench):
+    """1 to 64 clients, and `xargs -P2` of the bare interpreter before each and after the last."""
+    rates, results = [], {}
+    with bench.server("throughput", bench.best(), f"max_concurrent_jobs: {max(CLIENTS)}\n") as server:
+        path = bench.request(server, "throughput", code=WORKLOADS["stdlib"])
+        for clients in CLIENTS:
+            rates.append(xargs_rate(bench))
+            results[clients] = bench.load(server, path, clients, 500000, bench.options.duration_ms)
+        rates.append(xargs_rate(bench))
+    bench.report.add("throughput.xargs", statistics.median(rates), "jobs/s")
+    for clients, result in results.items():
+        times = milliseconds(result["taken_ns"])
+        bench.report.add(f"throughput.clients_{clients}", len(times) / result["seconds"], "jobs/s", "throughput.xargs")
+        for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
+            bench.report.add(f"throughput.clients_{clients}.{name}", quantile(times, share), "ms",
+                             f"throughput.clients_1.{name}" if clients > 1 else None)
+        if result["refused"]:
+            bench.report.note(f"{result['refused']} jobs of {clients} clients were refused.")
+
+
+def sleepers(bench):
+    """Jobs that sleep, started one after the other until all of them run at once: does the last start as soon as the first?"""
+    n, interval_ms = bench.options.sleepers, bench.options.interval_ms
+    asleep_s = n * interval_ms / 1000 + 2
+    limits = f"max_concurrent_jobs: {n}\nmax_connections: {n + 64}\n"
+    with bench.server("sleepers", bench.best(), limits) as server:
+        path = bench.request(server, "sleepers", code=SLEEPER.format(asleep_s), timeout_ms=60000)
+        # What the first job of a server pays once is no matter of how many others there are.
+        bench.load(server, bench.request(server, "first", code=WORKLOADS["print"]), 1, 20, 10000)
+        result = bench.load(server, path, n, n, int(asleep_s * 1000) + 2000, interval_ms)
+    starts = milliseconds(result["started_ns"])
+    few = max(1, n // 50)
+    bench.report.add("sleepers.answered", len(result["taken_ns"]), "jobs")
+    bench.report.add("sleepers.first_start", statistics.median(starts[:few]), "ms")
+    bench.report.add("sleepers.last_start", statistics.median(starts[-few:]), "ms", "sleepers.first_start")
+    bench.report.note(f"Sleeping jobs: {n}, one every {interval_ms} ms, each asleep for {asleep_s:g} s; first and last are the medians "
+                      f"of the first and the last {few}.")
+    bench.report.series["sleepers"] = list(enumerate(starts, 1))
+
+
+def profile(bench):
+    """Where a launch without a template spends its time."""
+    launches = ["xargs", "-n1", *bench.run, *TRUE]
+    numbers = "\n".join(map(str, range(LAUNCHES)))
+    run = {"input": numbers, "text": True, "capture_output": True}
+    if "strace" in bench.have:
+        out = bench.directory / "strace.txt"
+        done = subprocess.run(["strace", "-f", "-c", "-o", str(out), *launches], **run)
+        if done.returncode == 0:
+            calls = re.findall(r"^\s*[0-9.]+\s+([0-9.]+)\s+\d+\s+(\d+)\s+(?:\d+\s+)?(\w+)$", out.read_text(), re.M)
+            table = [(name, float(seconds) * 1e6 / LAUNCHES, int(count) / LAUNCHES) for seconds, count, name in calls
+                     if name not in ("total", *WAITING)]
+            bench.report.series["strace"] = sorted(table, key=lambda row: -row[1])[:12]
+        else:
+            bench.report.leave_out("strace does not work here")
+    if "perf" in bench.have:
+        data = str(bench.directory / "perf.data")
+        done = subprocess.run(["perf", "record", "-q", "-e", "cpu-clock", "-g", "-F", "10000", "-o", data, "--", *launches], **run)
+        shown = subprocess.run(["perf", "report", "-i", data, "--stdio", "-q", "--children", "-g", "none", "-s", "symbol",
+                                "--comms", "immure,true"], capture_output=True, text=True)
+        shares = re.findall(r"^\s*([0-9.]+)%.*\[k\] " + f"(?:{PLACES})", shown.stdout, re.M)
+        if done.returncode == 0 and shares:
+            bench.report.series["perf"] = [(next(filter(None, names)), float(share)) for share, *names in shares][:16]
+        else:
+            bench.report.leave_out("perf does not work here")
+        Path(data).unlink(missing_ok=True)
+
+
+SECTIONS = (latency, throughput, sleepers, profile)
+
+
+def all_of_it(bench, scratch, progress):
+    missing = [tool for tool in TOOLS if tool not in bench.have]
+    if missing:
+        packages = " ".join(TOOLS[tool][0] for tool in missing)
+        bench.report.leave_out("; ".join(TOOLS[tool][1] for tool in missing) + f" (for which: apt-get install {packages})")
+    progress("contest")
+    contest(bench, scratch)
+    for section in SECTIONS:
+        progress(section.__name__)
+        section(bench)
