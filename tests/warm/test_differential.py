@@ -4,6 +4,7 @@ On this host, in no jail: /usr/bin/python3.11 against the template program with 
 that are buffered, once without. Through a server: one that starts an interpreter for every job against one with parked
 jails."""
 
+import base64
 import re
 from dataclasses import astuple, replace
 
@@ -75,3 +76,44 @@ def test_runs_in_the_started_interpreter(host, program):
     """Or, where the program asks for what that cannot become, in one of its own."""
     outcome = host.warm(replace(program, code=WHO, stdin=b"", merged=False))
     assert outcome.stdout.decode().splitlines()[-1] == ("/usr/bin/python3.11" if program.fresh else str(STANDIN))
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory):
+    """One with parked jails, one where each job starts an interpreter."""
+    place = tmp_path_factory.mktemp("servers")
+    cold = place / "cold.textproto"
+    cold.write_text(re.sub(r"\s*(template|warm_jails):.*", "", SHIPPED))
+    with Server(place / "warm.log") as warm, Server(place / "cold.log", SANDBOX_EXECUTOR_CONFIG=str(cold)) as cold:
+        wait_for(lambda: warm.execute(WHO.decode())["stdout"] == "/immure/template\n", "a job in a started interpreter")
+        assert cold.execute(WHO.decode())["stdout"] == "/usr/bin/python3.11\n"
+        yield warm, cold
+
+
+def is_text(program):
+    try:
+        program.code.decode(), program.stdin.decode(), [arg.encode() for arg in program.args]
+    except UnicodeError:
+        return False
+    return program.code != b"" and b"\0" not in program.code
+
+
+def execute(server, program):
+    files = [{"name": name, "data": base64.b64encode(content.encode()).decode()} for name, content in program.files.items()]
+    return server.execute(program.code.decode(), stdin=program.stdin.decode(), args=program.args, env=program.env, files=files,
+                          timeout_ms=30000)
+
+
+def outcome_of(verdict):
+    return Outcome(verdict["stdout"].encode(), verdict["stderr"].encode(), verdict["exit_code"])
+
+
+SENT = [program for program in PROGRAMS if is_text(program)]
+SAME = ["signal", "status", "error_message", "killed", "oom", "output_files", "denied_syscalls"]
+
+
+@pytest.mark.parametrize("program", SENT, ids=[program.name for program in SENT])
+def test_through_a_server(servers, program):
+    warm, cold = (execute(server, program) for server in servers)
+    assert_same(program, outcome_of(warm), outcome_of(cold))
+    assert {field: warm[field] for field in SAME} == {field: cold[field] for field in SAME}
