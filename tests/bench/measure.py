@@ -38,9 +38,10 @@ LAUNCHES = 20
 
 # System calls in which somebody waits for somebody else.
 WAITING = ("wait4", "waitid", "poll", "ppoll", "epoll_wait", "epoll_pwait", "futex", "pselect6", "rt_sigtimedwait", "pause")
-# Where time is looked for in a profile, with all that is called from there: system calls, faults, the end of a process, and what the
-# kernel does later when a namespace is gone.
-PLACES = r"__(?:x64|arm64|ia32)_sys_(\w+)|(exc_page_fault|do_exit|ret_from_fork|process_one_work)\b"
+# Where time is looked for in a profile, with all that is called from there: system calls, the kernel's functions behind the
+# expensive ones, faults, the end of a process.
+PLACES = (r"(?:__(?:x64|arm64)_sys_(\w+)|__do_sys_(\w+)|(?:asm_)?(copy_\w+_ns|copy_process|dup_mm|do_seccomp|bprm_execve|exc_page_fault|do_exit"
+          r"|exit_mmap|mntput_no_expire|free_nsproxy)\b)")
 
 # A tool, the Debian package that has it, and what is not measured without it.
 TOOLS = {
@@ -266,7 +267,7 @@ def profile(bench):
         done = subprocess.run(["perf", "record", "-q", "-e", "cpu-clock", "-g", "-F", "10000", "-o", data, "--", *launches], **run)
         shown = subprocess.run(["perf", "report", "-i", data, "--stdio", "-q", "--children", "-g", "none", "-s", "symbol",
                                 "--comms", "immure,true"], capture_output=True, text=True)
-        shares = re.findall(r"^\s*([0-9.]+)%.*\[k\] " + f"(?:{PLACES})", shown.stdout, re.M)
+        shares = re.findall(r"^\s*([0-9.]+)%.*\[k\] " + PLACES, shown.stdout, re.M)
         if done.returncode == 0 and shares:
             bench.report.series["perf"] = [(next(filter(None, names)), float(share)) for share, *names in shares][:16]
         else:
