@@ -14,7 +14,7 @@
 /* Decimal or octal digits of `value`, written to the end of `text`. snprintf is not to be used here. */
 static const char *digits(uint64_t value, unsigned radix, char text[NUMBER_CHARS])
 {
-    char *p = text + NUMBER_CHARS - 1;
+    char *p = &text[NUMBER_CHARS - 1];
     *p = '\0';
     do {
         *--p = (char)('0' + value % radix);

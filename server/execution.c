@@ -394,6 +394,9 @@ int execution_finish(struct execution *execution, struct job_result *ret, struct
         .policy = strdup(execution->policy),
         .policy_sha256 = strdup(execution->policy_sha256),
     };
+    if (!execution->enforced_by_cgroup) {
+        result.limits.cpu_percent = 0; /* nothing but cpu.max does that */
+    }
     int r = jail_collect(execution->jail, &jail, &setup);
     if (err_is_set(&execution->run_err)) {
         setup = execution->run_err;
