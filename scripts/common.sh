@@ -46,9 +46,7 @@ need_packages()
     say "installing ${missing[*]}"
     local log
     log=$(mktemp)
-    if ! as_root apt-get update >"$log" 2>&1 ||
-        ! as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}" \
-            >"$log" 2>&1; then
+    if ! as_root apt-get -q update >"$log" 2>&1 || ! apt_install "$log" "${missing[@]}"; then
         cat "$log" >&2
         rm -f "$log"
         die "apt-get could not install ${missing[*]}"
@@ -56,21 +54,12 @@ need_packages()
     rm -f "$log"
 }
 
-# promtool in DIR, from Debian's package without installing it: that would start a Prometheus server.
-need_promtool()
+# apt_install LOG PACKAGE...: everything goes to the log, the downloads and installations to the terminal, too.
+apt_install()
 {
-    local directory=$1 unpacked
-    if command -v promtool >/dev/null || [[ -x $directory/promtool ]]; then
-        return 0
-    fi
-    say "fetching promtool"
-    unpacked=$(mktemp -d)
-    mkdir -p "$directory"
-    (cd "$unpacked" && { apt-get download -q prometheus || { as_root apt-get update && apt-get download -q prometheus; }; } &&
-        dpkg-deb --extract prometheus_*.deb .) >"$unpacked/log" 2>&1 ||
-        { cat "$unpacked/log" >&2; die "the package prometheus cannot be downloaded"; }
-    cp "$unpacked/usr/bin/promtool" "$directory/"
-    rm -rf "$unpacked"
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends "${@:2}" 2>&1 |
+        tee "$1" | sed -n 's/^\(Get:[0-9]*\) [^ ]* [^ ]* [^ ]* \([^ ]*\) .*/  \1 \2/p; s/^Setting up /  &/p' >&2
+    return "${PIPESTATUS[0]}"
 }
 
 # What `make` needs.

@@ -23,6 +23,7 @@
 #include "server/channel.h"
 #include "server/dispatch.h"
 #include "server/front_context.h"
+#include "server/front_sandbox.h"
 #include "server/http.h"
 #include "server/log.h"
 #include "server/metrics.h"
@@ -272,7 +273,15 @@ static int start(struct front_process *process, struct err *reterr)
         r = loop_add(front->loop, channel_fd(process->channel), EPOLLIN, on_channel, process,
                      &process->channel_source, reterr);
     }
-    return r == 0 ? channel_send(process->channel, &(struct msg){.type = MSG_HELLO}, NULL, 0, reterr) : r;
+    bool landlock = false;
+    if (r == 0) {
+        r = front_sandbox_enter(&landlock, reterr);
+    }
+    if (r == 0) {
+        LOG(front->log, LOG_DEBUG, "sandboxed", LOG_FIELD_BOOL("landlock", landlock));
+        r = channel_send(process->channel, &(struct msg){.type = MSG_HELLO}, NULL, 0, reterr);
+    }
+    return r;
 }
 
 static void run(struct front_process *process)

@@ -29,6 +29,14 @@ def front_pid(server):
     return int(pids[-1].split("pid=")[1].split()[0])
 
 
+def refuses(server):
+    try:
+        socket.create_connection(("127.0.0.1", server.port), 5).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
 def test_a_caller_who_leaves_cancels_its_job(serve, wire):
     server = serve(SANDBOX_EXECUTOR_MAX_CONCURRENT_JOBS="1")
     connection = start_job(wire, server, "import time; time.sleep(50)", timeout=50)
@@ -88,8 +96,7 @@ def test_a_draining_server_is_not_ready_and_takes_no_one(serve, wire):
     job.send(f"X-Service-API-Key: {server.key}\r\nContent-Type: {JSON}\r\nContent-Length: 15\r\n\r\n")
     reply = job.reply()
     assert reply.status == 503 and json.loads(reply.body)["code"] == "unavailable" and int(reply.headers["retry-after"]) >= 1
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", server.port), 5)
+    wait_for(lambda: refuses(server), "the port closed")
     assert running.reply().status == 200
     assert server.process.wait(10) == 0
 
@@ -128,6 +135,22 @@ def test_the_front_ignores_signals_to_its_group(serve):
         os.kill(front_pid(server), number)
     assert server.execute("print(1)")["stdout"] == "1\n"
     assert server.metric("immure_front_restarts_total") == 0
+
+
+def test_the_front_has_no_privileges(serve):
+    server = serve()
+    with open(f"/proc/{front_pid(server)}/status") as file:
+        status = {name: value.strip() for name, _, value in (line.partition(":") for line in file)}
+    assert status["NoNewPrivs"] == "1"
+    for kind in ("Inh", "Prm", "Eff", "Amb"):
+        assert int(status[f"Cap{kind}"], 16) == 0, kind
+    if os.geteuid() == 0:
+        assert 0 not in map(int, status["Uid"].split()) and 0 not in map(int, status["Gid"].split())
+        assert int(status["CapBnd"], 16) == 0
+        assert status["Groups"] == ""
+    with open(server.argv[-2], "rb") as binary:
+        sanitized = b"__asan_init" in binary.read()
+    assert status["Seccomp"] == ("0" if sanitized else "2")
 
 
 def test_connections_over_the_limit_wait_their_turn(serve, wire):

@@ -1,0 +1,236 @@
+/* The front's own jail. Whoever takes the front over through a request has a process without a uid of its
+ * own, without capabilities, and, behind this, without any way to the host's files, processes and networks:
+ * descriptors that it holds or is sent are all there is. Runs once, after everything has been opened.
+ *
+ * Two layers, since each has gaps of its own. Landlock denies every access to files and, on newer kernels,
+ * every TCP port and signals and abstract sockets of others; a kernel may lack it. The filter lists the
+ * system calls that are left, by number; others fail with EPERM rather than killing, because which calls a C
+ * library makes differs between its versions. */
+#include "server/front_sandbox.h"
+
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/landlock.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED true
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED true
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED false
+#endif
+
+#if defined(__x86_64__)
+#define ARCHITECTURE AUDIT_ARCH_X86_64
+#elif defined(__aarch64__)
+#define ARCHITECTURE AUDIT_ARCH_AARCH64
+#else
+#error "no filter for this architecture"
+#endif
+
+/* ---- Landlock ---- */
+
+/* The kernel's struct, which grows with its versions: a newer one than the headers know is told by its size.
+ */
+struct ruleset {
+    uint64_t handled_access_fs, handled_access_net, scoped;
+};
+
+/* What each version of the interface can deny; all of it is denied. */
+static const struct {
+    uint64_t fs, net, scoped;
+    size_t size;
+} versions[] = {
+    [1] = {(1u << 13) - 1, 0, 0, 8},  /* execute, write, read, directories, remove, make */
+    [2] = {(1u << 14) - 1, 0, 0, 8},  /* link and rename between directories */
+    [3] = {(1u << 15) - 1, 0, 0, 8},  /* truncate */
+    [4] = {(1u << 15) - 1, 3, 0, 16}, /* bind and connect TCP */
+    [5] = {(1u << 16) - 1, 3, 0, 16}, /* ioctl on devices */
+    [6] = {(1u << 16) - 1, 3, 3, 24}, /* abstract sockets and signals of others */
+};
+
+/* A ruleset without a single rule. */
+static int deny_access(bool *ret_landlock, struct err *reterr)
+{
+    long newest = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+    *ret_landlock = newest > 0;
+    if (newest <= 0) {
+        return 0;
+    }
+    size_t version = (size_t)newest < ARRAY_SIZE(versions) ? (size_t)newest : ARRAY_SIZE(versions) - 1;
+    struct ruleset ruleset = {versions[version].fs, versions[version].net, versions[version].scoped};
+    CLEANUP(fd_closep)
+    int fd = (int)syscall(SYS_landlock_create_ruleset, &ruleset, versions[version].size, 0);
+    if (fd < 0 || syscall(SYS_landlock_restrict_self, fd, 0) < 0) {
+        return err_errno(reterr, errno, "Landlock");
+    }
+    return 0;
+}
+
+/* ---- System calls ---- */
+
+static const int allowed[] = {
+    /* connections, pipes, the channel, logs */
+    SYS_read,
+    SYS_write,
+    SYS_readv,
+    SYS_writev,
+    SYS_recvfrom,
+    SYS_recvmsg,
+    SYS_sendto,
+    SYS_sendmsg,
+    SYS_accept4,
+    SYS_shutdown,
+    SYS_setsockopt,
+    SYS_getsockopt,
+    SYS_getsockname,
+    SYS_getpeername,
+    SYS_close,
+    SYS_pipe2,
+    SYS_fcntl,
+    /* a job's input and output files, /proc/self */
+    SYS_memfd_create,
+    SYS_pread64,
+    SYS_pwrite64,
+    SYS_lseek,
+    SYS_fstat,
+    SYS_getdents64,
+    SYS_ftruncate,
+    /* the loop */
+    SYS_epoll_ctl,
+    SYS_epoll_pwait,
+    SYS_ppoll,
+    SYS_timerfd_create,
+    SYS_timerfd_settime,
+    SYS_eventfd2,
+    /* memory: none of it executable, see below */
+    SYS_brk,
+    SYS_munmap,
+    SYS_mremap,
+    SYS_madvise,
+    SYS_futex,
+    /* time and chance */
+    SYS_clock_gettime,
+    SYS_gettimeofday,
+    SYS_getrandom,
+    SYS_clock_nanosleep,
+    SYS_sched_yield,
+    /* about itself, and its end */
+    SYS_getpid,
+    SYS_gettid,
+    SYS_getuid,
+    SYS_getrusage,
+    SYS_rt_sigaction,
+    SYS_rt_sigprocmask,
+    SYS_rt_sigreturn,
+    SYS_sigaltstack,
+    SYS_restart_syscall,
+    SYS_tgkill,
+    SYS_exit,
+    SYS_exit_group,
+#if defined(__x86_64__)
+    SYS_epoll_wait,
+    SYS_poll,
+    SYS_time,
+#endif
+};
+
+/* Calls of which only some uses are left: those where `argument & mask` is `value`. */
+static const struct {
+    int call;
+    unsigned argument;
+    uint32_t mask, value;
+} conditional[] = {
+    {SYS_mmap, 2, PROT_EXEC, 0},
+    {SYS_mprotect, 2, PROT_EXEC, 0},
+    {SYS_ioctl, 1, UINT32_MAX, 0x541b /* FIONREAD */},
+    {SYS_prlimit64, 0, UINT32_MAX, 0 /* itself */},
+    {SYS_newfstatat, 3, 0x1000 /* AT_EMPTY_PATH */, 0x1000},
+};
+
+#define FILTER_MAX (5 + 2 * ARRAY_SIZE(allowed) + 6 * ARRAY_SIZE(conditional))
+
+struct filter {
+    struct sock_filter code[FILTER_MAX];
+    unsigned short n;
+};
+
+static void put(struct filter *filter, struct sock_filter instruction)
+{
+    filter->code[filter->n++] = instruction;
+}
+
+static struct sock_filter load(size_t offset)
+{
+    return (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset);
+}
+
+/* Runs the next instruction if the accumulator is `value`, else skips `skip`. */
+static struct sock_filter unless_equal_skip(uint32_t value, unsigned char skip)
+{
+    return (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, skip);
+}
+
+static struct sock_filter answer(uint32_t action)
+{
+    return (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, action);
+}
+
+/* Foreign architectures, whose numbers mean other calls, end the process. x32's numbers are above all of
+ * ours. */
+static void build_filter(struct filter *filter)
+{
+    put(filter, load(offsetof(struct seccomp_data, arch)));
+    put(filter, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0));
+    put(filter, answer(SECCOMP_RET_KILL_PROCESS));
+    put(filter, load(offsetof(struct seccomp_data, nr)));
+    for (size_t i = 0; i < ARRAY_SIZE(allowed); i++) {
+        put(filter, unless_equal_skip((uint32_t)allowed[i], 1));
+        put(filter, answer(SECCOMP_RET_ALLOW));
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(conditional); i++) {
+        size_t argument = offsetof(struct seccomp_data, args) + conditional[i].argument * sizeof(uint64_t);
+        put(filter, unless_equal_skip((uint32_t)conditional[i].call, 5));
+        put(filter, load(argument)); /* little-endian: the low half, which is all that these arguments use */
+        put(filter, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, conditional[i].mask));
+        put(filter, unless_equal_skip(conditional[i].value, 1));
+        put(filter, answer(SECCOMP_RET_ALLOW));
+        put(filter, answer(SECCOMP_RET_ERRNO | EPERM));
+    }
+    put(filter, answer(SECCOMP_RET_ERRNO | EPERM));
+}
+
+static int deny_calls(struct err *reterr)
+{
+    struct filter filter = {.n = 0};
+    build_filter(&filter);
+    struct sock_fprog program = {.len = filter.n, .filter = filter.code};
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0) {
+        return err_errno(reterr, errno, "the front's filter");
+    }
+    return 0;
+}
+
+int front_sandbox_enter(bool *ret_landlock, struct err *reterr)
+{
+    *ret_landlock = false;
+    if (SANITIZED) {
+        return 0;
+    }
+    int r = deny_access(ret_landlock, reterr);
+    return r < 0 ? r : deny_calls(reterr);
+}
