@@ -160,7 +160,7 @@ def test_logs_are_in_the_order_of_arrival(server):
 import os, time
 for number in range(5):
     os.write(1 + number % 2, b'%d ' % number)
-    time.sleep(0.02)
+    time.sleep(0.1)
 """
     verdict = server.execute(code)
     assert verdict["logs"] == "0 1 2 3 4 "
