@@ -3,6 +3,8 @@
  * is skipped. */
 #include "tests/unit/jail/launch.h"
 
+#include <sys/file.h>
+
 #include "jail/cgroup.h"
 
 static struct jail_cgroup_tree *tree; /* of the running test */
@@ -11,6 +13,11 @@ static int enter_tree(void **state)
 {
     struct err err = {0};
     if (set_up(state) < 0) {
+        return -1;
+    }
+    /* Not beside another test program of this kind, whose cgroups would be counted here. */
+    int root = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0 || flock(root, LOCK_EX) < 0) {
         return -1;
     }
     const char *required = getenv("IMMURE_TEST_CGROUP");
