@@ -14,6 +14,7 @@
 #include "policy/capabilities.h"
 #include "policy/check.h"
 #include "policy/compiled.h"
+#include "policy/seccomp.h"
 
 static void policy_freep(struct policy **policy)
 {
@@ -84,4 +85,22 @@ const char *policy_sha256(const struct policy *policy)
 const struct policy_spec *policy_spec(const struct policy *policy)
 {
     return policy->spec;
+}
+
+bool policy_allows(const struct policy *policy, const char *syscall)
+{
+    int nr = policy_syscall_number(syscall, NULL);
+    enum seccomp_action_kind action = policy->spec->seccomp_default;
+    for (size_t i = 0; i < policy->filter.n_entries; i++) {
+        const struct filter_entry *entry = &policy->filter.entries[i];
+        if (entry->nr != nr) {
+            continue;
+        }
+        const struct seccomp_rule *rule = &policy->spec->rules[entry->rule];
+        if (rule->n_conditions > 0) {
+            return false;
+        }
+        action = rule->action;
+    }
+    return nr >= 0 && (action == ACTION_ALLOW || action == ACTION_LOG);
 }

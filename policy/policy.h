@@ -21,6 +21,8 @@ void policy_free(struct policy *policy);
 const char *policy_name(const struct policy *policy);
 const char *policy_sha256(const struct policy *policy);
 const struct policy_spec *policy_spec(const struct policy *policy);
+/* True if programs under this policy may make that system call whatever its arguments are. */
+bool policy_allows(const struct policy *policy, const char *syscall);
 
 /* The shipped policies plus those of `paths` (files, or directories whose *.textproto, *.json and *.binpb are
  * read); a later one of the same name hides an earlier one, twice the same name within `paths` is refused. */

@@ -105,12 +105,28 @@ static char **template_arguments(const struct warm_template *template)
     return argv;
 }
 
+/* What a parked process does behind its filter, before it is the program's (jail/zygote.c). Denied, it would
+ * wait for an answer that nobody can give yet. */
+static int check_filter(const struct warm_template *template, struct err *reterr)
+{
+    static const char *const needed[] = {"sendmsg", "close_range"};
+    for (size_t i = 0; i < ARRAY_SIZE(needed); i++) {
+        if (!policy_allows(template->policy, needed[i])) {
+            return err_set(reterr, ERR_HOST, EPERM, NULL,
+                           "policy '%s' does not allow %s, which jobs from a template need once",
+                           policy_name(template->policy), needed[i]);
+        }
+    }
+    return 0;
+}
+
 /* Makes the plan of the template itself, and the one that jails are parked with. */
 static int make_plans(struct warm_template *template, uint32_t inner_uid, struct jail_plan **ret_own,
                       struct err *reterr)
 {
     char program[PATH_MAX];
-    int r = find_program(template, program, reterr);
+    int r = check_filter(template, reterr);
+    r = r < 0 ? r : find_program(template, program, reterr);
     CLEANUP(plan_freep) struct jail_plan *plain = NULL;
     r = r < 0 ? r : plain_plan(template, &plain, reterr);
     jail_plan_free(TAKE_PTR(template->park_plan));

@@ -145,6 +145,12 @@ def test_template_that_is_not_there_costs_speed_only(serve):
     assert re.search(r"level=warning .*event=template_failed runtime=python .*no-such-template.*given_up=true", server.log())
 
 
+def test_policy_that_denies_what_a_template_needs(serve):
+    server = serve(config=SHIPPED.replace('policy: "python"', 'policy: "strict"'))
+    assert server.execute("print(1)")["stdout"] == "1\n"
+    assert re.search(r"event=template_failed .*policy 'strict' does not allow sendmsg.*given_up=true", server.log())
+
+
 def test_warm_jails_need_a_template(serve):
     server = serve(config=re.sub(r"\s*template:.*", "", SHIPPED), ready=False)
     assert server.process.wait(20) != 0
