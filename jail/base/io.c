@@ -109,6 +109,9 @@ int io_read_u64_at(int dirfd, const char *path, uint64_t *ret)
     if (n < 0) {
         return (int)n;
     }
+    if (n == (ssize_t)sizeof text - 1) {
+        return -ERANGE; /* cut: not to be taken for its beginning */
+    }
     if (n > 0 && text[n - 1] == '\n') {
         n--;
     }

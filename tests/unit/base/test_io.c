@@ -1,0 +1,321 @@
+/* Whole reads and writes, numbers, and descriptors over sockets, each with what can go wrong. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/io.h"
+
+#define BIG (1u << 20)
+
+static void on_signal(int number)
+{
+    (void)number;
+}
+
+/* More than a pipe holds, the other side taking small bites, signals flying: all or an error. */
+static void test_whole_transfers(void **state)
+{
+    (void)state;
+    int pipes[2];
+    assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+    struct sigaction action = {.sa_handler = on_signal}; /* no SA_RESTART */
+    assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
+    char *data = malloc(BIG);
+    assert_non_null(data);
+    for (unsigned i = 0; i < BIG; i++) {
+        data[i] = (char)(i * 31);
+    }
+    pid_t writer = fork();
+    if (writer == 0) {
+        close(pipes[0]);
+        _exit(io_write_full(pipes[1], data, BIG) == 0 ? 0 : 1);
+    }
+    close(pipes[1]);
+    char *got = malloc(BIG + 1);
+    assert_non_null(got);
+    size_t done = 0;
+    while (done < BIG / 2) {
+        ssize_t n = io_read_full(pipes[0], got + done, 1000);
+        assert_int_equal(n, 1000);
+        done += 1000;
+        kill(writer, SIGUSR1);
+    }
+    assert_int_equal(io_read_full(pipes[0], got + done, BIG + 1 - done), BIG - done);
+    assert_memory_equal(got, data, BIG);
+    assert_int_equal(io_read_full(pipes[0], got, 1), 0);
+    close(pipes[0]);
+    int wstatus;
+    assert_int_equal(waitpid(writer, &wstatus, 0), writer);
+    assert_int_equal(wstatus, 0);
+    free(data);
+    free(got);
+    assert_int_equal(io_read_full(-1, &wstatus, 1), -EBADF);
+    assert_int_equal(io_write_full(-1, &wstatus, 1), -EBADF);
+    assert_int_equal(io_write_full(-1, &wstatus, 0), 0);
+}
+
+static char directory[] = "/tmp/test_io.XXXXXX";
+static int dirfd_;
+
+static int make_directory(void **state)
+{
+    (void)state;
+    if (!mkdtemp(directory)) {
+        return -1;
+    }
+    dirfd_ = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return dirfd_ < 0;
+}
+
+static int remove_directory(void **state)
+{
+    (void)state;
+    unlinkat(dirfd_, "file", 0);
+    unlinkat(dirfd_, "link", 0);
+    close(dirfd_);
+    return rmdir(directory);
+}
+
+static void make_file(const char *text, size_t size)
+{
+    int fd = openat(dirfd_, "file", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    assert_true(fd >= 0);
+    assert_int_equal(io_write_full(fd, text, size), 0);
+    close(fd);
+}
+
+static void test_read_file(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {0, 1, 4095, 4096, 4097, 65536, 200000};
+    char *data = calloc(1, 200000);
+    assert_non_null(data);
+    memset(data, 'y', 200000);
+    for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+        make_file(data, sizes[i]);
+        CLEANUP(buf_free) struct buf buf = BUF_INIT;
+        assert_int_equal(io_read_file_at(dirfd_, "file", sizes[i], &buf), 0);
+        assert_int_equal(buf.len, sizes[i]);
+        assert_int_equal(buf.data[buf.len], '\0');
+        if (sizes[i] > 0) {
+            buf_free(&buf);
+            assert_int_equal(io_read_file_at(dirfd_, "file", sizes[i] - 1, &buf), -EFBIG);
+        }
+    }
+    free(data);
+    /* Behind what is there already. */
+    CLEANUP(buf_free) struct buf buf = BUF_INIT;
+    buf_puts(&buf, "a");
+    make_file("b", 1);
+    assert_int_equal(io_read_file_at(dirfd_, "file", 100, &buf), 0);
+    assert_string_equal(buf.data, "ab");
+    assert_int_equal(io_read_file_at(dirfd_, "nothing", 100, &buf), -ENOENT);
+    assert_int_equal(io_read_file_at(dirfd_, ".", 100, &buf), -EISDIR);
+    assert_string_equal(buf.data, "ab");
+}
+
+static void test_write_file(void **state)
+{
+    (void)state;
+    make_file("12345", 5);
+    assert_int_equal(io_write_file_at(dirfd_, "file", "abc"), 0);
+    CLEANUP(buf_free) struct buf buf = BUF_INIT;
+    assert_int_equal(io_read_file_at(dirfd_, "file", 100, &buf), 0);
+    assert_string_equal(buf.data, "abc45"); /* neither made nor cut: files of /proc and cgroups are not */
+    assert_int_equal(io_write_file_at(dirfd_, "nothing", "x"), -ENOENT);
+    assert_int_equal(io_write_file_at(dirfd_, "nothing/x", "x"), -ENOENT);
+}
+
+static void test_read_number(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int r;
+        uint64_t value;
+    } cases[] = {
+        {"0\n", 0, 0},
+        {"17", 0, 17},
+        {"max\n", 0, UINT64_MAX},
+        {"18446744073709551615\n", 0, UINT64_MAX},
+        {"18446744073709551616\n", -ERANGE, 0},
+        {"", -EINVAL, 0},
+        {"\n", -EINVAL, 0},
+        {"1 2\n", -EINVAL, 0},
+        {"maximum\n", -EINVAL, 0},
+        {"-1\n", -EINVAL, 0},
+        /* Longer than any number of the kernel's: not read as its beginning. */
+        {"00000000000000000000000000000000000000001\n", -ERANGE, 0},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        make_file(cases[i].text, strlen(cases[i].text));
+        uint64_t value = 0;
+        assert_int_equal(io_read_u64_at(dirfd_, "file", &value), cases[i].r);
+        assert_int_equal(value, cases[i].value);
+    }
+    uint64_t value;
+    assert_int_equal(io_read_u64_at(dirfd_, "nothing", &value), -ENOENT);
+}
+
+static void test_parse_number(void **state)
+{
+    (void)state;
+    uint64_t value = 9;
+    assert_int_equal(io_parse_u64("0", &value), 0);
+    assert_int_equal(value, 0);
+    assert_int_equal(io_parse_u64("007", &value), 0);
+    assert_int_equal(value, 7);
+    assert_int_equal(io_parse_u64("18446744073709551615", &value), 0);
+    assert_true(value == UINT64_MAX);
+    value = 9;
+    static const char *const bad[] = {"", " 1", "1 ", "+1", "-1", "0x10", "1e3", "1.0", "١", "max"};
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+        assert_int_equal(io_parse_u64(bad[i], &value), -EINVAL);
+    }
+    assert_int_equal(io_parse_u64("18446744073709551616", &value), -ERANGE);
+    assert_int_equal(io_parse_u64("18446744073709551620", &value), -ERANGE);
+    assert_int_equal(io_parse_u64("99999999999999999999999", &value), -ERANGE);
+    assert_int_equal(value, 9);
+}
+
+static void test_memfd(void **state)
+{
+    (void)state;
+    CLEANUP(fd_closep) int fd = -1;
+    assert_int_equal(io_memfd("test", "hello", 5, &fd), 0);
+    char text[10] = "";
+    assert_int_equal(io_read_full(fd, text, sizeof text), 5);
+    assert_string_equal(text, "hello");
+    assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK), 0);
+}
+
+static size_t count_fds(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    assert_non_null(dir);
+    size_t count = 0;
+    while (readdir(dir)) {
+        count++;
+    }
+    closedir(dir);
+    return count;
+}
+
+static void make_sockets(int sockets[2])
+{
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sockets), 0);
+}
+
+static void test_send_descriptors(void **state)
+{
+    (void)state;
+    int sockets[2], pipes[2], got[4];
+    make_sockets(sockets);
+    assert_int_equal(pipe2(pipes, 0), 0);
+    assert_int_equal(io_send_fds(sockets[0], "message", 8, pipes, 2), 0);
+    char text[20];
+    size_t n = ARRAY_SIZE(got);
+    assert_int_equal(io_recv_fds(sockets[1], text, sizeof text, got, &n), 8);
+    assert_string_equal(text, "message");
+    assert_int_equal(n, 2);
+    assert_int_equal(fcntl(got[0], F_GETFD), FD_CLOEXEC);
+    assert_int_equal(io_write_full(got[1], "x", 1), 0);
+    assert_int_equal(io_read_full(pipes[0], text, 1), 1);
+    for (size_t i = 0; i < 2; i++) {
+        close(got[i]);
+        close(pipes[i]);
+    }
+    n = ARRAY_SIZE(got);
+    assert_int_equal(io_recv_fds(sockets[1], text, sizeof text, got, &n), -EAGAIN);
+    assert_int_equal(io_send_fds(sockets[0], "none", 5, NULL, 0), 0);
+    assert_int_equal(io_recv_fds(sockets[1], text, sizeof text, got, &n), 5);
+    assert_int_equal(n, 0);
+    close(sockets[0]);
+    n = ARRAY_SIZE(got);
+    assert_int_equal(io_recv_fds(sockets[1], text, sizeof text, got, &n), 0);
+    assert_int_equal(n, 0);
+    /* A broken socket is an error, not a signal. */
+    assert_int_equal(io_send_fds(sockets[1], "x", 1, NULL, 0), -EPIPE);
+    close(sockets[1]);
+}
+
+/* A message that was cut, or more descriptors than there is room for: an error, and nothing stays open. */
+static void test_receive_too_much(void **state)
+{
+    (void)state;
+    int sockets[2], many[IO_FDS_MAX], got[IO_FDS_MAX];
+    make_sockets(sockets);
+    for (size_t i = 0; i < IO_FDS_MAX; i++) {
+        many[i] = sockets[0];
+    }
+    size_t before = count_fds();
+    char text[4];
+    static const struct {
+        size_t size, sent, room;
+    } cases[] = {{8, 0, 4}, {8, 2, 4}, {4, 2, 1}, {4, 1, 0}, {4, IO_FDS_MAX, IO_FDS_MAX - 1}};
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        assert_int_equal(io_send_fds(sockets[0], "12345678", cases[i].size, many, cases[i].sent), 0);
+        size_t n = cases[i].room;
+        memset(got, -1, sizeof got);
+        assert_int_equal(io_recv_fds(sockets[1], text, sizeof text, got, &n), -EMSGSIZE);
+        assert_int_equal(n, 0);
+        for (size_t k = 0; k < IO_FDS_MAX; k++) {
+            assert_int_equal(got[k], -1); /* or a caller would close a number twice */
+        }
+    }
+    assert_int_equal(count_fds(), before);
+    /* As many as are allowed, and one more. */
+    assert_int_equal(io_send_fds(sockets[0], "x", 1, many, IO_FDS_MAX), 0);
+    size_t n = IO_FDS_MAX;
+    assert_int_equal(io_recv_fds(sockets[1], text, sizeof text, got, &n), 1);
+    assert_int_equal(n, IO_FDS_MAX);
+    for (size_t i = 0; i < n; i++) {
+        close(got[i]);
+    }
+    assert_int_equal(io_send_fds(sockets[0], "x", 1, many, IO_FDS_MAX + 1), -EINVAL);
+    /* No room in the table of descriptors: the kernel leaves some out and says so. */
+    assert_int_equal(io_send_fds(sockets[0], "x", 1, many, 3), 0);
+    struct rlimit limit, low;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    int next = dup(0);
+    close(next);
+    low = limit;
+    low.rlim_cur = (rlim_t)next + 1;
+    setrlimit(RLIMIT_NOFILE, &low);
+    n = 3;
+    ssize_t r = io_recv_fds(sockets[1], text, sizeof text, got, &n);
+    setrlimit(RLIMIT_NOFILE, &limit);
+    assert_int_equal(r, -EMSGSIZE);
+    assert_int_equal(count_fds(), before);
+    close(sockets[0]);
+    close(sockets[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_whole_transfers),  cmocka_unit_test(test_read_file),
+        cmocka_unit_test(test_write_file),       cmocka_unit_test(test_read_number),
+        cmocka_unit_test(test_parse_number),     cmocka_unit_test(test_memfd),
+        cmocka_unit_test(test_send_descriptors), cmocka_unit_test(test_receive_too_much),
+    };
+    return cmocka_run_group_tests(tests, make_directory, remove_directory);
+}
