@@ -62,6 +62,23 @@ apt_install()
     return "${PIPESTATUS[0]}"
 }
 
+# promtool in DIR, from Debian's package without installing it: that would start a Prometheus server.
+need_promtool()
+{
+    local directory=$1 unpacked
+    if command -v promtool >/dev/null || [[ -x $directory/promtool ]]; then
+        return 0
+    fi
+    say "fetching promtool"
+    unpacked=$(mktemp -d)
+    mkdir -p "$directory"
+    (cd "$unpacked" && { apt-get download -q prometheus || { as_root apt-get update && apt-get download -q prometheus; }; } &&
+        dpkg-deb --extract prometheus_*.deb .) >"$unpacked/log" 2>&1 ||
+        { cat "$unpacked/log" >&2; die "the package prometheus cannot be downloaded"; }
+    cp "$unpacked/usr/bin/promtool" "$directory/"
+    rm -rf "$unpacked"
+}
+
 # What `make` needs.
 # shellcheck disable=SC2034 # used by those who source this
 BUILD_PACKAGES=(gcc libc6-dev make pkg-config linux-libc-dev protobuf-c-compiler libprotobuf-c-dev libnl-3-dev
