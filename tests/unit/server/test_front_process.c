@@ -74,8 +74,9 @@ static void test_what_the_front_has(void **state)
     (void)state;
     CLEANUP(fd_closep) int self = open("/proc/self/exe", O_PATH | O_CLOEXEC);
     CLEANUP(fd_closep) int listener = make_listener();
-    CLEANUP(fd_closep)
-    int leak = open("/dev/null", O_RDONLY); /* without close-on-exec, as a careless library would */
+    /* Without close-on-exec, as a careless library would. */
+    CLEANUP(fd_closep) int leak = open("/dev/null", O_RDONLY);
+    assert_true(leak >= 0);
     setenv("SECRET_KEY", "s3cret", 1);
     setenv("TZ", "UTC", 1);
     const struct front_process_options options = {
