@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from harness import ROOT, WARM, wait_for
+from harness import BUILD, ROOT, WARM, wait_for
 
-pytestmark = pytest.mark.skipif(WARM != "pool", reason="the tests run without parked jails")
+pytestmark = [
+    pytest.mark.skipif(WARM != "pool", reason="the tests run without parked jails"),
+    pytest.mark.skipif(not (BUILD / "immure-python3.11").exists(), reason="this build has no warm interpreter"),
+]
 
 SHIPPED = (ROOT / "config/server.textproto").read_text()
 WHO = "import os\nprint(os.readlink('/proc/self/exe'))"
