@@ -38,8 +38,11 @@ static int open_beneath(int dirfd, const char *path, uint64_t flags, uint64_t mo
 
 static int make_directory(int dirfd, const char *name, uint32_t mode, uint32_t uid, uint32_t gid)
 {
-    if (mkdirat(dirfd, name, mode) < 0) {
-        return -errno;
+    mode_t mask = umask(0); /* not the parent's business */
+    int r = mkdirat(dirfd, name, mode) < 0 ? -errno : 0;
+    umask(mask);
+    if (r < 0) {
+        return r;
     }
     return fchownat(dirfd, name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
 }
@@ -60,12 +63,10 @@ int scratch_open(uint64_t size_bytes, uint64_t inodes, uint32_t uid, uint32_t gi
         uint32_t mode;
     } directories[] = {
         {SCRATCH_WORK, 0755}, {SCRATCH_TMP, 01777}, {SCRATCH_SHM, 01777}, {SCRATCH_CODE, 0755}};
-    mode_t mask = umask(0);
     int r = 0;
     for (size_t i = 0; i < ARRAY_SIZE(directories) && r == 0; i++) {
         r = make_directory(scratch, directories[i].name, directories[i].mode, uid, gid);
     }
-    umask(mask);
     if (r < 0) {
         return err_set(reterr, ERR_SETUP, -r, NULL, "making the directories of the scratch tmpfs: %s",
                        strerror(-r));
