@@ -66,11 +66,11 @@ static const struct count_rule {
     {JAIL_STEP_IDENTITY, 1, 1, "the identity is taken exactly once"},
     {JAIL_STEP_LOOPBACK, 0, 1, "loopback is brought up at most once"},
     {JAIL_STEP_HOSTNAME, 0, 1, "the host name is set at most once"},
-    {JAIL_STEP_ROOT, 0, 1, "there is at most one root"},
+    {JAIL_STEP_ROOT, 0, 1, "there is exactly one root"},
     {JAIL_STEP_ROOT_INHERITED, 0, 1, "a root is inherited at most once"},
     {JAIL_STEP_SCRATCH, 0, 1, "the scratch is attached at most once"},
-    {JAIL_STEP_PIVOT, 0, 1, "there is at most one pivot"},
-    {JAIL_STEP_ROOT_READONLY, 0, 1, "the root is made read-only at most once"},
+    {JAIL_STEP_PIVOT, 0, 1, "there is exactly one pivot"},
+    {JAIL_STEP_ROOT_READONLY, 0, 1, "the root is made read-only exactly once"},
     {JAIL_STEP_STDIO, 0, 1, "descriptors 0, 1 and 2 are set at most once"},
     {JAIL_STEP_CAPABILITIES, 1, 1, "capabilities are dropped exactly once"},
     {JAIL_STEP_NO_NEW_PRIVS, 1, 1, "no_new_privs is set exactly once"},
@@ -79,7 +79,7 @@ static const struct count_rule {
     {JAIL_STEP_UMASK, 0, 1, "the umask is set at most once"},
     {JAIL_STEP_WORKDIR, 0, 1, "the working directory is set at most once"},
     {JAIL_STEP_SECCOMP, 0, 1, "there is at most one seccomp filter"},
-    {JAIL_STEP_EXEC, 0, 1, "there is at most one exec"},
+    {JAIL_STEP_EXEC, 0, 1, "there is exactly one exec"},
     {JAIL_STEP_RUN, 0, 1, "there is at most one run"},
 };
 

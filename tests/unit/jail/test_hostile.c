@@ -55,7 +55,8 @@ static void test_limits_put_on_init_end_the_jail_alone(void **state)
         state, &(struct recipe){.script = "exec perl -e '$l = pack(\"QQ\", 0, 0); syscall(302, 1, 0, $l, 0); "
                                           "kill \"CHLD\", 1 while 1'",
                                 .timeout_ms = 10000});
-    assert_int_equal(o.result.end, JAIL_END_LOST);
+    /* If PID 1 was gone before it could say that there is a program, nobody outside knows of one. */
+    assert_true(o.result.end == JAIL_END_LOST || o.result.end == JAIL_END_SETUP);
 }
 
 /* Orphans that die faster than they can be buried must neither hide the program's own end nor keep its

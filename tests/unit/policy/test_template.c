@@ -56,7 +56,8 @@ static struct jail_plan *full_plan(const struct fixture *fixture, const char *ar
                       .env = env,
                       .n_env = 1,
                       .limits = {.timeout_ms = timeout_ms}};
-    struct policy_ceilings ceilings = {.default_timeout_ms = 10000, .max_timeout_ms = 10000};
+    /* As if a cgroup held them: an RLIMIT_AS leaves no room for a sanitizer. */
+    struct policy_ceilings ceilings = {.default_timeout_ms = 10000, .max_timeout_ms = 10000, .cgroup = true};
     struct policy_program program = {.runtime = &runtime};
     struct jail_plan *plan = NULL;
     struct err err = {0};
