@@ -31,6 +31,7 @@ enum child_message_kind {
     CHILD_FAILED,   /* a step failed: step, call, error */
     CHILD_STARTED,  /* the program has been exec'd: time_ns */
     CHILD_ENDED,    /* the program has ended: time_ns, wstatus, denied */
+    CHILD_USED,     /* and so have all others, in a template's jail: cpu_ns */
 };
 
 #define CHILD_CALL_MAX 24

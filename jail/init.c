@@ -214,14 +214,18 @@ static void end_others(void)
 void init_serve(struct child *child, pid_t program, int listener_source, struct child_message *end)
 {
     serve_until_end(child, program, listener_source, end);
+    /* At once: what is left may take long to end, and the deadline with it in the middle. */
     end->kind = CHILD_ENDED;
     end->time_ns = clock_now_ns();
+    child_send(child, end, -1);
     end_others();
     struct rusage self, children;
-    if (getrusage(RUSAGE_SELF, &self) == 0 && getrusage(RUSAGE_CHILDREN, &children) == 0) {
+    if (child->in_process && getrusage(RUSAGE_SELF, &self) == 0 &&
+        getrusage(RUSAGE_CHILDREN, &children) == 0) {
+        end->kind = CHILD_USED; /* to a parent that cannot wait for us, and is not told by that */
         end->cpu_ns = rusage_cpu_ns(&self) + rusage_cpu_ns(&children);
+        child_send(child, end, -1);
     }
-    child_send(child, end, -1);
     _exit(0);
 }
 

@@ -244,6 +244,9 @@ static void handle_message(struct jail *jail, const struct child_message *messag
             jail->ended_ns = message->time_ns;
         }
         break;
+    case CHILD_USED:
+        jail->used_cpu_ns = message->cpu_ns;
+        break;
     }
     if (fd >= 0) {
         close(fd);
@@ -388,8 +391,8 @@ int jail_collect(struct jail *jail, struct jail_result *ret, struct err *reterr)
     }
     struct jail_cgroup_stat stat = {.memory_peak_bytes = UINT64_MAX, .pids_peak = UINT64_MAX};
     uint64_t cpu_ns = rusage_cpu_ns(&jail->rusage);
-    if (jail->has_ended_message && jail->last.cpu_ns > cpu_ns) {
-        cpu_ns = jail->last.cpu_ns; /* a template's: nobody but PID 1 itself can tell */
+    if (jail->used_cpu_ns > cpu_ns) {
+        cpu_ns = jail->used_cpu_ns; /* a template's: nobody but PID 1 itself can tell */
     }
     if (jail->cgroup) {
         int r = jail_cgroup_stat(jail->cgroup, &stat, reterr);

@@ -236,8 +236,10 @@ static int clone_jail(struct parking *parking, struct zygote_run *ret)
     };
     long pid = syscall(SYS_clone3, &args, sizeof args);
     if (pid < 0) {
+        int code = errno;
+        pidfd = -1; /* a late failure leaves a number behind that is nobody's */
         parking->child.call = "clone3";
-        return -errno;
+        return -code;
     }
     if (pid == 0) {
         pidfd = -1;
