@@ -123,7 +123,7 @@ $(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o $(LIBS)
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(BUILD)/libserver.a $(BUILD)/libpolicy.a \
 	  $(BUILD)/libconfig.a $(BUILD)/libjail.a $(BUILD)/libbase.a $(PKG_LIBS)
 
-$(BUILD)/obj/jail/runtime/python/rehearse.o: jail/runtime/python/rehearsal.py
+$(BUILD)/obj/jail/runtime/python/rehearse.o: $(wildcard jail/runtime/python/rehearsal/*.py)
 
 $(BUILD)/immure-python3.11: $(OBJ_python) $(BUILD)/libjail.a $(BUILD)/libbase.a
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(PYTHON_LIBS)

@@ -37,6 +37,12 @@
 #include "jail/child.h"
 #include "jail/zygote_message.h"
 
+/* What the interpreter wants done in a process before it is parked. */
+struct park_hook {
+    void (*call)(void *argument);
+    void *argument;
+};
+
 /* One jail on its way from the request to the parked process. */
 struct parking {
     struct jail_plan *plan;
@@ -46,6 +52,7 @@ struct parking {
     int cgroup;         /* -1: none */
     uint32_t inner_uid; /* of the template's own user namespace */
     int go[2];          /* pipe: one byte says that the id maps are written */
+    const struct park_hook *hook;
 };
 
 static void free_parking(struct parking *parking)
@@ -189,6 +196,9 @@ static void build(struct parking *parking, struct zygote_run *ret)
     pid_t pid = r < 0 ? -1 : fork();
     if (pid == 0) {
         close(pair[0]);
+        if (parking->hook->call) {
+            parking->hook->call(parking->hook->argument);
+        }
         wait_for_program(child, pair[1], ret);
         return;
     }
@@ -290,7 +300,7 @@ static int prepare(const struct zygote_header *header, const unsigned char *plan
 
 /* One message from the parent: 1 in a parked process that has got its program, 0 in the template, -EPIPE when
  * the parent wants no more. A request that fails is answered on the jail's own socket. */
-static int serve_one(int sock, unsigned char *message, struct zygote_run *ret)
+static int serve_one(int sock, unsigned char *message, const struct park_hook *hook, struct zygote_run *ret)
 {
     int fds[3];
     size_t n_fds = ARRAY_SIZE(fds);
@@ -302,6 +312,7 @@ static int serve_one(int sock, unsigned char *message, struct zygote_run *ret)
     memcpy(&header, message, sizeof header);
     struct parking parking;
     int r = prepare(&header, message + sizeof header, (size_t)n - sizeof header, fds, n_fds, &parking);
+    parking.hook = hook;
     r = r < 0 ? r : clone_jail(&parking, ret);
     if (r == 1) {
         return 1;
@@ -313,14 +324,15 @@ static int serve_one(int sock, unsigned char *message, struct zygote_run *ret)
     return 0;
 }
 
-int zygote_serve(int sock, struct zygote_run *ret)
+int zygote_serve(int sock, void (*park)(void *argument), void *argument, struct zygote_run *ret)
 {
+    const struct park_hook hook = {.call = park, .argument = argument};
     /* Its jails are its children; the kernel reaps them, nobody here asks how they ended. */
     signal(SIGCHLD, SIG_IGN);
     unsigned char *message = malloc(ZYGOTE_MESSAGE_MAX);
     int r = message ? 0 : -ENOMEM;
     while (r == 0) {
-        r = serve_one(sock, message, ret);
+        r = serve_one(sock, message, &hook, ret);
     }
     if (r < 0) {
         _exit(0);

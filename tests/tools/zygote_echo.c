@@ -80,7 +80,7 @@ int main(void)
     dup2(null, 0);
     close(null);
     struct zygote_run run;
-    if (sock < 0 || zygote_serve(sock, &run) < 0) {
+    if (sock < 0 || zygote_serve(sock, NULL, NULL, &run) < 0) {
         return 1;
     }
     const char *what = run.argv[run.argc - 1];

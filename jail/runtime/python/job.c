@@ -16,6 +16,7 @@
 
 #include "jail/runtime/python/finish.h"
 #include "jail/runtime/python/match.h"
+#include "jail/runtime/python/rehearse.h"
 #include "jail/runtime/python/template.h"
 #include "jail/zygote.h"
 
@@ -177,18 +178,9 @@ static int run_script(const struct python *python, const struct script *script)
     return interrupted ? end_interrupted() : code;
 }
 
-/* As after any fork; and the main thread is another one. */
-static int wake_up(const struct python *python)
-{
-    PyOS_AfterFork_Child();
-    PyObject *none = python->set_native_id ? PyObject_CallNoArgs(python->set_native_id) : NULL;
-    Py_XDECREF(none);
-    return PyErr_Occurred() ? -1 : 0;
-}
-
 int job_run(const struct python *python, const struct zygote_run *run, const struct script *script)
 {
-    if (wake_up(python) < 0 || set_environment(python, run, script) < 0 ||
+    if (set_environment(python, run, script) < 0 ||
         set_sys_list(python, python->words.orig_argv, run->argv) < 0 ||
         set_sys_list(python, python->words.argv, script->argv) < 0 || set_path(python, script) < 0 ||
         set_main(python, script->path) < 0) {
@@ -197,4 +189,45 @@ int job_run(const struct python *python, const struct zygote_run *run, const str
     }
     collector_write(&python->collector);
     return run_script(python, script);
+}
+
+/* As after any fork; and the main thread is another one. */
+static void wake_up(const struct python *python)
+{
+    PyOS_AfterFork_Child();
+    PyObject *none = python->set_native_id ? PyObject_CallNoArgs(python->set_native_id) : NULL;
+    PyErr_Clear();
+    Py_XDECREF(none);
+}
+
+void job_park(const struct python *python)
+{
+    pages_fetch(&python->pages);
+    wake_up(python);
+}
+
+/* The whole life of a job. Its script has a name that looks like any other's. */
+static void run_rehearsal(void *argument)
+{
+    const struct python *python = argument;
+    char path[] = "/immure/main.py", directory[] = "/immure";
+    char **argv = calloc(python->argc + 2, sizeof *argv);
+    struct script script = {.file = rehearsal_open(REHEARSAL_JOB),
+                            .path = path,
+                            .directory = directory,
+                            .same_environment = true};
+    if (!argv || !script.file || rehearsal_divert_stdout() < 0) {
+        return;
+    }
+    memcpy(argv, python->argv, python->argc * sizeof *argv);
+    argv[python->argc] = path;
+    script.argv = argv + python->argc;
+    struct zygote_run run = {.argv = argv, .argc = python->argc + 1, .envp = environ};
+    wake_up(python);
+    job_run(python, &run, &script);
+}
+
+void job_rehearse(struct python *python)
+{
+    pages_learn(run_rehearsal, python, &python->pages);
 }

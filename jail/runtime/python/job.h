@@ -5,6 +5,11 @@ struct python;
 struct script;
 struct zygote_run;
 
-/* Runs the script as `INTERPRETER FILE` would, to its end. Returns what the process is to exit with, by
- * exit(). */
+/* In a process that is about to be parked. */
+void job_park(const struct python *python);
+
+/* Runs the script as `INTERPRETER FILE` would, to its end. Returns what the process is to exit with. */
 int job_run(const struct python *python, const struct zygote_run *run, const struct script *script);
+
+/* In the template, at last: watches a fork of it be parked and run warmup.py. */
+void job_rehearse(struct python *python);

@@ -91,6 +91,11 @@ static void __attribute__((noreturn)) leave(int code, unsigned long long loaded_
     _exit(code);
 }
 
+static void park(void *python)
+{
+    job_park(python);
+}
+
 int main(int argc, char **argv)
 {
     int options = 1;
@@ -118,9 +123,10 @@ int main(int argc, char **argv)
         return EXIT_FAILURE;
     }
     close(log_fd);
+    job_rehearse(&python);
     unsigned long long loaded = loaded_libraries();
     struct zygote_run run;
-    if (zygote_serve(sock, &run) < 0) {
+    if (zygote_serve(sock, park, &python, &run) < 0) {
         return EXIT_FAILURE;
     }
     struct script script;

@@ -1,61 +1,88 @@
-/* Runs, in the template, what programs usually run, and throws it away.
+/* Runs what programs usually run, and throws it away.
  *
  * The first run of a function writes all over the interpreter: symbols of libraries are resolved, code is
- * specialised, caches are filled. In a job each such write copies a page; here it happens once. What must
- * hold: nothing of it can be seen by a program (rehearsal.py). */
+ * specialised, caches are filled. What must hold: nothing of it can be seen by a program. */
 #include "jail/runtime/python/rehearse.h"
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include <stdio.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <unistd.h>
 
-#define REHEARSALS 20 /* code is specialised when it has run eight times; its callers come later */
+#include "jail/base/cleanup.h"
 
-__asm__(".pushsection .rodata\n"
-        "rehearsal_begin: .incbin \"jail/runtime/python/rehearsal.py\"\n"
-        "rehearsal_end: .byte 0\n"
-        ".popsection\n");
-extern const char rehearsal_begin[] __attribute__((visibility("hidden")));
-extern const char rehearsal_end[] __attribute__((visibility("hidden")));
+/* The scripts as they are, put here by the assembler; the paths are relative to the source root. */
+#define SCRIPT(name, path)                                                                                   \
+    __asm__(".pushsection .rodata\n" #name "_begin: .incbin \"" path "\"\n" #name "_end: .byte 0\n"          \
+            ".popsection\n");                                                                                \
+    extern const char name##_begin[] __attribute__((visibility("hidden")));                                  \
+    extern const char name##_end[] __attribute__((visibility("hidden")))
 
-/* From a FILE, as a job's script is. */
-static PyObject *run_once(PyObject *names)
+SCRIPT(library_script, "jail/runtime/python/rehearsal/library.py");
+SCRIPT(job_script, "jail/runtime/python/rehearsal/job.py");
+
+FILE *rehearsal_open(enum rehearsal rehearsal)
 {
-    FILE *file = fmemopen((void *)(uintptr_t)rehearsal_begin, (size_t)(rehearsal_end - rehearsal_begin), "r");
-    if (!file) {
-        return PyErr_SetFromErrno(PyExc_OSError);
-    }
-    return PyRun_FileExFlags(file, "<rehearsal>", Py_file_input, names, names, 1, NULL);
+    static const struct {
+        const char *begin, *end;
+    } scripts[] = {[REHEARSAL_LIBRARY] = {library_script_begin, library_script_end},
+                   [REHEARSAL_JOB] = {job_script_begin, job_script_end}};
+    const char *begin = scripts[rehearsal].begin;
+    return fmemopen((void *)(uintptr_t)begin, (size_t)(scripts[rehearsal].end - begin), "r");
 }
 
-/* In a context of its own: what it sets there goes with it. */
-static int run_in_context(PyObject *names)
+int rehearsal_divert_stdout(void)
 {
-    PyObject *context = PyContext_New();
-    if (!context || PyContext_Enter(context) < 0) {
-        Py_XDECREF(context);
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0) {
         return -1;
     }
-    PyObject *none = run_once(names);
-    int r = PyContext_Exit(context);
-    Py_DECREF(context);
-    Py_XDECREF(none);
-    return none ? r : -1;
+    dup2(ends[1], STDOUT_FILENO);
+    close(ends[1]);
+    return ends[0];
 }
 
-int rehearse(void)
+/* From a FILE, as a job's script is; in a context of its own: what it sets there goes with it. */
+static int run_once(enum rehearsal rehearsal, PyObject *names)
 {
-    PyOS_BeforeFork();
-    PyOS_AfterFork_Child();
+    FILE *file = rehearsal_open(rehearsal);
+    PyObject *context = PyContext_New(), *none = NULL;
+    if (!file) {
+        PyErr_SetFromErrno(PyExc_OSError);
+    } else if (context && PyContext_Enter(context) == 0) {
+        none = PyRun_FileExFlags(file, "<rehearsal>", Py_file_input, names, names, 1, NULL);
+        PyContext_Exit(context);
+    }
+    Py_XDECREF(context);
+    Py_XDECREF(none);
+    return none ? 0 : -1;
+}
+
+static int run_times(enum rehearsal rehearsal, int times)
+{
     PyObject *name = PyUnicode_FromString("rehearsal");
     int r = name ? 0 : -1;
-    for (int i = 0; i < REHEARSALS && r == 0; i++) {
+    for (int i = 0; i < times && r == 0; i++) {
         PyObject *names = PyDict_New();
         r = names ? PyDict_SetItemString(names, "__name__", name) : -1;
-        r = r < 0 ? r : run_in_context(names);
+        r = r < 0 ? r : run_once(rehearsal, names);
         Py_XDECREF(names);
     }
     Py_XDECREF(name);
+    return r;
+}
+
+int rehearse(enum rehearsal rehearsal, int times)
+{
+    CLEANUP(fd_closep) int kept = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    CLEANUP(fd_closep) int reader = kept < 0 ? -1 : rehearsal_divert_stdout();
+    if (reader < 0) {
+        PyErr_SetFromErrno(PyExc_OSError);
+        return -1;
+    }
+    int r = run_times(rehearsal, times);
+    dup2(kept, STDOUT_FILENO);
     return r;
 }

@@ -26,6 +26,8 @@
 #error "written for CPython 3.11: what is restored for a job, and torn down after it, was read in its sources"
 #endif
 
+#define REHEARSALS 20 /* code is specialised when it has run eight times; its callers come later */
+
 /* Modules that cannot be shared by jobs. */
 static const struct {
     const char *name, *why;
@@ -189,7 +191,10 @@ int python_start(char **argv, size_t argc, char *const *modules, size_t n, int l
     if (import_modules(modules, n, log_fd) < 0) {
         return -1;
     }
-    if (rehearse() < 0 || forget_directories() < 0 || remember(ret) < 0 || freeze() < 0) {
+    PyOS_BeforeFork();
+    PyOS_AfterFork_Child();
+    if (rehearse(REHEARSAL_LIBRARY, REHEARSALS) < 0 || rehearse(REHEARSAL_JOB, REHEARSALS) < 0 ||
+        forget_directories() < 0 || remember(ret) < 0 || freeze() < 0) {
         return complain_exception(log_fd, "making ready for jobs");
     }
     if (check_single_thread(log_fd) < 0) {

@@ -6,6 +6,7 @@
 
 #include "jail/runtime/python/collector.h"
 #include "jail/runtime/python/memory.h"
+#include "jail/runtime/python/pages.h"
 
 struct _object; /* PyObject: CPython's own headers are included by .c files only */
 
@@ -25,9 +26,11 @@ struct python_names {
     X(__stderr__)                                                                                            \
     X(flush)                                                                                                 \
     X(closed)                                                                                                \
-    X(argv) X(orig_argv) X(path) X(path_importer_cache) X(path_hooks) X(meta_path) X(modules) X(ps1) X(ps2)  \
-        X(last_type) X(last_value) X(last_traceback) X(__interactivehook__) X(_) X(threading) X(_shutdown)   \
-            X(__file__) X(__cached__) X(__loader__) X(__main__)
+    X(argv)                                                                                                  \
+    X(orig_argv)                                                                                             \
+    X(path) X(path_importer_cache) X(path_hooks) X(meta_path) X(modules) X(ps1) X(ps2) X(last_type)          \
+        X(last_value) X(last_traceback) X(__interactivehook__) X(_) X(threading) X(_shutdown) X(__file__)    \
+            X(__cached__) X(__loader__) X(__main__)
 
 struct python_words {
 #define X(word) struct _object *word;
@@ -37,6 +40,7 @@ struct python_words {
 
 struct python {
     struct memory memory;
+    struct pages pages;
     /* How every job's command line begins: the interpreter and its options. */
     char **argv;
     size_t argc;

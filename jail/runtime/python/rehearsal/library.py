@@ -1,4 +1,4 @@
-# What programs usually do, done in a template (rehearse.c). Imports nothing that is not there, leaves nothing behind.
+# What programs usually do, done in a template . Imports nothing that is not there, leaves nothing behind.
 import io
 import os
 import sys
