@@ -17,20 +17,13 @@ struct python_names {
 };
 
 /* Names that are looked up for every job. */
-#define PYTHON_WORDS(X)                                                                                      \
-    X(stdin)                                                                                                 \
-    X(stdout)                                                                                                \
-    X(stderr)                                                                                                \
-    X(__stdin__)                                                                                             \
-    X(__stdout__)                                                                                            \
-    X(__stderr__)                                                                                            \
-    X(flush)                                                                                                 \
-    X(closed)                                                                                                \
-    X(argv)                                                                                                  \
-    X(orig_argv)                                                                                             \
-    X(path) X(path_importer_cache) X(path_hooks) X(meta_path) X(modules) X(ps1) X(ps2) X(last_type)          \
-        X(last_value) X(last_traceback) X(__interactivehook__) X(_) X(threading) X(_shutdown) X(__file__)    \
-            X(__cached__) X(__loader__) X(__main__)
+/* clang-format off */
+#define PYTHON_WORDS(X) \
+    X(stdin) X(stdout) X(stderr) X(__stdin__) X(__stdout__) X(__stderr__) X(flush) X(closed) X(argv) \
+    X(orig_argv) X(path) X(path_importer_cache) X(path_hooks) X(meta_path) X(modules) X(ps1) X(ps2) \
+    X(last_type) X(last_value) X(last_traceback) X(__interactivehook__) X(_) X(threading) \
+    X(_shutdown) X(__file__) X(__cached__) X(__loader__) X(__main__)
+/* clang-format on */
 
 struct python_words {
 #define X(word) struct _object *word;
