@@ -114,7 +114,8 @@ static void on_signal(void *arg, uint32_t events)
 
 static int harden_self(const struct warden *warden, struct err *reterr)
 {
-    const struct rlimit no_core = {0, 0};
+    const struct rlimit no_core = {1,
+                                   1}; /* 0 would still start a handler of core_pattern; see step_RLIMIT() */
     struct rlimit files;
     prctl(PR_SET_NAME, "immure-warden", 0, 0, 0);
     int r = host_leave_session_keyring();

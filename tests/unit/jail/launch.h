@@ -59,7 +59,8 @@ struct recipe {
     const struct sock_filter *bpf;
     uint32_t bpf_length;
     bool notify;
-    int limited_resource; /* RLIMIT_*, with `limit` */
+    bool limited;
+    int limited_resource; /* RLIMIT_*, with `limit`; only where `limited` or the limit is not 0 */
     struct rlimit limit;
     bool without_standard_fds; /* the parent has 0, 1 and 2 closed while it launches */
     int extra_fd;              /* given as the input descriptor; 0: none */
@@ -125,7 +126,7 @@ static inline struct jail_plan *make_plan(const struct recipe *recipe)
     jail_plan_add(plan, JAIL_STEP_SESSION);
     ADD(plan, UMASK, umask, .mask = 022);
     ADD(plan, WORKDIR, workdir, .path = jail_plan_text(plan, "/work"));
-    if (recipe->limit.rlim_max) {
+    if (recipe->limited || recipe->limit.rlim_max > 0) {
         ADD(plan, RLIMIT, rlimit, .resource = (uint32_t)recipe->limited_resource,
             .soft = recipe->limit.rlim_cur, .hard = recipe->limit.rlim_max);
     }

@@ -248,6 +248,21 @@ static void test_process_limit_is_the_jails_own(void **state)
     assert_non_null(strstr(o.output, "ork"));
 }
 
+/* 1 is what stops a core handler of the host, too; where the parent has less itself, less. */
+static void test_core_limit(void **state)
+{
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_CORE, &before), 0);
+    struct outcome o = run(state, &(struct recipe){.script = "sed -n 's/^Max core file size *//p' "
+                                                             "/proc/self/limits; kill -SEGV $$",
+                                                   .limited_resource = RLIMIT_CORE,
+                                                   .limited = true});
+    assert_string_equal(o.output, before.rlim_max > 0
+                                      ? "1                    1                    bytes     \n"
+                                      : "0                    0                    bytes     \n");
+    assert_int_equal(o.result.wstatus, SIGSEGV); /* without the flag that says that a core was dumped */
+}
+
 static void test_nothing_is_left_behind(void **state)
 {
     run(state, &(struct recipe){.script = "true"});
@@ -280,6 +295,7 @@ int main(void)
         cmocka_unit_test(test_cpu_watch),
         cmocka_unit_test(test_cpu_is_counted),
         cmocka_unit_test(test_process_limit_is_the_jails_own),
+        cmocka_unit_test(test_core_limit),
         cmocka_unit_test(test_nothing_is_left_behind),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
