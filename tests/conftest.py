@@ -1,7 +1,6 @@
 """Fixtures for tests that talk to the running program."""
 
 import contextlib
-import hashlib
 import sys
 from pathlib import Path
 
@@ -11,15 +10,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from harness import BUILD, Server, runtimes  # noqa: E402
 from wire import Wire  # noqa: E402
-
-
-def config_key(name, key, **lists):
-    """A `key { … }` of the server's configuration: config_key("a", "secret", policy=["python"], max_concurrent_jobs=1)"""
-    fields = [f'name: "{name}"', f'sha256: "{hashlib.sha256(key.encode()).hexdigest()}"']
-    for field, values in lists.items():
-        for value in values if isinstance(values, list) else [values]:
-            fields.append(f'{field}: "{value}"' if isinstance(value, str) else f"{field}: {value}")
-    return "key { " + " ".join(fields) + " }\n"
 
 
 # In the virtual machine this starts the program in a cgroup of its own; elsewhere it is the program.

@@ -1,5 +1,6 @@
 """What tests of the running program share: a server of one's own on loopback, and calls to it."""
 
+import hashlib
 import http.client
 import itertools
 import json
@@ -49,6 +50,15 @@ def runtimes():
         return ""
     gone = r"\s*warm_jails:.*" if WARM == "template" else r"\s*(warm_jails|template):.*"
     return re.sub(gone, "", (ROOT / "config/server.textproto").read_text())
+
+
+def config_key(name, key, **lists):
+    """A `key { … }` of the server's configuration: config_key("a", "secret", policy=["python"], max_concurrent_jobs=1)"""
+    fields = [f'name: "{name}"', f'sha256: "{hashlib.sha256(key.encode()).hexdigest()}"']
+    for field, values in lists.items():
+        for value in values if isinstance(values, list) else [values]:
+            fields.append(f'{field}: "{value}"' if isinstance(value, str) else f"{field}: {value}")
+    return "key { " + " ".join(fields) + " }\n"
 
 
 class Reply:

@@ -4,7 +4,7 @@ import base64
 import json
 
 import pytest
-from conftest import config_key
+from harness import config_key
 
 OPEN_PATHS = ["/healthz", "/health", "/readyz", "/openapi.json"]
 RUN = json.dumps({"code": "print(1)"})

@@ -4,8 +4,7 @@ import json
 import socket
 
 import pytest
-from conftest import config_key
-from harness import ROOT, wait_for
+from harness import ROOT, config_key, wait_for
 
 JSON = "application/json"
 
