@@ -46,7 +46,7 @@ int jail_template_new(const struct jail_template_options *options, struct jail_t
     }
     const struct jail_spawn_options spawn = {
         .plan = options->plan,
-        .fds = {its, options->log_fd, options->log_fd, -1, -1},
+        .fds = {its, options->log_fd, options->log_fd, -1, options->program_fd},
         .cgroup = options->cgroup,
         .outer_uid = options->outer_uid,
         .outer_gid = options->outer_gid,

@@ -24,17 +24,18 @@ struct jail_template;
 #define TEMPLATE_SCRIPT_DIRECTORY "/immure"
 
 /* The template's own plan: everything of `plan` that is the same for every job, so its root with all its
- * mounts but the scratch's, whose places are left as empty directories; and exec of `program` (a file of the
- * host, bound at TEMPLATE_SCRIPT_DIRECTORY/template) with `argv` behind its name and `plan`'s environment.
- * `uid` is its id inside. -EOPNOTSUPP with ERR_HOST where the plan does not fit a template: no procfs, or a
- * writable host directory. */
-int jail_plan_for_template(const struct jail_plan *plan, const char *program, char *const *argv, uint32_t uid,
+ * mounts but the scratch's, whose places are left as empty directories; and exec of the template program
+ * (`size_bytes` of the input descriptor, copied to TEMPLATE_SCRIPT_DIRECTORY/template) with `argv` behind its
+ * name and `plan`'s environment. `uid` is its id inside. -EOPNOTSUPP with ERR_HOST where the plan does not
+ * fit a template: no procfs, or a writable host directory. */
+int jail_plan_for_template(const struct jail_plan *plan, uint64_t size_bytes, char *const *argv, uint32_t uid,
                            bool keep_setid, struct jail_plan **ret, struct err *reterr);
 /* The job's plan: the rest. It inherits the template's root and ends in RUN. */
 int jail_plan_for_run(const struct jail_plan *plan, struct jail_plan **ret, struct err *reterr);
 
 struct jail_template_options {
     const struct jail_plan *plan; /* from jail_plan_for_template() */
+    int program_fd;               /* what the template executes; readable and seekable */
     int log_fd;                   /* stdout and stderr of the template */
     struct jail_cgroup *cgroup;   /* NULL: none; else given away */
     uint32_t outer_uid, outer_gid;

@@ -14,7 +14,7 @@
 #define PROGRAM_PATH TEMPLATE_SCRIPT_DIRECTORY "/template"
 
 /* A template's root has room for a policy's inline files and mount points. */
-#define ROOT_BYTES  (4ull << 20)
+#define ROOT_BYTES  (4ull << 20) /* the program aside */
 #define ROOT_INODES 4096
 
 /* What becomes of a step in the two plans. */
@@ -126,17 +126,18 @@ static void add_exec(struct jail_plan *plan, const struct jail_step *exec, char 
     step->exec.argc = argc;
 }
 
-static void add_program(struct jail_plan *plan, const char *program)
+/* Copied rather than bound: where it lies on the host, the template's uid may have no way to. */
+static void add_program(struct jail_plan *plan, uint64_t size_bytes)
 {
     if (!makes_directory(plan, TEMPLATE_SCRIPT_DIRECTORY)) {
         add_mkdir(plan, jail_plan_text(plan, TEMPLATE_SCRIPT_DIRECTORY));
     }
-    jail_ref source = jail_plan_text(plan, program);
     jail_ref path = jail_plan_text(plan, PROGRAM_PATH);
-    struct jail_step *bind = jail_plan_add(plan, JAIL_STEP_BIND);
-    bind->bind.source = source;
-    bind->bind.path = path;
-    bind->bind.flags = JAIL_MOUNT_READONLY | JAIL_MOUNT_NOSUID | JAIL_MOUNT_NODEV;
+    struct jail_step *file = jail_plan_add(plan, JAIL_STEP_FILE);
+    file->file.path = path;
+    file->file.mode = 0555;
+    file->file.from_input = true;
+    file->file.size_bytes = size_bytes;
 }
 
 static uint64_t template_capabilities(bool keep_setid)
@@ -144,7 +145,7 @@ static uint64_t template_capabilities(bool keep_setid)
     return keep_setid ? 1ull << CAP_SETUID | 1ull << CAP_SETGID : 0;
 }
 
-int jail_plan_for_template(const struct jail_plan *plan, const char *program, char *const *argv, uint32_t uid,
+int jail_plan_for_template(const struct jail_plan *plan, uint64_t size_bytes, char *const *argv, uint32_t uid,
                            bool keep_setid, struct jail_plan **ret, struct err *reterr)
 {
     int r = check_fit(plan, reterr);
@@ -162,7 +163,7 @@ int jail_plan_for_template(const struct jail_plan *plan, const char *program, ch
     for (uint32_t i = 0; i < plan->n_steps; i++) {
         struct jail_step step = plan->steps[i];
         if (step.kind == JAIL_STEP_PIVOT) {
-            add_program(own, program);
+            add_program(own, size_bytes);
         }
         if (fates[step.kind] == FATE_BOTH || fates[step.kind] == FATE_TEMPLATE) {
             add(own, &step);
@@ -170,7 +171,7 @@ int jail_plan_for_template(const struct jail_plan *plan, const char *program, ch
             step.identity.uid = step.identity.gid = uid;
             add(own, &step);
         } else if (step.kind == JAIL_STEP_ROOT) {
-            step.root.size_bytes = ROOT_BYTES;
+            step.root.size_bytes = ROOT_BYTES + size_bytes;
             step.root.inodes = ROOT_INODES;
             add(own, &step);
         } else if (step.kind == JAIL_STEP_PROC) {

@@ -6,11 +6,13 @@
 #include "server/warm_internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "config/config.h"
@@ -121,12 +123,10 @@ static int check_filter(const struct warm_template *template, struct err *reterr
 }
 
 /* Makes the plan of the template itself, and the one that jails are parked with. */
-static int make_plans(struct warm_template *template, uint32_t inner_uid, struct jail_plan **ret_own,
-                      struct err *reterr)
+static int make_plans(struct warm_template *template, uint32_t inner_uid, uint64_t program_bytes,
+                      struct jail_plan **ret_own, struct err *reterr)
 {
-    char program[PATH_MAX];
     int r = check_filter(template, reterr);
-    r = r < 0 ? r : find_program(template, program, reterr);
     CLEANUP(plan_freep) struct jail_plan *plain = NULL;
     r = r < 0 ? r : plain_plan(template, &plain, reterr);
     jail_plan_free(TAKE_PTR(template->park_plan));
@@ -139,7 +139,8 @@ static int make_plans(struct warm_template *template, uint32_t inner_uid, struct
         return err_errno(reterr, ENOMEM, "planning a template");
     }
     uint32_t inside = template->host->privileged ? inner_uid : plain->uid;
-    return jail_plan_for_template(plain, program, argv, inside, template->host->privileged, ret_own, reterr);
+    return jail_plan_for_template(plain, program_bytes, argv, inside, template->host->privileged, ret_own,
+                                  reterr);
 }
 
 static void on_template_event(void *arg, uint32_t events)
@@ -158,13 +159,37 @@ static void on_template_event(void *arg, uint32_t events)
     warm_template_fail(template, &err);
 }
 
+static int open_program(const struct warm_template *template, int *ret_fd, uint64_t *ret_bytes,
+                        struct err *reterr)
+{
+    char path[PATH_MAX];
+    int r = find_program(template, path, reterr);
+    if (r < 0) {
+        return r;
+    }
+    struct stat st;
+    CLEANUP(fd_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        return err_set(reterr, ERR_HOST, errno, NULL, "%s: %s", path, strerror(errno));
+    }
+    *ret_bytes = (uint64_t)st.st_size;
+    *ret_fd = TAKE_FD(fd);
+    return 0;
+}
+
 static int spawn(struct warm_template *template, struct err *reterr)
 {
     uint32_t base, count;
     idmap_pool_range(template->host->ids, &base, &count);
     CLEANUP(plan_freep) struct jail_plan *own = NULL;
-    int r = make_plans(template, TEMPLATE_INNER_BASE + (template->uid - base), &own, reterr);
+    CLEANUP(fd_closep) int program = -1;
+    uint64_t program_bytes = 0;
+    int r = open_program(template, &program, &program_bytes, reterr);
+    if (r == 0) {
+        r = make_plans(template, TEMPLATE_INNER_BASE + (template->uid - base), program_bytes, &own, reterr);
+    }
     struct jail_template_options options = {.plan = own,
+                                            .program_fd = program,
                                             .log_fd = STDERR_FILENO,
                                             .outer_uid = template->uid,
                                             .outer_gid = template->gid,

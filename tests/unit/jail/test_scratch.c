@@ -520,7 +520,7 @@ static void test_sparse_files(void **state)
     struct fixture *f = *state;
     must_put(f, "sparse", "head");
     CLEANUP(fd_closep) int fd = openat(f->work, "sparse", O_WRONLY | O_CLOEXEC);
-    assert_int_equal(ftruncate(fd, 1ll << 40), 0);
+    assert_int_equal(ftruncate(fd, 1LL << 40), 0);
     struct scratch_list list;
     struct err err = {0};
     assert_int_equal(scratch_list(f->scratch, 100, &list, &err), 0);

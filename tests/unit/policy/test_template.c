@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -99,13 +100,17 @@ static void start_template(struct fixture *fixture)
     fixture->template_uid = uid;
     char program[4096];
     find_program(program, sizeof program);
+    struct stat st;
+    int program_fd = open(program, O_RDONLY | O_CLOEXEC);
+    assert_true(program_fd >= 0 && fstat(program_fd, &st) == 0);
     struct jail_plan *full = full_plan(fixture, "x", 0), *plan = NULL;
     char *argv[] = {NULL};
     uint32_t inside = range ? TEMPLATE_INNER_BASE + (uid - POOL_BASE) : full->uid;
-    if (jail_plan_for_template(full, program, argv, inside, range, &plan, &err) < 0) {
+    if (jail_plan_for_template(full, (uint64_t)st.st_size, argv, inside, range, &plan, &err) < 0) {
         fail_msg("%s: %s", err.step, err.text);
     }
     struct jail_template_options options = {.plan = plan,
+                                            .program_fd = program_fd,
                                             .log_fd = 2,
                                             .outer_uid = uid,
                                             .outer_gid = gid,
@@ -114,6 +119,7 @@ static void start_template(struct fixture *fixture)
     if (jail_template_new(&options, &fixture->template, &err) < 0) {
         fail_msg("%s: %s", err.step, err.text);
     }
+    close(program_fd);
     jail_plan_free(full);
     jail_plan_free(plan);
 }
