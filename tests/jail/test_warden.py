@@ -33,7 +33,7 @@ def events(server, name):
 
 def front_pid(server):
     """The front that serves now."""
-    return int(events(server, "front_serving")[-1]["pid"])
+    return int(wait_for(lambda: events(server, "front_serving"), "a front that serves")[-1]["pid"])
 
 
 def call_later(server, *arguments, **fields):
