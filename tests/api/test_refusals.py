@@ -1,5 +1,6 @@
 """Every error of the HTTP contract: its status, its code, its field, its headers."""
 
+import contextlib
 import json
 import socket
 
@@ -219,9 +220,11 @@ def test_431(server, wire):
         connection.request("GET", "/healthz", {"X-Long": "x" * size})
         reply = connection.reply()
         assert reply.status == 431 and json.loads(reply.body)["code"] == "headers_too_large"
+    # Far over: libmicrohttpd's own answer, and then the end with bytes unread, so that a reset may overtake it.
     connection = wire(server)
-    connection.request("GET", "/healthz", {"X-Long": "x" * 1_000_000})
-    assert connection.reply().status == 431
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        connection.request("GET", "/healthz", {"X-Long": "x" * 1_000_000})
+        assert connection.reply().status == 431
     connection = wire(server)
     connection.request("GET", "/healthz", {"X-Long": "x" * 15_000})
     assert connection.reply().status == 200
