@@ -17,6 +17,7 @@
 #include "config/shipped.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
+#include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
 #include "jail/watch.h"
@@ -197,20 +198,24 @@ static void handle_signal(struct run *run, struct execution *execution)
     }
 }
 
+/* Between two looks of the watch, what the jail has to say is listened to alone: its end above all. */
 static void wait_for_end(struct run *run, struct execution *execution)
 {
-    int timeout_ms = execution_needs_watch(execution) ? JAIL_WATCH_INTERVAL_MS : -1;
+    bool watched = execution_needs_watch(execution);
+    uint64_t look_ns = clock_now_ns();
     while (execution_state(execution) != EXECUTION_ENDED) {
         struct pollfd polled[] = {{.fd = run->signal_fd, .events = POLLIN},
                                   {.fd = execution_fd(execution), .events = POLLIN}};
-        poll(polled, ARRAY_SIZE(polled), timeout_ms);
-        if (timeout_ms >= 0) {
-            execution_watch(execution);
-        }
+        poll(polled, ARRAY_SIZE(polled), watched ? JAIL_WATCH_INTERVAL_MS : -1);
         if (polled[0].revents) {
             handle_signal(run, execution);
         }
         execution_dispatch(execution);
+        uint64_t now_ns = watched ? clock_now_ns() : 0;
+        if (watched && now_ns - look_ns >= JAIL_WATCH_INTERVAL_MS * NS_PER_MS) {
+            execution_watch(execution);
+            look_ns = now_ns;
+        }
     }
 }
 
