@@ -1,6 +1,4 @@
-/* No filters: what tests, and the tool that compiles the real table, are linked with. */
+/* No policies: what tests, and the tool that makes the real table, are linked with. */
 #include "policy/embedded.h"
 
-#include <stddef.h>
-
-const struct embedded_filter policy_embedded_filters[] = {{.sha256 = NULL}};
+const struct embedded_policy policy_embedded[] = {{.name = NULL}};

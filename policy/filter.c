@@ -243,25 +243,40 @@ static bool notifies(const struct policy_spec *spec, const struct policy_filter 
     return notify;
 }
 
-/* Takes the instructions that were compiled from the same file while the program was built. */
-static bool take_embedded(const struct policy_spec *spec, struct policy_filter *filter)
+/* Copies a filter that was compiled while the program was built. */
+static int copy_filter(const struct policy_filter *from, struct policy_filter *ret)
 {
-    for (const struct embedded_filter *embedded = policy_embedded_filters; embedded->sha256; embedded++) {
-        if (embedded->arch == policy_native_arch() && strcmp(embedded->sha256, spec->sha256) == 0) {
-            filter->instructions = malloc(embedded->length * sizeof *embedded->instructions);
-            if (filter->instructions) {
-                memcpy(filter->instructions, embedded->instructions,
-                       embedded->length * sizeof *embedded->instructions);
-                filter->length = embedded->length;
-                return true;
-            }
+    struct policy_filter filter = *from;
+    filter.instructions = malloc(from->length * sizeof *from->instructions);
+    filter.entries = malloc((from->n_entries + 1) * sizeof *from->entries);
+    if (!filter.instructions || !filter.entries) {
+        policy_filter_clear(&filter);
+        return -ENOMEM;
+    }
+    memcpy(filter.instructions, from->instructions, from->length * sizeof *from->instructions);
+    memcpy(filter.entries, from->entries, from->n_entries * sizeof *from->entries);
+    *ret = filter;
+    return 0;
+}
+
+/* The filter that was compiled from the same file, and checked as below, while the program was built. */
+static const struct policy_filter *find_embedded(const struct policy_spec *spec)
+{
+    for (const struct embedded_policy *row = policy_embedded; row->name; row++) {
+        if (row->arch == policy_native_arch() && strcmp(row->sha256, spec->sha256) == 0) {
+            return &row->filter;
         }
     }
-    return false;
+    return NULL;
 }
 
 int policy_filter_compile(const struct policy_spec *spec, struct policy_filter *ret, struct err *reterr)
 {
+    const struct policy_filter *embedded = find_embedded(spec);
+    if (embedded) {
+        int r = copy_filter(embedded, ret);
+        return r < 0 ? err_errno(reterr, -r, "compiling the filter") : 0;
+    }
     CLEANUP(policy_filter_clear) struct policy_filter filter = {0};
     if (policy_errno_number(spec->seccomp_default_errno) == 0) {
         return err_set(reterr, ERR_CONFIG, EINVAL, spec->origin, "seccomp default_errno %s: no such errno",
@@ -271,9 +286,7 @@ int policy_filter_compile(const struct policy_spec *spec, struct policy_filter *
     r = r < 0 ? r : collect(spec, &filter, reterr);
     r = r < 0 ? r : decide(spec, &filter, reterr);
     r = r < 0 ? r : check_launch(spec, &filter, reterr);
-    if (r == 0 && !take_embedded(spec, &filter)) {
-        r = seccomp_assemble(spec, &filter, reterr);
-    }
+    r = r < 0 ? r : seccomp_assemble(spec, &filter, reterr);
     if (r < 0) {
         return r;
     }

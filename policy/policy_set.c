@@ -13,6 +13,7 @@
 #include "config/textformat.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
+#include "policy/embedded.h"
 
 #define POLICIES_MAX 256u
 
@@ -48,12 +49,25 @@ const struct policy *policy_set_find(const struct policy_set *set, const char *n
     return NULL;
 }
 
+static const struct embedded_policy *find_embedded(const char *name)
+{
+    for (const struct embedded_policy *row = policy_embedded; row->name; row++) {
+        if (strcmp(row->name, name) == 0) {
+            return row;
+        }
+    }
+    return NULL;
+}
+
+/* The text has been read already, while the program was built (policy/embed/embed.c says why). */
 static int compile_shipped(const struct shipped_file *file, struct policy **ret, struct err *reterr)
 {
     char origin[128];
     snprintf(origin, sizeof origin, "shipped:%s", file->name);
     struct policy_spec *spec = NULL;
-    int r = policy_spec_decode_text(origin, file->data, file->size, &spec, reterr);
+    const struct embedded_policy *row = find_embedded(file->name);
+    int r = row ? policy_spec_decode_packed(origin, row->packed, row->packed_size, row->sha256, &spec, reterr)
+                : policy_spec_decode_text(origin, file->data, file->size, &spec, reterr);
     return r < 0 ? r : policy_compile(spec, ret, reterr);
 }
 
