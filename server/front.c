@@ -94,10 +94,10 @@ static void raise_descriptor_limit(void)
     }
 }
 
-static int receive_config_message(struct channel *channel, int fds[2], size_t *n_fds, struct err *reterr)
+/* Waits for one message. The channel's table says which may come at that point. */
+static int receive_first(struct channel *channel, struct msg *msg, int fds[2], size_t *n_fds, struct err *reterr)
 {
     struct pollfd ready = {.fd = channel_fd(channel), .events = POLLIN};
-    struct msg msg = {.type = MSG_NONE};
     int r = 0;
     while (r == 0) {
         int n = poll(&ready, 1, CONFIG_TIMEOUT_MS);
@@ -108,14 +108,9 @@ static int receive_config_message(struct channel *channel, int fds[2], size_t *n
             return err_set(reterr, ERR_UNAVAILABLE, ETIMEDOUT, NULL, "no configuration came from the warden");
         }
         *n_fds = 2;
-        r = channel_recv(channel, &msg, fds, n_fds, reterr);
+        r = channel_recv(channel, msg, fds, n_fds, reterr);
     }
-    if (r < 0) {
-        return err_set(reterr, ERR_UNAVAILABLE, -r, NULL, "the channel to the warden is closed");
-    }
-    /* The channel's table lets no other message come first. */
-    msg_clear(&msg);
-    return 0;
+    return r < 0 ? err_set(reterr, ERR_UNAVAILABLE, -r, NULL, "the channel to the warden is closed") : 0;
 }
 
 /* The warden's first word: the configuration, and maybe the audit log. */
@@ -123,10 +118,12 @@ static int receive_config(struct front_process *process, struct err *reterr)
 {
     int fds[2] = {-1, -1};
     size_t n_fds = 0;
-    int r = receive_config_message(process->channel, fds, &n_fds, reterr);
+    struct msg msg = {.type = MSG_NONE};
+    int r = receive_first(process->channel, &msg, fds, &n_fds, reterr);
     if (r < 0) {
         return r;
     }
+    msg_clear(&msg);
     CLEANUP(fd_closep) int config_fd = fds[0];
     process->audit_fd = n_fds > 1 ? fds[1] : -1;
     CLEANUP(buf_free) struct buf data = BUF_INIT;
@@ -135,6 +132,23 @@ static int receive_config(struct front_process *process, struct err *reterr)
         return err_errno(reterr, -r, "reading the configuration");
     }
     return server_config_decode(data.data, data.len, &process->front.config, reterr);
+}
+
+/* The second: how things stand. Nobody is served before, so that a reload is seen by nobody. */
+static int receive_state(struct front_process *process, struct err *reterr)
+{
+    int no_fds[2];
+    size_t n_fds = 0;
+    struct msg msg = {.type = MSG_NONE};
+    int r = receive_first(process->channel, &msg, no_fds, &n_fds, reterr);
+    if (r == 0 && msg.type != MSG_STATE) {
+        r = err_set(reterr, ERR_INTERNAL, EPROTO, NULL, "the warden did not say how things stand");
+    }
+    if (r == 0) {
+        process->front.state = msg.state;
+    }
+    msg_clear(&msg);
+    return r;
 }
 
 static void state_metrics(struct front *front)
@@ -174,18 +188,23 @@ static bool has_left(const struct front_process *process)
     return process->leaving && held == 0 && dispatch_jobs(front->dispatch) == 0;
 }
 
+static void take_state(struct front_process *process, const struct msg_state *state)
+{
+    struct front *front = &process->front;
+    front->state = *state;
+    front->draining = state->draining;
+    state_metrics(front);
+    if ((state->draining || state->superseded) && !process->leaving) {
+        leave(process);
+    }
+}
+
 static int take_message(struct front_process *process, struct msg *msg)
 {
     struct front *front = &process->front;
     switch (msg->type) {
     case MSG_STATE:
-        front->state = msg->state;
-        front->state_known = true;
-        state_metrics(front);
-        front->draining = msg->state.draining;
-        if ((msg->state.draining || msg->state.superseded) && !process->leaving) {
-            leave(process);
-        }
+        take_state(process, &msg->state);
         return 0;
     case MSG_DONE:
         return dispatch_done(front->dispatch, &msg->done);
@@ -281,6 +300,9 @@ static int start(struct front_process *process, struct err *reterr)
         LOG(front->log, LOG_DEBUG, "sandboxed", LOG_FIELD_BOOL("landlock", landlock));
         r = channel_send(process->channel, &(struct msg){.type = MSG_HELLO}, NULL, 0, reterr);
     }
+    if (r == 0) {
+        take_state(process, &front->state);
+    }
     return r;
 }
 
@@ -356,6 +378,9 @@ int front_main(int channel_fd, int listen_fd)
     }
     if (r == 0) {
         r = receive_config(&process, &err);
+    }
+    if (r == 0) {
+        r = receive_state(&process, &err);
     }
     if (r == 0) {
         r = start_logs(&process, &err);

@@ -23,6 +23,5 @@ struct front {
     struct http_server *http;
     struct dispatch *dispatch;
     struct msg_state state; /* the warden's last word */
-    bool state_known;
     bool draining; /* the server is shutting down: nothing new is begun */
 };

@@ -96,12 +96,10 @@ void handle_healthz(struct request *request)
     struct buf body = BUF_INIT;
     buf_putc(&body, '{');
     json_out_text(&body, "status", "ready");
-    if (front->state_known) {
-        json_out_open(&body, "limits", '{');
-        json_out_text(&body, "enforced_by", front->state.enforced_by_cgroup ? "cgroup2" : "rlimit");
-        buf_putc(&body, '}');
-    }
-    if (front->state_known && front->state.degraded[0] != '\0') {
+    json_out_open(&body, "limits", '{');
+    json_out_text(&body, "enforced_by", front->state.enforced_by_cgroup ? "cgroup2" : "rlimit");
+    buf_putc(&body, '}');
+    if (front->state.degraded[0] != '\0') {
         json_out_text(&body, "degraded", front->state.degraded);
     }
     buf_puts(&body, "}\n");
@@ -113,8 +111,6 @@ void handle_readyz(struct request *request)
     const struct front *front = request->front;
     if (front->draining) {
         request_refuse(request, ERROR_NOT_READY, "the server is shutting down", NULL);
-    } else if (!front->state_known) {
-        request_refuse(request, ERROR_NOT_READY, "the self-test has not run yet", NULL);
     } else if (!front->state.ready) {
         request_refuse(request, ERROR_NOT_READY, front->state.why, NULL);
     } else {
@@ -133,7 +129,7 @@ void handle_metrics(struct request *request)
 {
     struct front *front = request->front;
     struct buf body = BUF_INIT;
-    bool ready = front->state_known && front->state.ready && !front->draining;
+    bool ready = front->state.ready && !front->draining;
     metrics_set(front->metrics, METRIC_READY, NULL, NULL, ready);
     metrics_set(front->metrics, METRIC_HTTP_CONNECTIONS, NULL, NULL,
                 (double)http_server_connections(front->http));

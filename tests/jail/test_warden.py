@@ -279,7 +279,8 @@ def test_reload_refuses_nobody(configured):
 
     def ask():
         while not stop.is_set():
-            replies.append(configured.request("GET", "/readyz").status)
+            reply = configured.request("GET", "/readyz")
+            replies.append((reply.status, reply.json.get("error")))
 
     asking = threading.Thread(target=ask)
     asking.start()
@@ -289,7 +290,7 @@ def test_reload_refuses_nobody(configured):
     finally:
         stop.set()
         asking.join()
-    assert replies and set(replies) == {200}
+    assert replies and set(replies) == {(200, None)}
     early.request("POST", "/execute", json.dumps({"code": "print(1)"}),
                   {"X-Service-API-Key": configured.key, "Content-Type": "application/json"})
     reply = early.getresponse()
