@@ -56,8 +56,9 @@ struct server_config {
     uint64_t max_body_bytes;
     uint32_t max_header_bytes;
     uint64_t request_timeout_ms, idle_timeout_ms;
-    uint32_t max_connections;
+    uint32_t max_connections, max_connections_per_address;
     uint64_t drain_timeout_ms;
+    uint64_t front_timeout_ms; /* 0: a front that hangs is left alone */
     bool metrics_open;
     enum log_format log_format;
     enum log_level log_level;

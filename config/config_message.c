@@ -27,7 +27,9 @@
     X(request_timeout_ms, 1, MS_PER_DAY)                                                                     \
     X(idle_timeout_ms, 1, MS_PER_DAY)                                                                        \
     X(max_connections, 1, 65536)                                                                             \
+    X(max_connections_per_address, 0, 65536)                                                                 \
     X(drain_timeout_ms, 0, MS_PER_DAY)                                                                       \
+    X(front_timeout_ms, 0, MS_PER_DAY)                                                                       \
     X(outer_uid_base, 1000, UINT32_MAX - 65536)                                                              \
     X(max_output_bytes, 1, 1024 * MIB)
 

@@ -18,6 +18,7 @@ const char *msg_type_to_string(enum msg_type type)
     static const char *const names[MSG_TYPE_COUNT] = {
         [MSG_NONE] = "none",     [MSG_CONFIG] = "config",   [MSG_HELLO] = "hello", [MSG_JOB] = "job",
         [MSG_CANCEL] = "cancel", [MSG_REFUSED] = "refused", [MSG_DONE] = "done",   [MSG_STATE] = "state",
+        [MSG_PING] = "ping",     [MSG_PONG] = "pong",
     };
     return (size_t)type < MSG_TYPE_COUNT ? names[type] : "unknown";
 }
@@ -32,6 +33,8 @@ struct outgoing {
     Immure__MsgRefused refused;
     Immure__MsgDone done;
     Immure__MsgState state;
+    Immure__MsgPing ping;
+    Immure__MsgPong pong;
 };
 
 static void fill_config(const struct msg *msg, struct outgoing *ret)
@@ -127,6 +130,22 @@ static bool fill_state(const struct msg *msg, struct pool *pool, struct outgoing
     return fill_warm(&msg->state, pool, &ret->state);
 }
 
+static void fill_ping(const struct msg *msg, struct outgoing *ret)
+{
+    immure__msg_ping__init(&ret->ping);
+    ret->ping.number = msg->ping.number;
+    ret->envelope.kind_case = IMMURE__MSG__KIND_PING;
+    ret->envelope.ping = &ret->ping;
+}
+
+static void fill_pong(const struct msg *msg, struct outgoing *ret)
+{
+    immure__msg_pong__init(&ret->pong);
+    ret->pong.number = msg->pong.number;
+    ret->envelope.kind_case = IMMURE__MSG__KIND_PONG;
+    ret->envelope.pong = &ret->pong;
+}
+
 static bool fill(const struct msg *msg, struct pool *pool, struct outgoing *ret)
 {
     immure__msg__init(&ret->envelope);
@@ -151,6 +170,12 @@ static bool fill(const struct msg *msg, struct pool *pool, struct outgoing *ret)
         return true;
     case MSG_STATE:
         return fill_state(msg, pool, ret);
+    case MSG_PING:
+        fill_ping(msg, ret);
+        return true;
+    case MSG_PONG:
+        fill_pong(msg, ret);
+        return true;
     case MSG_NONE:
     case MSG_TYPE_COUNT:
         break;
@@ -261,6 +286,14 @@ static int from_envelope(const Immure__Msg *envelope, const int *fds, size_t n_f
     case IMMURE__MSG__KIND_STATE:
         ret->type = MSG_STATE;
         return state_from_message(envelope->state, &ret->state, reterr);
+    case IMMURE__MSG__KIND_PING:
+        ret->type = MSG_PING;
+        ret->ping.number = envelope->ping->number;
+        return 0;
+    case IMMURE__MSG__KIND_PONG:
+        ret->type = MSG_PONG;
+        ret->pong.number = envelope->pong->number;
+        return 0;
     case IMMURE__MSG__KIND__NOT_SET:
     default:
         return err_set(reterr, ERR_INVALID, EBADMSG, "kind", "is missing");

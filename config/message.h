@@ -19,6 +19,8 @@ enum msg_type {
     MSG_REFUSED,
     MSG_DONE,
     MSG_STATE,
+    MSG_PING,
+    MSG_PONG,
     MSG_TYPE_COUNT
 };
 const char *msg_type_to_string(enum msg_type type);
@@ -61,6 +63,9 @@ struct msg {
         struct msg_refused refused;
         struct job_result done; /* owned; the files' fds are the caller's to send or set */
         struct msg_state state;
+        struct {
+            uint64_t number;
+        } ping, pong;
     };
 };
 

@@ -35,7 +35,8 @@ struct channel_rule {
 static const struct channel_rule channel_rules[] = {
     /* configuration, audit log if there is one */
     {MSG_CONFIG, CHANNEL_WARDEN, CHANNEL_NEW, CHANNEL_CONFIGURED, 1, 2},
-    {MSG_HELLO, CHANNEL_FRONT, CHANNEL_CONFIGURED, CHANNEL_SERVING, 0, 0},
+    /* where the kernel reports the front's denied calls, if it does */
+    {MSG_HELLO, CHANNEL_FRONT, CHANNEL_CONFIGURED, CHANNEL_SERVING, 0, 1},
     {MSG_STATE, CHANNEL_WARDEN, CHANNEL_CONFIGURED | CHANNEL_SERVING, 0, 0, 0},
     /* input, stdin, stdout, stderr */
     {MSG_JOB, CHANNEL_FRONT, CHANNEL_SERVING, 0, 4, 4},
@@ -43,6 +44,8 @@ static const struct channel_rule channel_rules[] = {
     {MSG_REFUSED, CHANNEL_WARDEN, CHANNEL_SERVING, 0, 0, 0},
     /* output files */
     {MSG_DONE, CHANNEL_WARDEN, CHANNEL_SERVING, 0, 0, IO_FDS_MAX},
+    {MSG_PING, CHANNEL_WARDEN, CHANNEL_SERVING, 0, 0, 0},
+    {MSG_PONG, CHANNEL_FRONT, CHANNEL_SERVING, 0, 0, 0},
 };
 
 /* A peer that reads nothing must not make us keep everything. */

@@ -12,6 +12,7 @@
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "config/config.h"
@@ -32,7 +33,8 @@
 
 #define CONFIG_TIMEOUT_MS 10000
 #define CONFIG_BYTES_MAX  (16u << 20)
-#define BODIES_AT_ONCE    8 /* of the largest size, in memory */
+#define BODIES_AT_ONCE    8  /* of the largest size, in memory */
+#define SPARE_JOBS        64 /* that wait for the warden to refuse them */
 
 struct front_process {
     struct front front;
@@ -65,8 +67,7 @@ static int close_strays(int channel_fd, int listen_fd, struct err *reterr)
 /* A crash must not leave keys in a core file, nor a neighbour of the same uid look into the memory. */
 static int hide_memory(struct err *reterr)
 {
-    struct rlimit none = {0, 0};
-    if (setrlimit(RLIMIT_CORE, &none) < 0 || prctl(PR_SET_DUMPABLE, 0) < 0) {
+    if (prctl(PR_SET_DUMPABLE, 0) < 0) {
         return err_errno(reterr, errno, "forbidding core files");
     }
     return 0;
@@ -84,11 +85,15 @@ static void set_signals(void)
     }
 }
 
-/* A connection and three pipes for each job add up. */
-static void raise_descriptor_limit(void)
+/* As many descriptors as the configuration can make it need, and no more. */
+static void limit_descriptors(const struct server_config *config)
 {
     struct rlimit files;
+    const rlim_t own = 256; /* logs, libraries, the files of one verdict */
+    const rlim_t per_job = 8;
+    rlim_t enough = own + config->max_connections + per_job * (config->max_concurrent_jobs + SPARE_JOBS);
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_max = enough < files.rlim_max ? enough : files.rlim_max;
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
@@ -210,6 +215,10 @@ static int take_message(struct front_process *process, struct msg *msg)
         return dispatch_done(front->dispatch, &msg->done);
     case MSG_REFUSED:
         return dispatch_refused(front->dispatch, &msg->refused);
+    case MSG_PING: {
+        struct msg pong = {.type = MSG_PONG, .pong = {.number = msg->ping.number}};
+        return channel_send(process->channel, &pong, NULL, 0, NULL);
+    }
     default:
         return -EPROTO; /* the channel's table lets nothing else through */
     }
@@ -269,6 +278,7 @@ static int start_http(struct front_process *process, struct err *reterr)
         .request_timeout_ms = config->request_timeout_ms,
         .idle_timeout_ms = config->idle_timeout_ms,
         .max_connections = config->max_connections,
+        .max_connections_per_address = config->max_connections_per_address,
     };
     return http_server_new(front->loop, &options, &request_events, front, &front->http, reterr);
 }
@@ -293,12 +303,13 @@ static int start(struct front_process *process, struct err *reterr)
                      &process->channel_source, reterr);
     }
     bool landlock = false;
+    CLEANUP(fd_closep) int denials = -1;
     if (r == 0) {
-        r = front_sandbox_enter(&landlock, reterr);
+        r = front_sandbox_enter(&denials, &landlock, reterr);
     }
     if (r == 0) {
         LOG(front->log, LOG_DEBUG, "sandboxed", LOG_FIELD_BOOL("landlock", landlock));
-        r = channel_send(process->channel, &(struct msg){.type = MSG_HELLO}, NULL, 0, reterr);
+        r = channel_send(process->channel, &(struct msg){.type = MSG_HELLO}, &denials, denials >= 0, reterr);
     }
     if (r == 0) {
         take_state(process, &front->state);
@@ -365,7 +376,6 @@ int front_main(int channel_fd, int listen_fd)
     struct err err = {0};
     front->log = log_new(STDERR_FILENO, LOG_FORMAT_LOGFMT, LOG_INFO, "front");
     set_signals();
-    raise_descriptor_limit();
     int r = close_strays(channel_fd, listen_fd, &err);
     if (r == 0) {
         r = process_stats_new(&front->process, &err);
@@ -383,6 +393,8 @@ int front_main(int channel_fd, int listen_fd)
         r = receive_state(&process, &err);
     }
     if (r == 0) {
+        limit_descriptors(front->config);
+        tzset(); /* reads files, which nobody here can later */
         r = start_logs(&process, &err);
     }
     if (r == 0) {

@@ -1,19 +1,20 @@
-/* Makes the front's process. Runs in the warden, and, between fork and exec, in the child.
+/* Makes the front's process. Runs in the warden, and, between clone and exec, in the child.
  *
- * What must hold when the front's first instruction runs: an uid that owns nothing (or, without privileges,
- * our own), no capability in any set, no way to gain one, no descriptor but its own, no environment that
- * could hold a secret, and a signal that ends it when the warden dies. A step that fails is reported by name
- * and the front does not start. */
+ * What must hold when the front's first instruction runs: an uid that owns nothing (or, without privileges, a
+ * user namespace of its own), no other process to be seen or signalled, no network but the sockets it is
+ * given, no capability in any set, no way to gain one, no descriptor but its own, no environment that could
+ * hold a secret, and a signal that ends it when the warden dies. A step that fails is reported by name and
+ * the front does not start. */
 #include "server/front_process.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <linux/sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -29,7 +30,6 @@
 struct child_setup {
     const struct front_process_options *options;
     int channel_fd, executable_fd, listen_fd;
-    pid_t parent;
 };
 
 /* Variables that reach the front: none that could hold a key. */
@@ -89,17 +89,29 @@ static int set_no_new_privs(const struct child_setup *setup)
 static int set_limits(const struct child_setup *setup)
 {
     (void)setup;
-    const struct rlimit no_core = {0, 0};
-    return setrlimit(RLIMIT_CORE, &no_core) < 0 ? -errno : 0;
+    /* No limit on the size of files: the audit log may be one. Processes: front_sandbox.c. */
+    static const struct {
+        int resource;
+        rlim_t limit;
+    } limits[] = {
+        {RLIMIT_CORE, 1}, /* 0 would still start a handler of core_pattern; see step_RLIMIT() */
+        {RLIMIT_MEMLOCK, 0}, {RLIMIT_MSGQUEUE, 0}, {RLIMIT_NICE, 0}, {RLIMIT_RTPRIO, 0},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
+        const struct rlimit limit = {limits[i].limit, limits[i].limit};
+        if (setrlimit((__rlimit_resource_t)limits[i].resource, &limit) < 0) {
+            return -errno;
+        }
+    }
+    return 0;
 }
 
-/* After the ids have changed, since that clears it. The parent may have died before. */
+/* After the ids have changed, since that clears it. Had the parent died before, the channel would be at its
+ * end, and the front would exit by itself. */
 static int die_with_parent(const struct child_setup *setup)
 {
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0) {
-        return -errno;
-    }
-    return getppid() == setup->parent ? 0 : -ESRCH;
+    (void)setup;
+    return prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 ? -errno : 0;
 }
 
 static int reset_signals(const struct child_setup *setup)
@@ -181,7 +193,16 @@ static int wait_for_exec(int status_fd, struct err *reterr)
     return err_errno(reterr, failure.error, "starting the front: %s", child_steps[failure.step].name);
 }
 
-static int fork_front(const struct child_setup *setup, struct front_process *process, struct err *reterr)
+/* As for a jail, with two exceptions: the front needs files until front_sandbox.c takes them from it, and a
+ * network of the host's if it is to call back. Where there are no ids to change, a user namespace in which
+ * nobody is mapped keeps it from what the warden's uid may do to the warden. */
+static uint64_t namespaces(const struct front_process_options *options)
+{
+    return CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP |
+           (options->host_network ? 0 : CLONE_NEWNET) | (options->change_ids ? 0 : CLONE_NEWUSER);
+}
+
+static int clone_front(const struct child_setup *setup, struct front_process *process, struct err *reterr)
 {
     int status[2];
     if (pipe2(status, O_CLOEXEC) < 0) {
@@ -190,17 +211,21 @@ static int fork_front(const struct child_setup *setup, struct front_process *pro
     CLEANUP(fd_closep) int status_read = status[0];
     CLEANUP(fd_closep) int status_write = copy_high(status[1]);
     close(status[1]);
-    process->pid = fork();
+    struct clone_args args = {
+        .flags = namespaces(setup->options) | CLONE_PIDFD,
+        .pidfd = (uint64_t)(uintptr_t)&process->pidfd,
+        .exit_signal = SIGCHLD,
+    };
+    process->pid = (pid_t)syscall(SYS_clone3, &args, sizeof args);
     if (process->pid == 0) {
         child_main(setup, status_write);
     }
     if (process->pid < 0) {
-        return err_errno(reterr, errno, "starting the front");
+        process->pidfd = -1; /* the kernel may have written a number that it took back */
+        return err_errno(reterr, errno, "starting the front in namespaces of its own");
     }
     fd_closep(&status_write);
-    process->pidfd = pidfd_open(process->pid, 0);
-    int r = process->pidfd < 0 ? err_errno(reterr, errno, "watching the front")
-                               : wait_for_exec(status_read, reterr);
+    int r = wait_for_exec(status_read, reterr);
     if (r < 0) {
         kill(process->pid, SIGKILL); /* our unreaped child, so the number is still its own */
         waitpid(process->pid, NULL, 0);
@@ -224,9 +249,9 @@ int front_process_start(const struct front_process_options *options, struct fron
     if (channel < 0 || executable < 0 || listener < 0) {
         return err_errno(reterr, errno, "copying the front's descriptors");
     }
-    struct child_setup setup = {options, channel, executable, listener, getpid()};
+    struct child_setup setup = {options, channel, executable, listener};
     struct front_process process = {.pidfd = -1};
-    int r = fork_front(&setup, &process, reterr);
+    int r = clone_front(&setup, &process, reterr);
     if (r < 0) {
         return r;
     }

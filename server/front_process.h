@@ -13,8 +13,9 @@ enum { FRONT_CHANNEL_FD = 3, FRONT_LISTEN_FD = 4 };
 struct front_process_options {
     int executable_fd; /* of our own binary */
     int listen_fd;
-    bool change_ids; /* become `uid`:`uid`; else stay who we are */
+    bool change_ids; /* become `uid`:`uid`; else stay who we are, in a user namespace */
     uint32_t uid;
+    bool host_network; /* may connect; else it has an empty network, and the listening socket */
 };
 
 struct front_process {
@@ -23,7 +24,7 @@ struct front_process {
     int channel_fd; /* our end */
 };
 
-/* Forks and executes. Returns once the front's exec has happened; a failure names the step. Single-threaded
+/* Clones and executes. Returns once the front's exec has happened; a failure names the step. Single-threaded
  * callers only. */
 int front_process_start(const struct front_process_options *options, struct front_process *ret,
                         struct err *reterr);

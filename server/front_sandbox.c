@@ -5,7 +5,8 @@
  * Two layers, since each has gaps of its own. Landlock denies every access to files and, on newer kernels,
  * every TCP port and signals and abstract sockets of others; a kernel may lack it. The filter lists the
  * system calls that are left, by number; others fail with EPERM rather than killing, because which calls a C
- * library makes differs between its versions. */
+ * library makes differs between its versions. The warden is told of each (front_denials.c): a front that
+ * tries is worth a line in the log. */
 #include "server/front_sandbox.h"
 
 #include <errno.h>
@@ -14,9 +15,11 @@
 #include <linux/landlock.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -64,7 +67,7 @@ static const struct {
 };
 
 /* A ruleset without a single rule. */
-static int deny_access(bool *ret_landlock, struct err *reterr)
+int front_sandbox_deny_access(bool *ret_landlock, struct err *reterr)
 {
     long newest = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
     *ret_landlock = newest > 0;
@@ -101,7 +104,6 @@ static const int allowed[] = {
     SYS_getpeername,
     SYS_close,
     SYS_pipe2,
-    SYS_fcntl,
     /* a job's input and output files, /proc/self */
     SYS_memfd_create,
     SYS_pread64,
@@ -139,7 +141,6 @@ static const int allowed[] = {
     SYS_rt_sigreturn,
     SYS_sigaltstack,
     SYS_restart_syscall,
-    SYS_tgkill,
     SYS_exit,
     SYS_exit_group,
 #if defined(__x86_64__)
@@ -149,7 +150,7 @@ static const int allowed[] = {
 #endif
 };
 
-/* Calls of which only some uses are left: those where `argument & mask` is `value`. */
+/* Calls of which only some uses are left: those where `argument & mask` is `value`, a row for each. */
 static const struct {
     int call;
     unsigned argument;
@@ -159,10 +160,15 @@ static const struct {
     {SYS_mprotect, 2, PROT_EXEC, 0},
     {SYS_ioctl, 1, UINT32_MAX, 0x541b /* FIONREAD */},
     {SYS_prlimit64, 0, UINT32_MAX, 0 /* itself */},
-    {SYS_newfstatat, 3, 0x1000 /* AT_EMPTY_PATH */, 0x1000},
+    {SYS_fcntl, 1, UINT32_MAX, F_GETFL},
+    {SYS_fcntl, 1, UINT32_MAX, F_SETFL},
+    {SYS_fcntl, 1, UINT32_MAX, F_GETFD},
+    {SYS_fcntl, 1, UINT32_MAX, F_SETFD},
+    {SYS_fcntl, 1, UINT32_MAX, F_DUPFD_CLOEXEC},
+    {SYS_fcntl, 1, UINT32_MAX, F_ADD_SEALS},
 };
 
-#define FILTER_MAX (5 + 2 * ARRAY_SIZE(allowed) + 6 * ARRAY_SIZE(conditional))
+#define FILTER_MAX (5 + 2 * ARRAY_SIZE(allowed) + 6 * (ARRAY_SIZE(conditional) + 1))
 
 struct filter {
     struct sock_filter code[FILTER_MAX];
@@ -190,9 +196,21 @@ static struct sock_filter answer(uint32_t action)
     return (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, action);
 }
 
+/* The number is in the accumulator before and after. */
+static void put_condition(struct filter *filter, int call, unsigned argument, uint32_t mask, uint32_t value)
+{
+    put(filter, unless_equal_skip((uint32_t)call, 5));
+    /* little-endian: the low half, which is all that these arguments use */
+    put(filter, load(offsetof(struct seccomp_data, args) + argument * sizeof(uint64_t)));
+    put(filter, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, mask));
+    put(filter, unless_equal_skip(value, 1));
+    put(filter, answer(SECCOMP_RET_ALLOW));
+    put(filter, load(offsetof(struct seccomp_data, nr)));
+}
+
 /* Foreign architectures, whose numbers mean other calls, end the process. x32's numbers are above all of
  * ours. */
-static void build_filter(struct filter *filter)
+static void build_filter(struct filter *filter, uint32_t otherwise)
 {
     put(filter, load(offsetof(struct seccomp_data, arch)));
     put(filter, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0));
@@ -203,34 +221,46 @@ static void build_filter(struct filter *filter)
         put(filter, answer(SECCOMP_RET_ALLOW));
     }
     for (size_t i = 0; i < ARRAY_SIZE(conditional); i++) {
-        size_t argument = offsetof(struct seccomp_data, args) + conditional[i].argument * sizeof(uint64_t);
-        put(filter, unless_equal_skip((uint32_t)conditional[i].call, 5));
-        put(filter, load(argument)); /* little-endian: the low half, which is all that these arguments use */
-        put(filter, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, conditional[i].mask));
-        put(filter, unless_equal_skip(conditional[i].value, 1));
-        put(filter, answer(SECCOMP_RET_ALLOW));
-        put(filter, answer(SECCOMP_RET_ERRNO | EPERM));
+        put_condition(filter, conditional[i].call, conditional[i].argument, conditional[i].mask,
+                      conditional[i].value);
     }
-    put(filter, answer(SECCOMP_RET_ERRNO | EPERM));
+    put_condition(filter, SYS_tgkill, 0, UINT32_MAX, (uint32_t)getpid()); /* abort() */
+    put(filter, answer(otherwise));
 }
 
-static int deny_calls(struct err *reterr)
+static int set_filter(unsigned flags, uint32_t otherwise)
 {
     struct filter filter = {.n = 0};
-    build_filter(&filter);
+    build_filter(&filter, otherwise);
     struct sock_fprog program = {.len = filter.n, .filter = filter.code};
-    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0) {
+    return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
+}
+
+/* Where somebody listens to denied calls of ours already (a container's runtime), nobody else can. */
+int front_sandbox_deny_calls(int *ret_listener, struct err *reterr)
+{
+    int fd = -1;
+    if (ret_listener) {
+        fd = set_filter(SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_RET_USER_NOTIF);
+        *ret_listener = fd;
+    }
+    if (fd < 0 && set_filter(0, SECCOMP_RET_ERRNO | EPERM) < 0) {
         return err_errno(reterr, errno, "the front's filter");
     }
     return 0;
 }
 
-int front_sandbox_enter(bool *ret_landlock, struct err *reterr)
+int front_sandbox_enter(int *ret_listener, bool *ret_landlock, struct err *reterr)
 {
+    const struct rlimit none = {0, 0};
+    *ret_listener = -1;
     *ret_landlock = false;
     if (SANITIZED) {
         return 0;
     }
-    int r = deny_access(ret_landlock, reterr);
-    return r < 0 ? r : deny_calls(reterr);
+    if (setrlimit(RLIMIT_NPROC, &none) < 0) {
+        return err_errno(reterr, errno, "forbidding processes and threads");
+    }
+    int r = front_sandbox_deny_access(ret_landlock, reterr);
+    return r < 0 ? r : front_sandbox_deny_calls(ret_listener, reterr);
 }

@@ -423,10 +423,11 @@ static int start_daemon(struct http_server *server, struct err *reterr)
                               ? options->idle_timeout_ms
                               : options->request_timeout_ms;
     server->daemon = server->mhd.start_daemon(
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, handle, server, /* */
-        MHD_OPTION_LISTEN_SOCKET, options->listen_fd,                            /* */
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, memory,                              /* */
-        MHD_OPTION_CONNECTION_LIMIT, options->max_connections,                   /* */
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, handle, server,  /* */
+        MHD_OPTION_LISTEN_SOCKET, options->listen_fd,                             /* */
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, memory,                               /* */
+        MHD_OPTION_CONNECTION_LIMIT, options->max_connections,                    /* */
+        MHD_OPTION_PER_IP_CONNECTION_LIMIT, options->max_connections_per_address, /* */
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(stalled_ms / 1000 + 1), /* for replies that nobody reads */
         MHD_OPTION_STRICT_FOR_CLIENT, 1,                                  /* */
         MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,                 /* */

@@ -17,7 +17,7 @@ struct http_options {
     size_t max_bodies_bytes;     /* of all requests at once */
     uint64_t request_timeout_ms; /* from a request's first byte to its last */
     uint64_t idle_timeout_ms;
-    unsigned max_connections;
+    unsigned max_connections, max_connections_per_address; /* 0: no limit of the latter */
 };
 
 /* What is wrong with a request before anybody has looked at what it asks for. */

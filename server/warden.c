@@ -168,6 +168,9 @@ static int open_loop(struct warden *warden, struct err *reterr)
     if (r == 0) {
         r = loop_add_timer(warden->loop, on_drain_timeout, warden, &warden->drain_timer, reterr);
     }
+    if (r == 0) {
+        r = loop_add_timer(warden->loop, guard_tick, warden, &warden->guard_timer, reterr);
+    }
     return r;
 }
 
@@ -268,6 +271,7 @@ static void stop(struct warden *warden)
     loop_remove(warden->restart_timer);
     loop_remove(warden->watch_timer);
     loop_remove(warden->drain_timer);
+    loop_remove(warden->guard_timer);
     loop_free(warden->loop);
     host_close(&warden->host);
     fd_closep(&warden->signal_fd);

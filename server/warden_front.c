@@ -157,9 +157,11 @@ void front_drain(struct front *front)
     send_state(front);
 }
 
-static void on_hello(struct front *front)
+/* `denials` is -1 or a descriptor to be taken. */
+static void on_hello(struct front *front, int denials)
 {
     struct warden *warden = front->warden;
+    guard_hello(front, denials);
     if (!set_state(front, FRONT_SERVING)) {
         return; /* drains already */
     }
@@ -178,7 +180,7 @@ static void handle(struct front *front, struct msg *msg, int *fds, size_t n_fds)
 {
     switch (msg->type) {
     case MSG_HELLO:
-        on_hello(front);
+        on_hello(front, n_fds > 0 ? TAKE_FD(fds[0]) : -1);
         break;
     case MSG_JOB:
         job_accept(front, TAKE_PTR(msg->job), fds);
@@ -186,11 +188,14 @@ static void handle(struct front *front, struct msg *msg, int *fds, size_t n_fds)
     case MSG_CANCEL:
         job_cancel(front, msg->cancel.id);
         break;
+    case MSG_PONG:
+        guard_pong(front, msg->pong.number);
+        break;
     default: /* channel_recv() lets nothing else through */
         break;
     }
     for (size_t i = 0; i < n_fds; i++) {
-        close(fds[i]);
+        fd_closep(&fds[i]);
     }
     msg_clear(msg);
 }
@@ -251,6 +256,7 @@ static void free_front(struct front *front)
         *at = front->next;
     }
     close_channel(front);
+    guard_end(front);
     loop_remove(front->pidfd_source);
     fd_closep(&front->process.pidfd);
     settings_unref(front->settings);
@@ -371,6 +377,7 @@ int front_start(struct warden *warden, struct settings *settings, struct front *
     front->started_ns = clock_now_ns();
     front->next = warden->fronts;
     warden->fronts = front;
+    guard_begin(front);
     r = watch_front(front, reterr);
     if (r < 0) {
         front_discard(front);

@@ -3,6 +3,7 @@
  *     warden.c          start, signals, drain, end
  *     warden_reload.c   SIGHUP
  *     warden_front.c    the front's life: start, messages, death, back-off
+ *     warden_guard.c    fronts that hang, fronts that try what is denied
  *     warden_job.c      a job's life: message in, jail, message out
  *     warden_selftest.c one trivial job per runtime, for /readyz */
 #pragma once
@@ -35,6 +36,17 @@ enum front_state {
 };
 const char *front_state_to_string(enum front_state state);
 
+/* What warden_guard.c knows of a front. */
+struct front_guard {
+    uint64_t ping;  /* the number of the last one */
+    unsigned ticks; /* since it was sent; before the first, since the front was started */
+    bool speaks;    /* has said hello */
+    bool answered;  /* the last ping */
+    int denials;    /* where its denied calls wait; -1: nowhere */
+    unsigned n_denials;
+    struct loop_source *denials_source;
+};
+
 struct front {
     struct warden *warden;
     struct front *next; /* in warden->fronts */
@@ -45,6 +57,7 @@ struct front {
     struct settings *settings; /* what this front and the jobs it sends go by */
     uint64_t started_ns;
     uint64_t last_job_id; /* ids only ever rise, so that none can be used twice */
+    struct front_guard guard;
 };
 
 /* One job in the warden. */
@@ -72,7 +85,7 @@ struct warden {
     struct settings *settings; /* what new fronts go by */
     int environment_fd, executable_fd, listen_fd, signal_fd;
     char bound[LISTEN_TEXT_BYTES];
-    struct loop_source *signal_source, *restart_timer, *watch_timer, *drain_timer;
+    struct loop_source *signal_source, *restart_timer, *watch_timer, *drain_timer, *guard_timer;
 
     struct front *fronts;
     struct front *current;   /* the one that serves, or starts to */
@@ -85,7 +98,7 @@ struct warden {
     struct selftest selftest;
 
     struct msg_state state; /* what every front is told */
-    bool ready_notified, watch_armed;
+    bool ready_notified, watch_armed, guard_armed;
     bool draining;
 };
 
@@ -118,6 +131,15 @@ void front_kill(struct front *front, const char *why);
 void front_send(struct front *front, const struct msg *msg, const int *fds, size_t n_fds);
 /* Frees it without ceremony, at the warden's end. */
 void front_discard(struct front *front);
+
+/* warden_guard.c */
+/* With its process started. */
+void guard_begin(struct front *front);
+void guard_end(struct front *front);
+/* Takes the descriptor that came with the front's hello, or -1. */
+void guard_hello(struct front *front, int denials);
+void guard_pong(struct front *front, uint64_t number);
+void guard_tick(void *arg, uint32_t events);
 
 /* warden_job.c */
 /* Handles MSG_JOB: takes the job and the descriptors (input, stdin, stdout, stderr). */

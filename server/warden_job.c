@@ -8,10 +8,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include "config/config.h"
@@ -244,17 +246,30 @@ static int start(struct warden *warden, const struct settings *settings, struct 
     return 0;
 }
 
+/* An end of a pipe, open that way. Not a FIFO, which has a name on the host, nor a mere handle of one
+ * (O_PATH). */
+static bool is_pipe_end(int fd, int access_mode)
+{
+    struct statfs fs;
+    int flags = fcntl(fd, F_GETFL);
+    return fstatfs(fd, &fs) == 0 && fs.f_type == PIPEFS_MAGIC && flags >= 0 && !(flags & O_PATH) &&
+           (flags & O_ACCMODE) == access_mode;
+}
+
 /* NULL, or which rule the front has broken. */
 static const char *check_descriptors(const int fds[JOB_FD_COUNT])
 {
+    const int sealed = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW;
     struct stat st;
-    /* Only anonymous memory has seals; reading anything else could block. */
-    if (fstat(fds[JOB_FD_INPUT], &st) < 0 || !S_ISREG(st.st_mode) ||
-        fcntl(fds[JOB_FD_INPUT], F_GET_SEALS) < 0) {
-        return "a job's input is not an anonymous file";
+    /* Only anonymous memory has seals; reading anything else could block, and what is not sealed could change
+     * under our eyes. */
+    int seals = fcntl(fds[JOB_FD_INPUT], F_GET_SEALS);
+    if (fstat(fds[JOB_FD_INPUT], &st) < 0 || !S_ISREG(st.st_mode) || seals < 0 ||
+        (seals & sealed) != sealed) {
+        return "a job's input is not a sealed anonymous file";
     }
     for (int i = JOB_FD_STDIN; i <= JOB_FD_STDERR; i++) {
-        if (fstat(fds[i], &st) < 0 || !S_ISFIFO(st.st_mode)) {
+        if (!is_pipe_end(fds[i], i == JOB_FD_STDIN ? O_RDONLY : O_WRONLY)) {
             return "a job's stdio is not a pipe";
         }
     }

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from harness import BUILD, CGROUP, free_port, wait_for
+from harness import BUILD, CGROUP, free_port, runtimes, wait_for
 
 IMMURE = str(BUILD / "immure")
 
@@ -229,6 +229,61 @@ def test_dying_again_and_again_is_slowed_down(server):
         assert delayed["delay_ms"] == "1000"
         wait_for(server.ready, "ready again")
         assert server.process.poll() is None
+
+
+def jail_processes(server):
+    """What lives below the warden but the fronts and the templates: jails."""
+    with open(f"/proc/{server.process.pid}/task/{server.process.pid}/children") as file:
+        return set(map(int, file.read().split()))
+
+
+@pytest.fixture
+def impatient(server, tmp_path):
+    """A server that waits half a second for a front that hangs."""
+    config = tmp_path / "impatient.textproto"
+    config.write_text("front_timeout_ms: 500\n" + runtimes())
+    server.environment["SANDBOX_EXECUTOR_CONFIG"] = str(config)
+    with server:
+        yield server
+
+
+def test_a_front_that_hangs_is_replaced(impatient):
+    server = impatient
+    before = jail_processes(server)
+    reply = call_later(server, SLEEP.format(60), timeout_ms=60000)
+    running(server, 1)
+    old = front_pid(server)
+    os.kill(old, signal.SIGSTOP)
+    [killed] = wait_for(lambda: events(server, "front_killed"), "the hanging front's end")
+    assert (killed["pid"], killed["reason"]) == (str(old), "it has not answered for 500 ms")
+    assert isinstance(reply(), Exception)
+    wait_for(lambda: front_pid(server) != old, "another front")
+    assert server.execute("print(1)")["stdout"] == "1\n"
+    assert server.metric("immure_front_restarts_total") == 1
+    wait_for(lambda: len(jail_processes(server)) <= len(before), "no process left of the job")
+
+
+def test_a_front_that_works_is_left_alone(impatient):
+    """Longer than it may be silent, idle and with a job, over a reload."""
+    server = impatient
+    assert server.execute(SLEEP.format(1.2))["status"] == "success"
+    server.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: events(server, "reloaded"), "the reload")
+    assert server.execute(SLEEP.format(1.2))["status"] == "success"
+    assert events(server, "front_killed") == [] and server.metric("immure_front_restarts_total") == 0
+
+
+def test_a_front_at_its_work_makes_no_denied_call(server):
+    with server:
+        for number in range(3):
+            assert server.execute(f"open('x', 'w').write('{number}')", outputs=["x"], stdin="in")["status"] == "success"
+        assert server.request("POST", "/execute", "{").status == 400
+        for path in ("/metrics", "/healthz", "/openapi.json", "/no"):
+            server.get(path)
+        server.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: events(server, "front_exited"), "the old front's end")
+        server.execute("print(1)")
+    assert events(server, "front_denied") == []
 
 
 # ---- reload

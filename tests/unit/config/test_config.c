@@ -109,7 +109,7 @@ static const char everything[] =
     "max_body_bytes: 4096 max_header_bytes: 2048 request_timeout_ms: 5 idle_timeout_ms: 6 max_connections: "
     "7\n"
     "drain_timeout_ms: 0 metrics_open: true log_format: JSON log_level: DEBUG audit_log: '/var/log/audit'\n"
-    "outer_uid_base: 100000 max_output_bytes: 9\n"
+    "outer_uid_base: 100000 max_output_bytes: 9 front_timeout_ms: 8 max_connections_per_address: 10\n"
     "runtime { name: 'python' alias: 'py' interpreter: '/usr/bin/python3' arg: ['-I', ''] extension: 'py' "
     "policy: 'p' }\n"
     "runtime { name: 'sh' interpreter: '/bin/sh' policy: 'q' }\n"
@@ -139,6 +139,8 @@ static void check_everything(const struct server_config *config)
     assert_string_equal(config->audit_log, "/var/log/audit");
     assert_int_equal(config->outer_uid_base, 100000);
     assert_int_equal(config->max_output_bytes, 9);
+    assert_int_equal(config->front_timeout_ms, 8);
+    assert_int_equal(config->max_connections_per_address, 10);
     assert_int_equal(config->n_runtimes, 2);
     assert_int_equal(config->runtimes[0].n_args, 2);
     assert_string_equal(config->runtimes[0].args[0], "-I");

@@ -177,6 +177,8 @@ static void test_small_messages_round_trip(void **state)
         {.type = MSG_CONFIG, .config = {.audit = false}},
         {.type = MSG_HELLO},
         {.type = MSG_CANCEL, .cancel = {.id = 9}},
+        {.type = MSG_PING, .ping = {.number = 7}},
+        {.type = MSG_PONG, .pong = {.number = UINT64_MAX}},
         {.type = MSG_REFUSED,
          .refused = {.id = 1, .kind = ERR_BUSY, .item = "", .text = "server busy", .retry_after_ms = 12}},
         {.type = MSG_STATE,

@@ -198,6 +198,8 @@ static const struct {
     {MSG_CANCEL, {false, false, true}, {false, false, false}},
     {MSG_REFUSED, {false, false, false}, {false, false, true}},
     {MSG_DONE, {false, false, false}, {false, false, true}},
+    {MSG_PING, {false, false, false}, {false, false, true}},
+    {MSG_PONG, {false, false, true}, {false, false, false}},
 };
 
 static void check_permission(enum msg_type type, enum channel_side side, int steps, bool permitted)
@@ -251,7 +253,9 @@ static void test_foreign_descriptors(void **state)
         {MSG_CONFIG, CHANNEL_WARDEN, 0, 0},
         {MSG_CONFIG, CHANNEL_WARDEN, 0, 2}, /* says there is no audit log */
         {MSG_CONFIG, CHANNEL_WARDEN, 0, 3},
-        {MSG_HELLO, CHANNEL_FRONT, 1, 1},
+        {MSG_HELLO, CHANNEL_FRONT, 1, 2},
+        {MSG_PING, CHANNEL_WARDEN, 2, 1},
+        {MSG_PONG, CHANNEL_FRONT, 2, 1},
         {MSG_JOB, CHANNEL_FRONT, 2, 0},
         {MSG_JOB, CHANNEL_FRONT, 2, 3},
         {MSG_JOB, CHANNEL_FRONT, 2, 5},

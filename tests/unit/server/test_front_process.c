@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -25,6 +26,13 @@
 
 #define FRONT_UID 1879048191u
 
+static const struct {
+    int resource;
+    unsigned long expected;
+} limits[] = {
+    {RLIMIT_CORE, 1}, {RLIMIT_MEMLOCK, 0}, {RLIMIT_MSGQUEUE, 0}, {RLIMIT_NICE, 0}, {RLIMIT_RTPRIO, 0},
+};
+
 /* The lines of /proc/self/status that start with one of `words`. */
 static void describe_status(struct buf *ret)
 {
@@ -42,10 +50,41 @@ static void describe_status(struct buf *ret)
     }
 }
 
+static const char *const namespaces[] = {"pid", "ipc", "uts", "cgroup", "net", "user"};
+
+/* Which namespaces it is in, and the interfaces of its network. */
+static void describe_namespaces(struct buf *ret)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(namespaces); i++) {
+        char path[64], target[64] = "";
+        snprintf(path, sizeof path, "/proc/self/ns/%s", namespaces[i]);
+        ssize_t n = readlink(path, target, sizeof target - 1);
+        buf_printf(ret, "namespace %s\n", n > 0 ? target : "unknown");
+    }
+    struct if_nameindex *interfaces = if_nameindex();
+    for (size_t i = 0; interfaces && interfaces[i].if_index > 0; i++) {
+        buf_printf(ret, "interface %s\n", interfaces[i].if_name);
+    }
+    buf_puts(ret, interfaces ? "no more interfaces\n" : "no list of interfaces\n");
+    if_freenameindex(interfaces);
+}
+
+/* None of them is ours; the user namespace only where the ids are. */
+static void check_namespaces(const char *text, bool change_ids)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(namespaces); i++) {
+        char path[64], target[64] = "", line[96];
+        snprintf(path, sizeof path, "/proc/self/ns/%s", namespaces[i]);
+        assert_true(readlink(path, target, sizeof target - 1) > 0);
+        snprintf(line, sizeof line, "namespace %s\n", target);
+        bool shared = change_ids && strcmp(namespaces[i], "user") == 0;
+        assert_int_equal(strstr(text, line) != NULL, shared);
+    }
+}
+
 static int play_the_front(void)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
-    struct rlimit core;
     int death = 0;
     for (int fd = 0; fd < 1024; fd++) {
         if (fcntl(fd, F_GETFD) >= 0) {
@@ -54,8 +93,13 @@ static int play_the_front(void)
     }
     describe_status(&text);
     prctl(PR_GET_PDEATHSIG, &death, 0, 0, 0);
-    getrlimit(RLIMIT_CORE, &core);
-    buf_printf(&text, "pdeathsig %d\ncore %lu\n", death, (unsigned long)core.rlim_max);
+    buf_printf(&text, "pdeathsig %d\npid %d\n", death, (int)getpid());
+    for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
+        struct rlimit limit;
+        getrlimit((__rlimit_resource_t)limits[i].resource, &limit);
+        buf_printf(&text, "limit %d: %lu\n", limits[i].resource, (unsigned long)limit.rlim_max);
+    }
+    describe_namespaces(&text);
     for (char **var = environ; *var; var++) {
         buf_printf(&text, "env %s\n", *var);
     }
@@ -103,7 +147,15 @@ static void test_what_the_front_has(void **state)
         snprintf(line, sizeof line, "%s:\t0000000000000000\n", empty[i]);
         assert_non_null(strstr(text, line));
     }
-    assert_non_null(strstr(text, "pdeathsig 9\ncore 0\n"));
+    assert_non_null(strstr(text, "pdeathsig 9\n"));
+    assert_non_null(strstr(text, "pid 1\n")); /* nobody else to be seen */
+    for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
+        char line[64];
+        snprintf(line, sizeof line, "limit %d: %lu\n", limits[i].resource, limits[i].expected);
+        assert_non_null(strstr(text, line));
+    }
+    assert_non_null(strstr(text, "interface lo\nno more interfaces\n"));
+    check_namespaces(text, options.change_ids);
     assert_non_null(strstr(text, "env TZ=UTC\n"));
     assert_null(strstr(text, "SECRET"));
     if (options.change_ids) {

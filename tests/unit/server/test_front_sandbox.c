@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -26,6 +27,8 @@
 #include <unistd.h>
 
 #include "jail/base/cleanup.h"
+#include "jail/base/io.h"
+#include "server/front_denials.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define SANITIZED 1
@@ -113,6 +116,22 @@ static long make_a_namespace(void)
     return syscall(SYS_unshare, 0);
 }
 
+static long stat_beside_a_descriptor(void)
+{
+    struct stat st;
+    return fstatat(0, "/etc/passwd", &st, 0x1000 /* AT_EMPTY_PATH */);
+}
+
+static long lock_a_descriptor(void)
+{
+    return fcntl(0, F_SETOWN, getppid());
+}
+
+static long signal_another_thread(void)
+{
+    return syscall(SYS_tgkill, getppid(), getppid(), 0);
+}
+
 static long (*const denied[])(void) = {
     open_a_file,
     make_a_file,
@@ -129,12 +148,15 @@ static long (*const denied[])(void) = {
     push_into_a_terminal,
     make_a_ring,
     make_a_namespace,
+    stat_beside_a_descriptor,
+    lock_a_descriptor,
+    signal_another_thread,
 };
 
 static void enter(void)
 {
-    bool landlock;
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || front_sandbox_enter(&landlock, NULL) < 0) {
+    /* The filter alone: denied calls fail without a listener. */
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || front_sandbox_deny_calls(NULL, NULL) < 0) {
         _exit(250);
     }
 }
@@ -168,7 +190,6 @@ static int try_denied(void)
 static int do_a_fronts_work(void)
 {
     int pipes[2], unread;
-    struct stat st;
     struct rlimit limit;
     int memory = memfd_create("x", MFD_ALLOW_SEALING | MFD_CLOEXEC);
     int epoll = epoll_create1(EPOLL_CLOEXEC); /* the front has made its own before: no more of them */
@@ -182,7 +203,7 @@ static int do_a_fronts_work(void)
         return 3;
     }
     void *much = malloc(50u << 20);
-    if (!much || fstat(memory, &st) < 0 || getrlimit(RLIMIT_NOFILE, &limit) < 0) {
+    if (!much || getrlimit(RLIMIT_NOFILE, &limit) < 0) {
         return 4;
     }
     memset(much, 1, 50u << 20);
@@ -209,11 +230,147 @@ static void a_fronts_work_goes_on(void **state)
     assert_int_equal(in_child(do_a_fronts_work), 0);
 }
 
+/* ---- Landlock alone, as if the filter had a hole ---- */
+
+static long write_a_file(void)
+{
+    return open("/dev/null", O_WRONLY);
+}
+
+static long make_a_directory(void)
+{
+    return mkdir("/tmp/front-sandbox", 0700);
+}
+
+static long connect_elsewhere(void)
+{
+    struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    return connect(fd, (struct sockaddr *)&to, sizeof to);
+}
+
+static long listen_elsewhere(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    return bind(fd, (struct sockaddr *)&at, sizeof at);
+}
+
+/* By the version of Landlock that has it. */
+static const struct {
+    long version;
+    int error;
+    long (*attempt)(void);
+} kept_out[] = {
+    {1, EACCES, open_a_file},      {1, EACCES, make_a_file},     {1, EACCES, write_a_file},
+    {1, EACCES, make_a_directory}, {1, EACCES, start_a_program}, {4, EACCES, connect_elsewhere},
+    {4, EACCES, listen_elsewhere}, {6, EPERM, signal_another},
+};
+
+static int try_kept_out(void)
+{
+    bool landlock;
+    long version = syscall(SYS_landlock_create_ruleset, NULL, 0, 1 /* LANDLOCK_CREATE_RULESET_VERSION */);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || front_sandbox_deny_access(&landlock, NULL) < 0) {
+        return 250;
+    }
+    if (landlock != (version > 0)) {
+        return 249;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(kept_out); i++) {
+        errno = 0;
+        if (kept_out[i].version <= version && (kept_out[i].attempt() != -1 || errno != kept_out[i].error)) {
+            return (int)i + 1;
+        }
+    }
+    return 0;
+}
+
+static void landlock_alone_holds(void **state)
+{
+    (void)state;
+    pid_t pid = fork();
+    if (pid == 0) {
+        _exit(try_kept_out());
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+/* ---- what the warden hears ---- */
+
+/* A child in the sandbox that makes two denied calls; its listener comes back over the socket. */
+static _Noreturn void try_and_be_heard(int sock)
+{
+    int listener;
+    bool landlock;
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || front_sandbox_enter(&listener, &landlock, NULL) < 0 ||
+        listener < 0 || io_send_fds(sock, "x", 1, &listener, 1) < 0) {
+        _exit(250);
+    }
+    close(listener);
+    bool first = open_a_file() == -1 && errno == EPERM;
+    bool second = make_a_process() == -1 && errno == EPERM;
+    /* Nobody listens from here on. */
+    char byte;
+    bool told = recv(sock, &byte, 1, 0) == 1;
+    bool third = open_a_file() == -1 && errno == ENOSYS;
+    _exit(first && second && told && third ? 0 : 1);
+}
+
+static void denied_calls_are_heard(void **state)
+{
+    (void)state;
+    if (SANITIZED) {
+        skip();
+    }
+    int sockets[2], listener = -1, status;
+    char byte, name[64];
+    size_t n = 1;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(sockets[0]);
+        try_and_be_heard(sockets[1]);
+    }
+    close(sockets[1]);
+    assert_int_equal(io_recv_fds(sockets[0], &byte, 1, &listener, &n), 1);
+    assert_int_equal(n, 1);
+    assert_int_equal(front_denials_check(listener), 0);
+    assert_int_equal(front_denials_answer(listener, name, sizeof name), 1);
+    assert_string_equal(name, "openat");
+    assert_int_equal(front_denials_answer(listener, name, sizeof name), 1);
+    assert_string_equal(name, "clone");
+    close(listener);
+    assert_int_equal(send(sockets[0], "x", 1, 0), 1);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    close(sockets[0]);
+}
+
+static void only_a_listener_is_one(void **state)
+{
+    (void)state;
+    int null = open("/dev/null", O_RDWR), sockets[2], pipes[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
+    assert_int_equal(pipe(pipes), 0);
+    const int fds[] = {null, sockets[0], sockets[1], pipes[0], pipes[1], -1};
+    for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+        assert_int_equal(front_denials_check(fds[i]), -EBADF);
+        if (fds[i] >= 0) {
+            close(fds[i]);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(everything_else_fails),
-        cmocka_unit_test(a_fronts_work_goes_on),
+        cmocka_unit_test(everything_else_fails),  cmocka_unit_test(a_fronts_work_goes_on),
+        cmocka_unit_test(landlock_alone_holds),   cmocka_unit_test(denied_calls_are_heard),
+        cmocka_unit_test(only_a_listener_is_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
