@@ -13,6 +13,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -375,6 +376,12 @@ static void test_python_refuses(void **state)
     assert_int_equal(answer(python, SYS_prctl, PR_SET_MM, 0), SECCOMP_RET_USER_NOTIF);
     assert_int_equal(answer(python, SYS_prctl, PR_SET_SECCOMP, 0), SECCOMP_RET_USER_NOTIF);
     assert_int_equal(answer(python, SYS_prlimit64, 1, 0), SECCOMP_RET_USER_NOTIF);
+    for (uint64_t resource = 0; resource < RLIM_NLIMITS; resource++) {
+        uint32_t wanted = resource == RLIMIT_CORE ? SECCOMP_RET_USER_NOTIF : SECCOMP_RET_ALLOW;
+        assert_int_equal(answer(python, SYS_setrlimit, resource, 1), wanted);
+        /* The kernel reads 32 bits. */
+        assert_int_equal(answer(python, SYS_setrlimit, resource | 1ull << 32, 1), wanted);
+    }
     assert_int_equal(answer(python, SYS_mknod, 0, S_IFCHR | 0600), SECCOMP_RET_USER_NOTIF);
     assert_int_equal(answer(python, SYS_mknod, 0, S_IFIFO | 0600), SECCOMP_RET_ALLOW);
 }
