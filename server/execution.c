@@ -67,7 +67,8 @@ static void advance(struct execution *execution, enum execution_state state)
 static void copy_policy_facts(struct execution *execution, const struct policy *policy)
 {
     const struct policy_limits *limits = &policy_spec(policy)->limits;
-    execution->output_limits = (struct output_limits){limits->output_files, limits->output_file_bytes};
+    execution->output_limits =
+        (struct output_limits){limits->output_files, limits->output_file_bytes, limits->scratch_bytes};
     execution->policy = strdup(policy_name(policy));
     snprintf(execution->policy_sha256, sizeof execution->policy_sha256, "%s", policy_sha256(policy));
 }

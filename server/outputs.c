@@ -25,6 +25,9 @@
 
 struct budget {
     size_t files, attached, path_bytes;
+    /* Sparse files and hard links claim more than the scratch can hold, at no cost, and the front would have
+     * to write out all of it. */
+    uint64_t content_bytes;
 };
 
 static int compare_files(const void *key, const void *element)
@@ -79,10 +82,11 @@ static int add_file(int scratch_fd, const struct scratch_file *file, bool asked,
     }
     ret->n_files++;
     if (asked && file->size_bytes <= file_bytes_max) {
-        if (left->attached == 0) {
+        if (left->attached == 0 || file->size_bytes > left->content_bytes) {
             ret->files_truncated = true;
         } else if (scratch_open_file(scratch_fd, file->path, &to->fd, &to->size) == 0) {
             left->attached--;
+            left->content_bytes -= file->size_bytes;
         }
     }
     return 0;
@@ -135,7 +139,7 @@ int outputs_collect(int scratch_fd, const struct job *job, const struct scratch_
     if (!ret->files) {
         return err_errno(reterr, ENOMEM, "listing output files");
     }
-    struct budget left = {limits->files_max, IO_FDS_MAX, OUTPUT_PATHS_BYTES_MAX};
+    struct budget left = {limits->files_max, IO_FDS_MAX, OUTPUT_PATHS_BYTES_MAX, limits->all_bytes_max};
     r = add_files(scratch_fd, &now, job, before, limits, true, &left, ret);
     if (r == 0) {
         r = add_files(scratch_fd, &now, job, before, limits, false, &left, ret);

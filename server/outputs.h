@@ -12,6 +12,7 @@ struct scratch_list;
 struct output_limits {
     size_t files_max;        /* names listed */
     uint64_t file_bytes_max; /* of one file whose content is attached */
+    uint64_t all_bytes_max;  /* of all of them */
 };
 
 /* Lists the workspace behind `scratch_fd` into `ret->files`: files that `job->outputs` names, with their

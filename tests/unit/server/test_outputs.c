@@ -81,7 +81,8 @@ static struct job_result collect(const struct scratch *scratch, const struct scr
     return result;
 }
 
-static const struct output_limits plenty = {.files_max = 100, .file_bytes_max = 1000};
+static const struct output_limits plenty = {
+    .files_max = 100, .file_bytes_max = 1000, .all_bytes_max = 100000};
 
 static void test_an_empty_workspace(void **state)
 {
@@ -142,7 +143,7 @@ static void test_unchanged_inputs_are_not_outputs(void **state)
 static void test_large_files_are_named_without_content(void **state)
 {
     put(*state, "large", "12345");
-    struct job_result result = collect(*state, NULL, "*", (struct output_limits){10, 4});
+    struct job_result result = collect(*state, NULL, "*", (struct output_limits){10, 4, 100});
     assert_int_equal(result.n_files, 1);
     assert_true(result.files[0].asked);
     assert_int_equal(result.files[0].size, 5);
@@ -155,11 +156,27 @@ static void test_asked_files_come_before_others(void **state)
     put(*state, "a", "");
     put(*state, "b", "");
     put(*state, "z", "asked");
-    struct job_result result = collect(*state, NULL, "z", (struct output_limits){2, 100});
+    struct job_result result = collect(*state, NULL, "z", (struct output_limits){2, 100, 100});
     assert_int_equal(result.n_files, 2);
     assert_string_equal(result.files[0].path, "a");
     assert_string_equal(result.files[1].path, "z");
     assert_true(result.files[1].fd >= 0);
+    assert_true(result.files_truncated);
+    job_result_clear(&result);
+}
+
+/* What a sparse file or a second name claims costs the program nothing. */
+static void test_content_in_all_is_limited(void **state)
+{
+    put(*state, "a", "12345");
+    put(*state, "c", "123");
+    const struct scratch *scratch = *state;
+    assert_int_equal(linkat(scratch->fd, SCRATCH_WORK "/a", scratch->fd, SCRATCH_WORK "/b", 0), 0);
+    struct job_result result = collect(scratch, NULL, "*", (struct output_limits){10, 100, 8});
+    assert_int_equal(result.n_files, 3);
+    assert_true(result.files[0].fd >= 0);
+    assert_int_equal(result.files[1].fd, -1);
+    assert_true(result.files[2].fd >= 0);
     assert_true(result.files_truncated);
     job_result_clear(&result);
 }
@@ -203,6 +220,7 @@ int main(void)
         TEST(test_unchanged_inputs_are_not_outputs),
         TEST(test_large_files_are_named_without_content),
         TEST(test_asked_files_come_before_others),
+        TEST(test_content_in_all_is_limited),
         TEST(test_no_more_files_than_a_message_carries),
         TEST(test_links_lead_nowhere),
     };
