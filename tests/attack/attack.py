@@ -1,0 +1,98 @@
+"""An attack: a program, what it tries, what refuses it, and how that shows.
+
+The files of programs/ are the classes. Each function there is one attack: its body is the program, its docstring says what
+it tries. Nothing of it runs here; its text is sent."""
+
+import ast
+import importlib
+import inspect
+import json
+import re
+import textwrap
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PRELUDE = (HERE / "prelude.py").read_text()
+ATTACKS = []
+
+
+@dataclass
+class Attack:
+    name: str
+    kind: str         # the class: its file's name
+    tries: str
+    refused_by: str
+    code: str
+    expect: dict      # what the program must say, exactly: what -> outcome, a regular expression
+    denied: dict      # denied_syscalls, exactly: name -> count, or None for any
+    verdict: dict     # fields of the reply
+    request: dict     # fields of the request
+    outside: bool     # harmless and successful without a jail: run there, too, to see that it would be noticed
+    alone: bool       # disturbs others or is disturbed by them
+    unfiltered: bool  # run without a filter, too: the next layer must hold
+    host: object = field(default=None, repr=False)  # host(world, send) -> what is wrong; runs in place of a single job
+
+    def by_host(self, function):
+        """Decorates what the test does outside of the jail: function(world, send) yields what is wrong."""
+        self.host = function
+        return self
+
+    def __str__(self):
+        return f"{self.kind}.{self.name}"
+
+
+def body_of(function):
+    """The text of a function's body, without its docstring."""
+    source = textwrap.dedent(inspect.getsource(function))
+    body = ast.parse(source).body[0].body[1:]
+    if not body:
+        return ""
+    return textwrap.dedent("\n".join(source.splitlines()[body[0].lineno - 1:])) + "\n"
+
+
+def attack(refused_by, expect=None, denied=(), verdict=None, outside=False, alone=False, unfiltered=False, **request):
+    """Decorates a program. `denied` names the system calls that the reply must name, in any number; a dict counts them."""
+    def decorate(function):
+        ATTACKS.append(Attack(
+            name=function.__name__, kind=function.__module__, tries=" ".join(function.__doc__.split()), refused_by=refused_by,
+            code=PRELUDE + "\n\n" + body_of(function), expect=expect or {},
+            denied=denied if denied is None or isinstance(denied, dict) else dict.fromkeys(denied),
+            verdict={"status": "success", "exit_code": 0, **(verdict or {})}, request=request, outside=outside, alone=alone,
+            unfiltered=unfiltered))
+        return ATTACKS[-1]
+    return decorate
+
+
+def findings(stdout):
+    """-> {what: outcome}; lines that are not the attack's own are kept whole."""
+    return dict(line.partition(": ")[::2] for line in stdout.splitlines())
+
+
+def judge(tried, verdict, secrets):
+    """-> what is wrong with a reply: an attack that was not refused as it should be, or that learned something."""
+    wrong = [f"the reply holds the secret {name}" for name, secret in secrets.items() if secret in json.dumps(verdict)]
+    for name, value in tried.verdict.items():
+        if verdict.get(name) != value:
+            wrong.append(f"{name} is {verdict.get(name)!r}, not {value!r}; stderr: {verdict.get('stderr', '')[-400:]}")
+    said = findings(verdict.get("stdout", ""))
+    if tried.expect is not None:
+        for what in sorted(set(said) | set(tried.expect)):
+            outcome = said.get(what, "nothing said")
+            if what not in tried.expect or not re.fullmatch(tried.expect[what], outcome):
+                wrong.append(f"{what}: {outcome[:400]}, not {tried.expect.get(what, 'expected')}")
+    named = {row["name"]: row["count"] for row in verdict.get("denied_syscalls", [])}
+    if tried.denied is not None and (set(named) != set(tried.denied) or any(count not in (None, named[name]) for name, count in tried.denied.items())):
+        wrong.append(f"denied_syscalls is {named}, not {tried.denied}")
+    return wrong
+
+
+def load():
+    """All attacks, those first that may run beside others."""
+    if not ATTACKS:
+        for path in sorted((HERE / "programs").glob("*.py")):
+            importlib.import_module(path.stem)
+        names = [str(one) for one in ATTACKS]
+        assert len(names) == len(set(names)), "two attacks of one name"
+        ATTACKS.sort(key=lambda one: one.alone)
+    return ATTACKS
