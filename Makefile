@@ -53,6 +53,7 @@ LINK_server := server policy config jail base
 UNIT_SRC := $(wildcard tests/unit/*/test_*.c)
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(UNIT_SRC))
 TOOLS    := $(patsubst tests/tools/%.c,$(BUILD)/tests/tools/%,$(wildcard tests/tools/*.c))
+FUZZ     := $(patsubst tests/fuzz/fuzz_%.c,$(BUILD)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 BENCH    := $(patsubst tests/bench/%.c,$(BUILD)/tests/bench/%,$(wildcard tests/bench/*.c))
 
 # The warm interpreter, where there is something to make it of; not under the sanitizers, whose address space no
@@ -66,7 +67,8 @@ $(OBJ_python): PKG_CFLAGS += $(patsubst -I%,-isystem %,$(shell pkg-config --cfla
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all check unit unit-programs tools gen lint format bench fuzz install uninstall clean help FORCE
+.PHONY: all check unit unit-programs tools gen lint format bench fuzz fuzz-programs fuzz-corpus install uninstall \
+  clean help FORCE
 
 all: $(BUILD)/immure $(PYTHON)
 
@@ -74,6 +76,8 @@ help:
 	@echo 'make              build $(BUILD)/immure'
 	@echo 'make check        unit, golden, jail and API tests'
 	@echo 'make unit         the unit tests alone'
+	@echo 'make fuzz T=300   every fuzz target for T seconds, JOBS at a time (clang); fails on a finding'
+	@echo 'make fuzz-corpus  the fuzz targets on what is in tests/fuzz/corpus'
 	@echo 'make lint         clang-tidy, cppcheck, include rules, shellcheck'
 	@echo 'make format       clang-format in place'
 	@echo 'make bench        compare with bare python, bwrap, unshare, crun; report in $(BUILD)/bench'
@@ -139,9 +143,10 @@ $(BUILD)/tests/warm/immure-python3.11: $(OBJ_python) $(BUILD)/obj/tests/warm/zyg
 # The schema that the text format's and JSON's tests read into.
 EVERYTHING := $(BUILD)/gen/tests/config/everything.pb-c
 gen: $(EVERYTHING).c
-EVERYTHING_USERS := tests/tools/textproto2bin $(addprefix tests/unit/config/test_,textformat jsonformat)
+EVERYTHING_USERS := tests/tools/textproto2bin $(addprefix tests/unit/config/test_,textformat jsonformat) \
+  $(addprefix tests/fuzz/fuzz_,text json_format)
 $(EVERYTHING_USERS:%=$(BUILD)/obj/%.o): | $(EVERYTHING).c
-$(addprefix $(BUILD)/,$(EVERYTHING_USERS)): $(EVERYTHING).o
+$(addprefix $(BUILD)/,$(subst fuzz_,,$(EVERYTHING_USERS))): $(EVERYTHING).o
 
 tools: $(TOOLS) $(BENCH) $(if $(PYTHON),$(BUILD)/tests/warm/immure-python3.11)
 
@@ -150,8 +155,31 @@ unit-programs: $(UNIT)
 unit: $(UNIT)
 	$(Q)scripts/run-unit $(if $(JUNIT),--junit $(JUNIT)) $(UNIT)
 
-check: all tools unit
+check: all tools unit fuzz-corpus
 	$(Q)scripts/run-pytest BUILD=$(BUILD)
+
+# Fuzz targets: with libFuzzer where SAN says so (make fuzz), else with a main() that runs them on files.
+FUZZ_ENGINE := $(if $(findstring fuzzer-no-link,$(SAN)),,$(BUILD)/obj/tests/fuzz/replay.o)
+FUZZ_SHARED := $(call obj,$(filter-out tests/fuzz/fuzz_%.c tests/fuzz/replay.c tests/fuzz/seeds.c,$(wildcard tests/fuzz/*.c)))
+FUZZ_SEEDS  := $(BUILD)/tests/fuzz-seeds
+FUZZ_LINK = mkdir -p $(@D) && $(CC) $(subst fuzzer-no-link,$(1),$(LDFLAGS_ALL)) -o $@ $(filter %.o,$^) \
+  $(BUILD)/libserver.a $(BUILD)/libpolicy.a $(BUILD)/libconfig.a $(BUILD)/libjail.a $(BUILD)/libbase.a $(PKG_LIBS)
+$(FUZZ): $(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(FUZZ_SHARED) $(FUZZ_ENGINE) $(EMBEDDED).o $(LIBS)
+	$(call say,LD,$@)$(call FUZZ_LINK,fuzzer)
+$(FUZZ_SEEDS): $(BUILD)/obj/tests/fuzz/seeds.o $(EMBEDDED).o $(LIBS)
+	$(call say,LD,$@)$(call FUZZ_LINK,fuzzer-no-link)
+
+fuzz-programs: $(FUZZ) $(FUZZ_SEEDS)
+
+fuzz-corpus: fuzz-programs
+	$(Q)scripts/fuzz --replay $(if $(JUNIT),--junit $(JUNIT)) $(FUZZ)
+
+# T seconds for each target; JOBS of them at a time.
+T    ?= 300
+JOBS ?= 2
+fuzz:
+	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)-fuzz CC=clang SAN=address,undefined,fuzzer-no-link fuzz-programs
+	$(Q)scripts/fuzz --seconds $(T) --jobs $(JOBS) $(FUZZ:$(BUILD)/%=$(BUILD)-fuzz/%)
 
 lint:
 	$(Q)scripts/lint $(BUILD)

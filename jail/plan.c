@@ -155,6 +155,38 @@ int jail_plan_encode(const struct jail_plan *plan, struct buf *ret)
     return ret->failed ? -ENOMEM : 0;
 }
 
+/* Bytes from elsewhere are not yet a bool: any but 0 and 1 would be two truths at once to what a compiler
+ * makes of an `if`. */
+static bool holds_bool(const bool *place)
+{
+    unsigned char byte;
+    memcpy(&byte, place, sizeof byte);
+    return byte <= 1;
+}
+
+/* The step can be looked at as what it says it is; what it says is jail_plan_check()'s to judge. */
+static bool step_is_readable(const struct jail_step *step)
+{
+    switch (step->kind) {
+    case JAIL_STEP_FILE:
+        return holds_bool(&step->file.from_input);
+    case JAIL_STEP_SECCOMP:
+        return holds_bool(&step->seccomp.notify);
+    default:
+        return step->kind < JAIL_STEP_COUNT;
+    }
+}
+
+static bool steps_are_readable(const struct jail_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        if (!step_is_readable(&plan->steps[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
 int jail_plan_decode(const void *data, size_t size, struct jail_plan **ret)
 {
     struct encoded_plan header;
@@ -188,6 +220,10 @@ int jail_plan_decode(const void *data, size_t size, struct jail_plan **ret)
     plan->gid = header.gid;
     plan->namespaces = header.namespaces;
     plan->limits = header.limits;
+    if (!steps_are_readable(plan)) {
+        jail_plan_free(plan);
+        return -EBADMSG;
+    }
     *ret = plan;
     return 0;
 }

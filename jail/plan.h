@@ -167,7 +167,8 @@ int jail_plan_check(const struct jail_plan *plan, struct err *reterr);
 
 /* The plan as bytes, to be sent to a template of the same build. */
 int jail_plan_encode(const struct jail_plan *plan, struct buf *ret);
-/* -EBADMSG where the bytes are not a whole plan. The plan still has to pass jail_plan_check(). */
+/* -EBADMSG where the bytes are not a whole plan of steps of known kinds. It still has to pass
+ * jail_plan_check(). */
 int jail_plan_decode(const void *data, size_t size, struct jail_plan **ret);
 
 /* Stable text, one line per step: what `immure policy explain` prints and the golden tests compare. */

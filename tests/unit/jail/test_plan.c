@@ -502,6 +502,51 @@ static void test_words(void **state)
     assert_string_equal(jail_step_doc(JAIL_STEP_COUNT), "no such step");
 }
 
+static int decode(const struct buf *encoded, struct jail_plan **ret)
+{
+    return jail_plan_decode(encoded->data, encoded->len, ret);
+}
+
+static void an_encoded_plan_is_the_same_plan(void **state)
+{
+    (void)state;
+    CLEANUP(plan_freep) struct jail_plan *plan = good_plan();
+    CLEANUP(plan_freep) struct jail_plan *decoded = NULL;
+    CLEANUP(buf_free) struct buf encoded = BUF_INIT, again = BUF_INIT;
+    assert_int_equal(jail_plan_encode(plan, &encoded), 0);
+    assert_int_equal(decode(&encoded, &decoded), 0);
+    assert_int_equal(jail_plan_check(decoded, NULL), 0);
+    assert_int_equal(jail_plan_encode(decoded, &again), 0);
+    assert_int_equal(encoded.len, again.len);
+    assert_memory_equal(encoded.data, again.data, encoded.len);
+    encoded.len--;
+    assert_int_equal(decode(&encoded, &decoded), -EBADMSG);
+}
+
+/* Bytes that are no bool, and numbers that are no kind of step. */
+static void unreadable_steps_do_not_decode(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 3; round++) {
+        CLEANUP(plan_freep) struct jail_plan *plan = good_plan();
+        CLEANUP(buf_free) struct buf encoded = BUF_INIT;
+        struct jail_plan *decoded = NULL;
+        for (uint32_t i = 0; i < plan->n_steps; i++) {
+            struct jail_step *step = &plan->steps[i];
+            if (round == 0 && step->kind == JAIL_STEP_FILE) {
+                memset(&step->file.from_input, 2, 1);
+            } else if (round == 1 && step->kind == JAIL_STEP_SECCOMP) {
+                memset(&step->seccomp.notify, 255, 1);
+            } else if (round == 2 && step->kind == JAIL_STEP_PIVOT) {
+                step->kind = JAIL_STEP_COUNT;
+            }
+        }
+        assert_int_equal(jail_plan_encode(plan, &encoded), 0);
+        assert_int_equal(decode(&encoded, &decoded), -EBADMSG);
+        assert_null(decoded);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -520,6 +565,8 @@ int main(void)
         cmocka_unit_test(test_arena),
         cmocka_unit_test(test_garbage_is_safe),
         cmocka_unit_test(test_words),
+        cmocka_unit_test(an_encoded_plan_is_the_same_plan),
+        cmocka_unit_test(unreadable_steps_do_not_decode),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

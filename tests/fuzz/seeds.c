@@ -1,0 +1,175 @@
+/* The inputs to begin with that only the program itself can write, because they change with its structs:
+ * plans, and what front and warden say to each other. Writes one file each below DIRECTORY/TARGET. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "config/config.h"
+#include "config/job.h"
+#include "config/message.h"
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "jail/base/io.h"
+#include "jail/plan.h"
+#include "jail/template.h"
+#include "policy/policy.h"
+
+static char python[] = "python", sha256[] = "00", id[] = "id-1", path[] = "a/b.txt", name[] = "openat";
+
+static void die(const char *what, const char *why) __attribute__((noreturn));
+static void die(const char *what, const char *why)
+{
+    fprintf(stderr, "%s: %s\n", what, why);
+    exit(1);
+}
+
+/* Frees the content. */
+static void write_seed(const char *directory, const char *target, const char *file, struct buf *content)
+{
+    char where[4096];
+    snprintf(where, sizeof where, "%s/%s", directory, target);
+    mkdir(where, 0777);
+    snprintf(where, sizeof where, "%s/%s/%s", directory, target, file);
+    CLEANUP(fd_closep) int fd = open(where, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int r = fd < 0 ? -errno : io_write_full(fd, content->data, content->len);
+    if (r < 0 || content->failed) {
+        die(where, strerror(-r));
+    }
+    buf_free(content);
+}
+
+/* As tests/fuzz/datagrams.h has them. */
+static void put_message(struct buf *ret, const struct msg *msg, size_t n_fds)
+{
+    CLEANUP(buf_free) struct buf packed = BUF_INIT;
+    struct err err = {0};
+    if (msg_encode(msg, &packed, &err) < 0) {
+        die(msg_type_to_string(msg->type), err.text);
+    }
+    buf_putc(ret, (char)n_fds);
+    buf_putc(ret, (char)packed.len);
+    buf_putc(ret, (char)(packed.len >> 8));
+    buf_append(ret, packed.data, packed.len);
+}
+
+static void write_to_warden(const char *directory)
+{
+    struct job_file file = {.path = path, .offset = 10, .size = 5};
+    struct job_env env = {.name = name, .value = sha256};
+    char *args[] = {id, sha256}, *outputs[] = {path};
+    struct job job = {.id = 7,
+                      .runtime = python,
+                      .policy = python,
+                      .execution_id = id,
+                      .key = python,
+                      .code_size = 10,
+                      .files = &file,
+                      .n_files = 1,
+                      .args = args,
+                      .n_args = 2,
+                      .env = &env,
+                      .n_env = 1,
+                      .outputs = outputs,
+                      .n_outputs = 1,
+                      .limits = {.memory_bytes = 1 << 20, .timeout_ms = 1000}};
+    struct buf all = BUF_INIT;
+    put_message(&all, &(struct msg){.type = MSG_HELLO}, 0);
+    put_message(&all, &(struct msg){.type = MSG_JOB, .job = &job}, 4);
+    put_message(&all, &(struct msg){.type = MSG_CANCEL, .cancel = {.id = 7}}, 0);
+    put_message(&all, &(struct msg){.type = MSG_PONG, .pong = {.number = 1}}, 0);
+    write_seed(directory, "to_warden", "job", &all);
+}
+
+static void write_to_front(const char *directory)
+{
+    struct job_denied denied = {.name = name, .count = 3};
+    struct job_output_file files[] = {{.path = path, .size = 5, .fd = 0, .asked = true, .written = true},
+                                      {.path = id, .size = 6, .fd = -1, .written = true}};
+    struct msg done = {.type = MSG_DONE,
+                       .done = {.id = 7,
+                                .status = JOB_EXECUTION_ERROR,
+                                .exit_code = 139,
+                                .signal = SIGSEGV,
+                                .has_cpu = true,
+                                .cpu_ns = 5,
+                                .denied = &denied,
+                                .n_denied = 1,
+                                .files = files,
+                                .n_files = 2,
+                                .policy = python,
+                                .policy_sha256 = sha256,
+                                .error_text = id}};
+    struct msg state = {.type = MSG_STATE,
+                        .state = {.ready = true, .why = "", .degraded = "memory", .n_warm = 1}};
+    struct msg refused = {.type = MSG_REFUSED,
+                          .refused = {.id = 7, .kind = ERR_BUSY, .text = "busy", .retry_after_ms = 100}};
+    struct buf all = BUF_INIT;
+    snprintf(state.state.warm[0].runtime, sizeof state.state.warm[0].runtime, "%s", python);
+    put_message(&all, &(struct msg){.type = MSG_CONFIG, .config = {.audit = true}}, 2);
+    put_message(&all, &state, 0);
+    put_message(&all, &refused, 0);
+    put_message(&all, &done, 1);
+    put_message(&all, &(struct msg){.type = MSG_PING, .ping = {.number = 1}}, 0);
+    write_seed(directory, "to_front", "all", &all);
+}
+
+static void write_plan(const char *directory, const char *file, const struct jail_plan *plan)
+{
+    struct buf encoded = BUF_INIT;
+    if (jail_plan_encode(plan, &encoded) < 0) {
+        die(file, strerror(ENOMEM));
+    }
+    write_seed(directory, "plan", file, &encoded);
+}
+
+static void write_plans(const char *directory, const struct server_config *config,
+                        const struct policy *policy)
+{
+    const struct policy_ceilings ceilings = {.default_timeout_ms = 1000, .max_timeout_ms = 2000};
+    const struct job job = {.id = 1, .code_size = 10};
+    const struct policy_program program = {.runtime = &config->runtimes[0]};
+    char *const argv[] = {python, NULL};
+    struct jail_plan *plan, *template, *run;
+    struct err err = {0};
+    if (policy_build_plan(policy, &ceilings, &job, &program, &plan, &err) < 0 ||
+        jail_plan_for_template(plan, 4096, argv, 65534, false, &template, &err) < 0 ||
+        jail_plan_for_run(plan, &run, &err) < 0) {
+        die(policy_name(policy), err.text);
+    }
+    write_plan(directory, "exec", plan);
+    write_plan(directory, "template", template);
+    write_plan(directory, "run", run);
+    jail_plan_free(plan);
+    jail_plan_free(template);
+    jail_plan_free(run);
+}
+
+int main(int argc, char **argv)
+{
+    static char local[] = "SANDBOX_EXECUTOR_ENV=test";
+    static char *const env[] = {local, NULL};
+    struct server_config *config;
+    struct policy_set *policies;
+    struct buf packed = BUF_INIT;
+    struct err err = {0};
+    if (argc != 2) {
+        fprintf(stderr, "usage: %s DIRECTORY\n", argv[0]);
+        return 2;
+    }
+    if (server_config_load(NULL, env, &config, &err) < 0 || policy_set_load(NULL, 0, &policies, &err) < 0 ||
+        server_config_encode(config, &packed, &err) < 0) {
+        die("the shipped configuration", err.text);
+    }
+    write_seed(argv[1], "server_packed", "shipped", &packed);
+    write_to_warden(argv[1]);
+    write_to_front(argv[1]);
+    write_plans(argv[1], config, policy_set_find(policies, python));
+    policy_set_free(policies);
+    server_config_free(config);
+    return 0;
+}
