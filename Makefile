@@ -109,7 +109,7 @@ $(foreach l,$(LAYERS),$(eval $(call layer_rule,$(l))))
 
 # The shipped policies, read and compiled by the program's own code while it is built (policy/embed/embed.c says why).
 EMBEDDED := $(BUILD)/gen/policy/embedded_policies
-$(BUILD)/policy-embed: $(BUILD)/obj/policy/embed/embed.o $(foreach l,$(LINK_policy),$(BUILD)/lib$(l).a)
+$(BUILD)/policy-embed: $(call obj,$(wildcard policy/embed/*.c)) $(foreach l,$(LINK_policy),$(BUILD)/lib$(l).a)
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(PKG_LIBS)
 $(EMBEDDED).c: $(BUILD)/policy-embed
 	$(call say,EMBED,$@)mkdir -p $(@D) && $< >$@

@@ -4,7 +4,6 @@
 #include "config/policy_file.h"
 
 #include <linux/sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -16,7 +15,6 @@
 #include "config/protofile.h"
 #include "config/source.h"
 #include "config/textformat.h"
-#include "config/wire.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 
@@ -307,8 +305,8 @@ static int spec_from_message(struct checker *checker, const Immure__Policy *mess
 }
 
 /* `message` is freed. */
-static int spec_new(Immure__Policy *message, const struct source *source, struct policy_spec **ret,
-                    struct err *reterr)
+static int finish(Immure__Policy *message, const struct source *source, const char *data, size_t size,
+                  struct policy_spec **ret, struct err *reterr)
 {
     struct checker checker = {.source = source, .reterr = reterr};
     CLEANUP(policy_spec_freep) struct policy_spec *spec = calloc(1, sizeof *spec);
@@ -318,19 +316,9 @@ static int spec_new(Immure__Policy *message, const struct source *source, struct
     if (r < 0) {
         return r;
     }
+    sha256_hex_of(data, size, spec->sha256);
     *ret = TAKE_PTR(spec);
     return 0;
-}
-
-/* The same, of a file whose bytes are at hand. */
-static int finish(Immure__Policy *message, const struct source *source, const char *data, size_t size,
-                  struct policy_spec **ret, struct err *reterr)
-{
-    int r = spec_new(message, source, ret, reterr);
-    if (r == 0) {
-        sha256_hex_of(data, size, (*ret)->sha256);
-    }
-    return r;
 }
 
 int policy_spec_load(const char *path, struct policy_spec **ret, struct err *reterr)
@@ -351,34 +339,4 @@ int policy_spec_decode_text(const char *origin, const char *text, size_t size, s
     ProtobufCMessage *message;
     int r = textformat_parse(&immure__policy__descriptor, &source, text, size, &message, reterr);
     return r < 0 ? r : finish((Immure__Policy *)message, &source, text, size, ret, reterr);
-}
-
-int policy_spec_pack_text(const char *origin, const char *text, size_t size, struct buf *ret,
-                          struct err *reterr)
-{
-    CLEANUP(source_free) struct source source = SOURCE_NAMED(origin);
-    ProtobufCMessage *message;
-    int r = textformat_parse(&immure__policy__descriptor, &source, text, size, &message, reterr);
-    if (r < 0) {
-        return r;
-    }
-    r = wire_pack(message, ret);
-    protobuf_c_message_free_unpacked(message, NULL);
-    return r < 0 ? err_errno(reterr, -r, "packing %s", origin) : 0;
-}
-
-int policy_spec_decode_packed(const char *origin, const void *packed, size_t size, const char *sha256,
-                              struct policy_spec **ret, struct err *reterr)
-{
-    struct source source = SOURCE_NAMED(origin);
-    ProtobufCMessage *message;
-    int r = wire_unpack(&immure__policy__descriptor, packed, size, &message);
-    if (r < 0) {
-        return err_errno(reterr, -r, "unpacking %s", origin);
-    }
-    r = spec_new((Immure__Policy *)message, &source, ret, reterr);
-    if (r == 0) {
-        snprintf((*ret)->sha256, sizeof(*ret)->sha256, "%s", sha256);
-    }
-    return r;
 }

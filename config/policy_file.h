@@ -7,8 +7,6 @@
 
 #include "jail/base/err.h"
 
-struct buf;
-
 enum policy_mount_kind {
     POLICY_MOUNT_BIND,
     POLICY_MOUNT_TMPFS,
@@ -105,9 +103,4 @@ struct policy_spec {
 int policy_spec_load(const char *path, struct policy_spec **ret, struct err *reterr);
 int policy_spec_decode_text(const char *origin, const char *text, size_t size, struct policy_spec **ret,
                             struct err *reterr);
-/* The same from what policy_spec_pack_text() has packed; `sha256` is the text's. */
-int policy_spec_decode_packed(const char *origin, const void *packed, size_t size, const char *sha256,
-                              struct policy_spec **ret, struct err *reterr);
-int policy_spec_pack_text(const char *origin, const char *text, size_t size, struct buf *ret,
-                          struct err *reterr);
 void policy_spec_free(struct policy_spec *spec);

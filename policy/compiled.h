@@ -5,18 +5,23 @@
 
 #include "policy/filter.h"
 
+struct embedded_policy;
 struct err;
 struct jail_plan;
 struct policy_spec;
 
 struct policy {
-    struct policy_spec *spec;
+    const struct policy_spec *spec;
+    struct policy_spec *own_spec; /* NULL: spec and filter are part of the program (policy/embedded.h) */
     struct policy_filter filter;
     uint64_t capabilities; /* bit n: the program keeps capability n */
     struct jail_plan
         *tree; /* the steps that every job shares: from PROPAGATION to the last mount, and the filter's BPF */
     uint32_t bpf; /* where in the tree's arena */
 };
+
+/* A policy that was compiled while the program was built. */
+int policy_from_embedded(const struct embedded_policy *row, struct policy **ret, struct err *reterr);
 
 /* The first part of every plan of this policy, not yet with the script in it. */
 int policy_build_tree(struct policy *policy, struct err *reterr);

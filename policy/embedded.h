@@ -4,15 +4,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config/policy_file.h"
 #include "policy/filter.h"
 
 struct embedded_policy {
-    const char *name;   /* of the shipped policy; NULL in the last row */
-    const char *sha256; /* of the file's bytes */
-    const unsigned char *packed;
-    size_t packed_size; /* the file as a binary message */
-    uint32_t arch;      /* AUDIT_ARCH_* that the filter is for */
+    const char *name; /* of the shipped policy; NULL in the last row */
+    struct policy_spec spec;
+    uint32_t arch; /* AUDIT_ARCH_* that the filter is for */
     struct policy_filter filter;
+    uint64_t capabilities;
+    uint32_t bpf;
+    const unsigned char *tree; /* encoded; capabilities, bpf and tree are struct policy's */
+    size_t tree_size;
 };
 
 /* libpolicy's own table is empty; the program is linked with the one that policy/embed/embed.c writes. */

@@ -263,7 +263,7 @@ static int copy_filter(const struct policy_filter *from, struct policy_filter *r
 static const struct policy_filter *find_embedded(const struct policy_spec *spec)
 {
     for (const struct embedded_policy *row = policy_embedded; row->name; row++) {
-        if (row->arch == policy_native_arch() && strcmp(row->sha256, spec->sha256) == 0) {
+        if (row->arch == policy_native_arch() && strcmp(row->spec.sha256, spec->sha256) == 0) {
             return &row->filter;
         }
     }

@@ -14,6 +14,7 @@
 #include "policy/capabilities.h"
 #include "policy/check.h"
 #include "policy/compiled.h"
+#include "policy/embedded.h"
 #include "policy/seccomp.h"
 
 static void policy_freep(struct policy **policy)
@@ -24,8 +25,10 @@ static void policy_freep(struct policy **policy)
 void policy_free(struct policy *policy)
 {
     if (policy) {
-        policy_spec_free(policy->spec);
-        policy_filter_clear(&policy->filter);
+        if (policy->own_spec) {
+            policy_spec_free(policy->own_spec);
+            policy_filter_clear(&policy->filter);
+        }
         jail_plan_free(policy->tree);
         free(policy);
     }
@@ -57,7 +60,7 @@ int policy_compile(struct policy_spec *spec, struct policy **ret, struct err *re
         policy_spec_free(spec);
         return err_errno(reterr, ENOMEM, "compiling a policy");
     }
-    policy->spec = spec;
+    policy->spec = policy->own_spec = spec;
     int r = policy_check_spec(spec, reterr);
     r = r < 0 ? r : policy_filter_compile(spec, &policy->filter, reterr);
     for (size_t i = 0; r == 0 && i < spec->n_capabilities; i++) {
@@ -68,6 +71,21 @@ int policy_compile(struct policy_spec *spec, struct policy **ret, struct err *re
     if (r < 0) {
         return r;
     }
+    *ret = TAKE_PTR(policy);
+    return 0;
+}
+
+int policy_from_embedded(const struct embedded_policy *row, struct policy **ret, struct err *reterr)
+{
+    CLEANUP(policy_freep) struct policy *policy = calloc(1, sizeof *policy);
+    int r = policy ? jail_plan_decode(row->tree, row->tree_size, &policy->tree) : -ENOMEM;
+    if (r < 0) {
+        return err_errno(reterr, -r, "making a shipped policy");
+    }
+    policy->spec = &row->spec;
+    policy->filter = row->filter;
+    policy->capabilities = row->capabilities;
+    policy->bpf = row->bpf;
     *ret = TAKE_PTR(policy);
     return 0;
 }

@@ -13,7 +13,9 @@
 #include "config/textformat.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
+#include "policy/compiled.h"
 #include "policy/embedded.h"
+#include "policy/seccomp.h"
 
 #define POLICIES_MAX 256u
 
@@ -52,22 +54,23 @@ const struct policy *policy_set_find(const struct policy_set *set, const char *n
 static const struct embedded_policy *find_embedded(const char *name)
 {
     for (const struct embedded_policy *row = policy_embedded; row->name; row++) {
-        if (strcmp(row->name, name) == 0) {
+        if (row->arch == policy_native_arch() && strcmp(row->name, name) == 0) {
             return row;
         }
     }
     return NULL;
 }
 
-/* The text has been read already, while the program was built (policy/embed/embed.c says why). */
 static int compile_shipped(const struct shipped_file *file, struct policy **ret, struct err *reterr)
 {
+    const struct embedded_policy *row = find_embedded(file->name);
+    if (row) {
+        return policy_from_embedded(row, ret, reterr);
+    }
     char origin[128];
     snprintf(origin, sizeof origin, "shipped:%s", file->name);
     struct policy_spec *spec = NULL;
-    const struct embedded_policy *row = find_embedded(file->name);
-    int r = row ? policy_spec_decode_packed(origin, row->packed, row->packed_size, row->sha256, &spec, reterr)
-                : policy_spec_decode_text(origin, file->data, file->size, &spec, reterr);
+    int r = policy_spec_decode_text(origin, file->data, file->size, &spec, reterr);
     return r < 0 ? r : policy_compile(spec, ret, reterr);
 }
 

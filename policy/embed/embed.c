@@ -10,12 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "config/policy_file.h"
 #include "config/shipped.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
+#include "jail/plan.h"
 #include "policy/compiled.h"
+#include "policy/embed/spec_source.h"
 #include "policy/policy.h"
 #include "policy/seccomp.h"
 
@@ -23,22 +24,18 @@
 #define ENTRIES_PER_LINE      6u
 #define BYTES_PER_LINE        20u
 
+static void policy_freep(struct policy **policy)
+{
+    policy_free(*policy);
+}
+
 /* What stands before item `i` of an array. */
 static const char *separator(size_t i, size_t per_line)
 {
     return i % per_line ? " " : "\n    ";
 }
 
-static void put_packed(const char *id, const struct buf *packed)
-{
-    printf("static const unsigned char packed_%s[] = {", id);
-    for (size_t i = 0; i < packed->len; i++) {
-        printf("%s%u,", separator(i, BYTES_PER_LINE), (unsigned char)packed->data[i]);
-    }
-    printf("\n};\n\n");
-}
-
-static void put_filter(const char *id, const struct policy_filter *filter)
+static void put_filter(const struct policy_filter *filter, const char *id)
 {
     printf("static struct sock_filter instructions_%s[] = {", id);
     for (uint32_t i = 0; i < filter->length; i++) {
@@ -52,56 +49,66 @@ static void put_filter(const char *id, const struct policy_filter *filter)
         printf("%s{%d, %d, %" PRIu32 "},", separator(i, ENTRIES_PER_LINE), entry->nr, entry->direct,
                entry->rule);
     }
-    printf("\n};\n\n");
+    printf("\n    {0}};\n\n");
 }
 
-static void put_row(const char *name, const struct policy *policy)
+static int put_tree(const struct jail_plan *tree, const char *id)
+{
+    CLEANUP(buf_free) struct buf bytes = BUF_INIT;
+    if (jail_plan_encode(tree, &bytes) < 0) {
+        return -1;
+    }
+    printf("static const unsigned char tree_%s[] = {", id);
+    for (size_t i = 0; i < bytes.len; i++) {
+        printf("%s%u,", separator(i, BYTES_PER_LINE), (unsigned char)bytes.data[i]);
+    }
+    printf("\n};\n\n");
+    return 0;
+}
+
+static void put_row(const struct policy *policy, const char *id)
 {
     const struct policy_filter *filter = &policy->filter;
-    const char *id = policy_sha256(policy);
-    printf("    {\"%s\", \"%s\", packed_%s, sizeof packed_%s, 0x%08" PRIx32 ",\n"
-           "     {instructions_%s, %" PRIu32 ", %d, entries_%s, %zu}},\n",
-           name, id, id, id, policy_native_arch(), id, filter->length, filter->notify, id, filter->n_entries);
+    printf("    {.name = \"%s\",\n.spec = ", policy_name(policy));
+    spec_source_put(policy->spec);
+    printf(",\n.arch = 0x%08" PRIx32 ", .filter = {instructions_%s, %" PRIu32 ", %d, entries_%s, %zu},\n"
+           ".capabilities = %" PRIu64 "u, .bpf = %" PRIu32
+           ", .tree = tree_%s, .tree_size = sizeof tree_%s},\n",
+           policy_native_arch(), id, filter->length, filter->notify, id, filter->n_entries,
+           policy->capabilities, policy->bpf, id, id);
 }
 
-/* `ret_packed` may be NULL. */
-static int compile(const struct shipped_file *file, struct policy **ret, struct buf *ret_packed)
+static int put_each(bool rows)
 {
-    struct policy_spec *spec = NULL;
-    struct err err = {0};
-    int r = policy_spec_decode_text(file->name, file->data, file->size, &spec, &err);
-    r = r < 0 ? r : policy_compile(spec, ret, &err);
-    if (r == 0 && ret_packed) {
-        r = policy_spec_pack_text(file->name, file->data, file->size, ret_packed, &err);
+    for (const struct shipped_file *file = shipped_policies(); file->name; file++) {
+        CLEANUP(policy_freep) struct policy *policy = NULL;
+        struct err err = {0};
+        if (policy_resolve(file->name, &policy, &err) < 0) {
+            fprintf(stderr, "embed: %s: %s\n", err.item, err.text);
+            return -1;
+        }
+        if (rows) {
+            put_row(policy, policy_sha256(policy));
+            continue;
+        }
+        put_filter(&policy->filter, policy_sha256(policy));
+        if (put_tree(policy->tree, policy_sha256(policy)) < 0) {
+            return -1;
+        }
     }
-    if (r < 0) {
-        fprintf(stderr, "embed: %s: %s\n", err.item, err.text);
-    }
-    return r;
+    return 0;
 }
 
 int main(void)
 {
     printf("/* Written by policy/embed/embed.c. */\n#include \"policy/embedded.h\"\n\n"
            "#include <linux/filter.h>\n\n");
-    for (const struct shipped_file *file = shipped_policies(); file->name; file++) {
-        struct policy *policy = NULL;
-        CLEANUP(buf_free) struct buf packed = BUF_INIT;
-        if (compile(file, &policy, &packed) < 0) {
-            return EXIT_FAILURE;
-        }
-        put_packed(policy_sha256(policy), &packed);
-        put_filter(policy_sha256(policy), &policy->filter);
-        policy_free(policy);
+    if (put_each(false) < 0) {
+        return EXIT_FAILURE;
     }
     printf("const struct embedded_policy policy_embedded[] = {\n");
-    for (const struct shipped_file *file = shipped_policies(); file->name; file++) {
-        struct policy *policy = NULL;
-        if (compile(file, &policy, NULL) < 0) {
-            return EXIT_FAILURE;
-        }
-        put_row(file->name, policy);
-        policy_free(policy);
+    if (put_each(true) < 0) {
+        return EXIT_FAILURE;
     }
     printf("    {.name = NULL},\n};\n");
     return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
