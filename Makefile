@@ -5,7 +5,8 @@ SYSCONFDIR ?= /etc
 DESTDIR    ?=
 CC         ?= cc
 SAN        ?=
-BUILD      ?= build$(if $(SAN),-san)
+HOOKS      ?=
+BUILD      ?= build$(if $(SAN),-san)$(if $(HOOKS),-hooks)
 V          ?= 0
 Q          := $(if $(filter 1,$(V)),,@)
 say         = $(if $(filter 1,$(V)),,@printf '  %-8s %s\n' $(1) $(2);)
@@ -19,7 +20,10 @@ WARN     := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-pr
 HARDEN   := -fPIE -fstack-protector-strong -fno-strict-aliasing $(if $(SAN),,-D_FORTIFY_SOURCE=2) \
             $(if $(findstring x86_64,$(shell $(CC) -dumpmachine)),-fcf-protection)
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
-CPPFLAGS_ALL = -D_GNU_SOURCE -DIMMURE_VERSION='"$(or $(VERSION),0)"' -I. -I$(BUILD)/gen $(PKG_CFLAGS) $(CPPFLAGS)
+# What a server must never have: a front that attacks its own warden, for tests/fort.
+CPPFLAGS_HOOKS := $(if $(HOOKS),-DIMMURE_HOOKS)
+SRC_hooks := server/front_misbehave.c
+CPPFLAGS_ALL = -D_GNU_SOURCE $(CPPFLAGS_HOOKS) -DIMMURE_VERSION='"$(or $(VERSION),0)"' -I. -I$(BUILD)/gen $(PKG_CFLAGS) $(CPPFLAGS)
 CFLAGS_ALL   = -std=c17 $(WARN) $(HARDEN) $(SANFLAGS) $(CFLAGS)
 LDFLAGS_ALL  = -pie -Wl,-z,relro,-z,now,-z,noexecstack $(SANFLAGS) $(LDFLAGS)
 PKG_CFLAGS  := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
@@ -35,7 +39,7 @@ SRC_base   := $(wildcard jail/base/*.c)
 SRC_jail   := $(wildcard jail/*.c)
 SRC_config := $(wildcard config/*.c)
 SRC_policy := $(wildcard policy/*.c)
-SRC_server := $(filter-out server/main.c,$(wildcard server/*.c))
+SRC_server := $(filter-out server/main.c $(if $(HOOKS),,$(SRC_hooks)),$(wildcard server/*.c))
 PROTO      := $(wildcard config/*.proto)
 GEN        := $(PROTO:%.proto=$(BUILD)/gen/%.pb-c.c)
 
@@ -84,7 +88,7 @@ help:
 	@echo 'make install      to DESTDIR=$(DESTDIR) PREFIX=$(PREFIX)'
 	@echo 'make uninstall    the reverse'
 	@echo 'make clean        remove $(BUILD)'
-	@echo 'Variables: V=1 CC= CFLAGS= LDFLAGS= BUILD= SAN=address,undefined; STATIC= links no library in'
+	@echo 'Variables: V=1 CC= CFLAGS= LDFLAGS= BUILD= SAN=address,undefined; STATIC= links no library in; HOOKS=1 (for tests/fort)'
 
 $(BUILD)/gen/%.pb-c.c: %.proto
 	$(call say,PROTOC,$<)mkdir -p $(BUILD)/gen && protoc-c --proto_path=. --c_out=$(BUILD)/gen $<

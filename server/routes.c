@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "jail/base/cleanup.h"
+#include "server/front_misbehave.h"
 #include "server/handlers.h"
 
 static const struct route routes[] = {
@@ -14,6 +15,9 @@ static const struct route routes[] = {
     {"GET", "/readyz", ROUTE_FOR_ANYONE, false, handle_readyz},
     {"GET", "/openapi.json", ROUTE_FOR_ANYONE, false, handle_openapi},
     {"GET", "/metrics", ROUTE_FOR_METRICS, false, handle_metrics},
+#ifdef IMMURE_HOOKS
+    {"POST", "/misbehave", ROUTE_FOR_KEYS, true, handle_misbehave},
+#endif
 };
 
 static bool takes_method(const struct route *route, const char *method)
