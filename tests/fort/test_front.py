@@ -12,9 +12,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from harness import BUILD, ROOT, Server, runtimes, wait_for
+from harness import BUILD, Server, runtimes, wait_for
 
-RELEASE = Path(os.environ.get("IMMURE_TEST_RELEASE", ROOT / "build"))
+RELEASE = Path(str(BUILD).removesuffix("-hooks"))
 IMMURE = str(BUILD / "immure")
 
 # What the warden says of a front that broke a rule, by what it did.
@@ -45,9 +45,9 @@ REASONS = {
     "stderr is a directory": "a job's stdio is not a pipe",
     "input is a pipe": "a job's input is not a sealed anonymous file",
     "input is not sealed": "a job's input is not a sealed anonymous file",
-    "flood without reading": re.compile("the other process does not read its messages|it has not answered for 1500 ms"),
-    "hang": "it has not answered for 1500 ms",
-    "sleep for ever": "it has not answered for 1500 ms",
+    "flood without reading": "the other process does not read its messages",
+    "hang": "it has not answered for 3000 ms",
+    "sleep for ever": "it has not answered for 3000 ms",
     "close the channel": "it closed its channel",
 }
 # What ends a front without a word of the warden's.
@@ -59,13 +59,13 @@ ENDS = {
 
 SLEEPS = "import time; print('up', flush=True); time.sleep(50)"
 
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     directory = tmp_path_factory.mktemp("fort")
-    config = directory / "server.textproto"
-    config.write_text("front_timeout_ms: 1500\n" + runtimes())
-    with Server(directory / "log", immure=IMMURE, SANDBOX_EXECUTOR_CONFIG=str(config)) as started:
+    with Server(directory / "log", immure=IMMURE) as started:
         yield started
+
 
 def events(server, name, since=0):
     found = []
@@ -75,8 +75,10 @@ def events(server, name, since=0):
             found.append(fields)
     return found
 
+
 def front_pid(server):
     return int(wait_for(lambda: events(server, "front_serving"), "a front that serves")[-1]["pid"])
+
 
 def misbehave(server, how, timeout=30):
     """-> the error's name ("" where there was none), or None where the front did not live to tell"""
@@ -87,12 +89,14 @@ def misbehave(server, how, timeout=30):
     assert reply.status == 200, reply.body
     return errno.errorcode[reply.json["error"]] if reply.json["error"] else ""
 
+
 def known(kind):
     """The things that the build under test can do, by kind."""
     with Server(Path(os.environ.get("TMPDIR", "/tmp")) / f"fort-list-{os.getpid()}", immure=IMMURE) as asked:
         lines = asked.request("POST", "/misbehave", "{}").body.decode().splitlines()
     asked.log_path.unlink()
     return [line.partition("\t")[2] for line in lines if line.startswith(kind + "\t")]
+
 
 def background_job(server):
     """Starts a job that would last. -> what became of its caller, once that is known"""
@@ -113,16 +117,20 @@ def background_job(server):
         return outcome[0]
     return ended
 
+
 def children(pid):
     with open(f"/proc/{pid}/task/{pid}/children") as file:
         return file.read().split()
+
 
 def calm(server):
     """Deaths in quick succession are slowed down; a new server each few keeps the tests quick."""
     wait_for(server.ready, "the server to serve")
 
+
 def test_every_misdeed_has_an_expectation():
     assert set(known("act")) == set(REASONS) | set(ENDS)
+
 
 def test_denied_calls_fail_and_are_told(server):
     attempts = known("attempt")
@@ -138,7 +146,7 @@ def test_denied_calls_fail_and_are_told(server):
     assert front_pid(server) == front and heard == len(attempts)
     assert server.execute("print(1)")["stdout"] == "1\n"
     assert not os.path.exists("/tmp/front-was-here")
-    print(f"{heard} denied calls")
+
 
 def test_denied_calls_do_not_fill_the_log(tmp_path):
     with Server(tmp_path / "log", immure=IMMURE) as server:
@@ -146,6 +154,7 @@ def test_denied_calls_do_not_fill_the_log(tmp_path):
         assert errors[0] == "EPERM" and errors[-1] == "ENOSYS"
         assert len(events(server, "front_denied")) == 64
         assert server.execute("print(1)")["stdout"] == "1\n"
+
 
 def after_an_end(server, since, front, job, before):
     """The front is replaced on the same socket, its job is cancelled, nothing stays."""
@@ -157,12 +166,16 @@ def after_an_end(server, since, front, job, before):
     assert server.execute("print(1)")["stdout"] == "1\n"
     wait_for(lambda: len(children(server.process.pid)) <= before, "nothing left of it")
 
-@pytest.mark.parametrize("group", range(6))
-def test_broken_rules_cost_the_front(tmp_path, group):
-    """A few to a server: dying again and again is slowed down."""
+
+# Misdeeds by server: a few each, since dying again and again is slowed down.
+HANGS = ["hang", "sleep for ever"]
+OTHERS = sorted({*REASONS, *ENDS} - set(HANGS))
+
+
+@pytest.mark.parametrize("misdeeds", [HANGS, *(OTHERS[group::6] for group in range(6))], ids="+".join)
+def test_broken_rules_cost_the_front(tmp_path, misdeeds):
     config = tmp_path / "server.textproto"
-    config.write_text("front_timeout_ms: 1500\n" + runtimes())
-    misdeeds = sorted([*REASONS, *ENDS])[group::6]
+    config.write_text(f"front_timeout_ms: {3000 if misdeeds == HANGS else 60000}\n" + runtimes())
     with Server(tmp_path / "log", immure=IMMURE, SANDBOX_EXECUTOR_CONFIG=str(config)) as server:
         for number, how in enumerate(misdeeds, 1):
             front, since = front_pid(server), len(server.log())
@@ -173,18 +186,20 @@ def test_broken_rules_cost_the_front(tmp_path, group):
             assert exited["pid"] == str(front)
             if how in REASONS:
                 [killed] = events(server, "front_killed", since)
-                assert killed["reason"] == REASONS[how] or re.fullmatch(REASONS[how], killed["reason"]), how
-                assert exited["signal"] == "SIGKILL"
+                assert killed["reason"] == REASONS[how], how
+                # a front that hears of a job that it does not know may be the quicker to end
+                assert exited["signal"] == "SIGKILL" or exited["exit_code"] == "1"
             else:
                 [(field, values)] = ENDS[how].items()
                 assert exited[field] in values, how
             after_an_end(server, since, front, job, before)
             assert server.metric("immure_front_restarts_total") == number
         assert server.process.poll() is None
-    print(f"{len(misdeeds)} misdeeds")
+
 
 def descriptors(pid):
     return len(os.listdir(f"/proc/{pid}/fd"))
+
 
 def test_nothing_of_dead_fronts_stays_in_the_warden(tmp_path):
     with Server(tmp_path / "log", immure=IMMURE) as server:
@@ -197,6 +212,7 @@ def test_nothing_of_dead_fronts_stays_in_the_warden(tmp_path):
             wait_for(lambda since=since: events(server, "front_serving", since), "another front")
             wait_for(lambda before=before: descriptors(server.process.pid) <= before, "no descriptor left")
 
+
 def test_a_storm_of_deaths_is_slowed_down_and_ends(tmp_path):
     with Server(tmp_path / "log", immure=IMMURE) as server:
         for _ in range(6):
@@ -207,6 +223,7 @@ def test_a_storm_of_deaths_is_slowed_down_and_ends(tmp_path):
         assert [event["delay_ms"] for event in events(server, "front_restart_delayed")] == ["1000"]
         calm(server)
         assert server.metric("immure_front_restarts_total") == 6
+
 
 def test_no_other_build_can_misbehave():
     release = RELEASE / "immure"
