@@ -108,11 +108,10 @@ static int receive_run(const struct child *child, struct jail_plan **ret_plan, i
     ssize_t n = io_recv_fds(child->control, message, ZYGOTE_MESSAGE_MAX, fds, &n_fds);
     struct zygote_header header;
     int r = n < 0 ? (int)n : -EPIPE;
-    if (n >= (ssize_t)sizeof header && n_fds == 3) {
-        memcpy(&header, message, sizeof header);
-        r = header.kind == ZYGOTE_RUN
-                ? jail_plan_decode(message + sizeof header, (size_t)n - sizeof header, ret_plan)
-                : -EPROTO;
+    if (n > 0 && n_fds == 3) {
+        r = zygote_decode_header(message, (size_t)n, &header);
+        r = r == 0 && header.kind != ZYGOTE_RUN ? -EPROTO : r;
+        r = r < 0 ? r : zygote_decode_plan(message, (size_t)n, ret_plan);
     }
     free(message);
     return r;
@@ -271,8 +270,8 @@ static int clone_jail(struct parking *parking, struct zygote_run *ret)
     return r;
 }
 
-static int prepare(const struct zygote_header *header, const unsigned char *plan, size_t size, const int *fds,
-                   size_t n_fds, struct parking *ret)
+static int prepare(const struct zygote_header *header, const unsigned char *message, size_t size,
+                   const int *fds, size_t n_fds, struct parking *ret)
 {
     *ret = (struct parking){
         .control = -1, .scratch = -1, .cgroup = -1, .go = {-1, -1}, .inner_uid = header->inner_uid};
@@ -293,7 +292,7 @@ static int prepare(const struct zygote_header *header, const unsigned char *plan
         ret->child.fds[i] = -1;
     }
     ret->child.fds[JAIL_FD_SCRATCH] = ret->scratch;
-    int r = jail_plan_decode(plan, size, &ret->plan);
+    int r = zygote_decode_plan(message, size, &ret->plan);
     ret->child.plan = ret->plan;
     return r < 0 ? r : pipe2(ret->go, O_CLOEXEC) < 0 ? -errno : 0;
 }
@@ -306,12 +305,11 @@ static int serve_one(int sock, unsigned char *message, const struct park_hook *h
     size_t n_fds = ARRAY_SIZE(fds);
     ssize_t n = io_recv_fds(sock, message, ZYGOTE_MESSAGE_MAX, fds, &n_fds);
     struct zygote_header header;
-    if (n < (ssize_t)sizeof header) {
+    if (n <= 0 || zygote_decode_header(message, (size_t)n, &header) < 0) {
         return -EPIPE;
     }
-    memcpy(&header, message, sizeof header);
     struct parking parking;
-    int r = prepare(&header, message + sizeof header, (size_t)n - sizeof header, fds, n_fds, &parking);
+    int r = prepare(&header, message, (size_t)n, fds, n_fds, &parking);
     parking.hook = hook;
     r = r < 0 ? r : clone_jail(&parking, ret);
     if (r == 1) {

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+struct jail_plan;
 
 enum zygote_kind {
     ZYGOTE_PARK, /* to the template: build a jail by the plan that follows; control socket, scratch, cgroup
@@ -19,3 +22,8 @@ struct zygote_header {
 };
 
 #define ZYGOTE_MESSAGE_MAX (160u << 10)
+
+/* The two parts of a message. -EBADMSG for what no parent of this build would have sent: a plan, too, that
+ * breaks the rules or does not end in RUN. */
+int zygote_decode_header(const void *message, size_t size, struct zygote_header *ret);
+int zygote_decode_plan(const void *message, size_t size, struct jail_plan **ret);

@@ -17,6 +17,7 @@
 #include "jail/base/io.h"
 #include "jail/plan.h"
 #include "jail/template.h"
+#include "jail/zygote_message.h"
 #include "policy/policy.h"
 
 static char python[] = "python", sha256[] = "00", id[] = "id-1", path[] = "a/b.txt", name[] = "openat";
@@ -127,6 +128,20 @@ static void write_plan(const char *directory, const char *file, const struct jai
     write_seed(directory, "plan", file, &encoded);
 }
 
+static void write_zygote(const char *directory, const char *file, enum zygote_kind kind,
+                         const struct jail_plan *plan)
+{
+    struct buf message = BUF_INIT;
+    struct zygote_header header;
+    memset(&header, 0, sizeof header);
+    header.kind = kind;
+    buf_append(&message, &header, sizeof header);
+    if (jail_plan_encode(plan, &message) < 0) {
+        die(file, strerror(ENOMEM));
+    }
+    write_seed(directory, "zygote", file, &message);
+}
+
 static void write_plans(const char *directory, const struct server_config *config,
                         const struct policy *policy)
 {
@@ -144,6 +159,8 @@ static void write_plans(const char *directory, const struct server_config *confi
     write_plan(directory, "exec", plan);
     write_plan(directory, "template", template);
     write_plan(directory, "run", run);
+    write_zygote(directory, "park", ZYGOTE_PARK, run);
+    write_zygote(directory, "run", ZYGOTE_RUN, run);
     jail_plan_free(plan);
     jail_plan_free(template);
     jail_plan_free(run);
