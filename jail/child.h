@@ -30,8 +30,7 @@ enum child_message_kind {
     CHILD_LOOPBACK, /* bring lo up through the netlink socket that comes with this message */
     CHILD_FAILED,   /* a step failed: step, call, error */
     CHILD_STARTED,  /* the program has been exec'd: time_ns */
-    CHILD_ENDED,    /* the program has ended: time_ns, wstatus, denied */
-    CHILD_USED,     /* and so have all others, in a template's jail: cpu_ns */
+    CHILD_ENDED,    /* the program has ended: time_ns, wstatus, denied; comes again once is_alone */
 };
 
 #define CHILD_CALL_MAX 24
@@ -43,7 +42,8 @@ struct child_message {
     char call[CHILD_CALL_MAX];
     uint64_t time_ns;
     int32_t wstatus;
-    uint64_t cpu_ns; /* of the whole jail */
+    bool is_alone;   /* ENDED: and so have all others; nothing is left but PID 1, which exits */
+    uint64_t cpu_ns; /* ENDED, is_alone: of the whole jail */
     bool proc_absent;
     uint32_t n_denied;
     struct jail_denied denied[JAIL_DENIED_MAX];

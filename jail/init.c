@@ -211,21 +211,34 @@ static void end_others(void)
     }
 }
 
+static bool is_alone(void)
+{
+    return waitpid(-1, NULL, WNOHANG | __WALL) < 0 && errno == ECHILD;
+}
+
+static uint64_t used_cpu_ns(void)
+{
+    struct rusage self, children;
+    getrusage(RUSAGE_SELF, &self);
+    getrusage(RUSAGE_CHILDREN, &children);
+    return rusage_cpu_ns(&self) + rusage_cpu_ns(&children);
+}
+
 void init_serve(struct child *child, pid_t program, int listener_source, struct child_message *end)
 {
     serve_until_end(child, program, listener_source, end);
-    /* At once: what is left may take long to end, and the deadline with it in the middle. */
     end->kind = CHILD_ENDED;
     end->time_ns = clock_now_ns();
-    child_send(child, end, -1);
-    end_others();
-    struct rusage self, children;
-    if (child->in_process && getrusage(RUSAGE_SELF, &self) == 0 &&
-        getrusage(RUSAGE_CHILDREN, &children) == 0) {
-        end->kind = CHILD_USED; /* to a parent that cannot wait for us, and is not told by that */
-        end->cpu_ns = rusage_cpu_ns(&self) + rusage_cpu_ns(&children);
+    if (!is_alone()) {
+        /* At once: what is left may take long to end, and the deadline with it in the middle. */
         child_send(child, end, -1);
+        end_others();
     }
+    /* Whoever waits for the verdict need not wait for our own end: to take the namespaces apart takes the
+     * kernel longer than many a program. */
+    end->is_alone = true;
+    end->cpu_ns = used_cpu_ns();
+    child_send(child, end, -1);
     _exit(0);
 }
 

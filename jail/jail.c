@@ -120,6 +120,11 @@ enum jail_state jail_state(const struct jail *jail)
     return jail->state;
 }
 
+bool jail_is_gone(const struct jail *jail)
+{
+    return jail->gone;
+}
+
 int jail_pid(const struct jail *jail)
 {
     return jail->pid;
@@ -155,6 +160,7 @@ void jail_kill(struct jail *jail, enum jail_end end)
         /* The template has not told us of it yet. Without its control socket it ends by itself. */
         close_control(jail);
         jail->state = JAIL_ENDED;
+        jail->gone = true;
         return;
     }
     if (!jail->cgroup && jail->state == JAIL_RUNNING && jail->seen_cpu_ns == 0) {
@@ -243,9 +249,11 @@ static void handle_message(struct jail *jail, const struct child_message *messag
             jail->end = JAIL_END_PROGRAM;
             jail->ended_ns = message->time_ns;
         }
-        break;
-    case CHILD_USED:
-        jail->used_cpu_ns = message->cpu_ns;
+        if (message->is_alone) {
+            jail->used_cpu_ns = message->cpu_ns;
+            jail->state = JAIL_ENDED;
+            close_control(jail); /* it has nothing more to say */
+        }
         break;
     }
     if (fd >= 0) {
@@ -297,7 +305,7 @@ static void expire(struct jail *jail)
 }
 
 /* True once PID 1 is gone, and with it its PID namespace. */
-static bool has_ended(struct jail *jail)
+static bool has_exited(struct jail *jail)
 {
     if (jail->by_template) {
         struct pollfd exited = {.fd = jail->pidfd, .events = POLLIN};
@@ -312,9 +320,10 @@ static bool has_ended(struct jail *jail)
 
 static void reap(struct jail *jail)
 {
-    if (!has_ended(jail)) {
+    if (!has_exited(jail)) {
         return;
     }
+    jail->gone = true;
     read_messages(jail); /* its last words may have come between the last look and its end */
     if (jail->end == JAIL_END_NONE) {
         jail->ended_ns = clock_now_ns();
@@ -325,12 +334,11 @@ static void reap(struct jail *jail)
 
 enum jail_state jail_dispatch(struct jail *jail)
 {
-    if (jail->state == JAIL_ENDED) {
-        return jail->state;
+    if (!jail->gone) {
+        read_messages(jail);
+        expire(jail);
+        reap(jail);
     }
-    read_messages(jail);
-    expire(jail);
-    reap(jail);
     return jail->state;
 }
 
@@ -346,14 +354,22 @@ void jail_wait(struct jail *jail, int interrupt_fd)
     }
 }
 
+static void wait_until_gone(struct jail *jail)
+{
+    for (jail_dispatch(jail); !jail->gone; jail_dispatch(jail)) {
+        struct pollfd ready = {.fd = jail->ready, .events = POLLIN};
+        poll(&ready, 1, -1);
+    }
+}
+
 void jail_free(struct jail *jail)
 {
     if (!jail) {
         return;
     }
-    if (jail->state != JAIL_ENDED && (jail->pidfd >= 0 || jail->by_template)) {
+    if (jail->pidfd >= 0 || jail->by_template) {
         jail_kill(jail, JAIL_END_CANCEL);
-        jail_wait(jail, -1);
+        wait_until_gone(jail);
     }
     fd_closep(&jail->pidfd);
     fd_closep(&jail->control);
@@ -392,7 +408,7 @@ int jail_collect(struct jail *jail, struct jail_result *ret, struct err *reterr)
     struct jail_cgroup_stat stat = {.memory_peak_bytes = UINT64_MAX, .pids_peak = UINT64_MAX};
     uint64_t cpu_ns = rusage_cpu_ns(&jail->rusage);
     if (jail->used_cpu_ns > cpu_ns) {
-        cpu_ns = jail->used_cpu_ns; /* a template's: nobody but PID 1 itself can tell */
+        cpu_ns = jail->used_cpu_ns; /* PID 1's own word: it need not have been waited for */
     }
     if (jail->cgroup) {
         int r = jail_cgroup_stat(jail->cgroup, &stat, reterr);
@@ -421,6 +437,5 @@ int jail_collect(struct jail *jail, struct jail_result *ret, struct err *reterr)
     if (jail->end == JAIL_END_SETUP && reterr) {
         *reterr = jail->err;
     }
-    jail_cgroup_free(TAKE_PTR(jail->cgroup));
     return 0;
 }

@@ -22,10 +22,11 @@ struct jail {
     struct jail_cgroup *cgroup; /* NULL: none */
     uint64_t cloned_ns, started_ns, ended_ns, deadline_ns;
     uint64_t watch_due_ns;     /* jail_watch() has nothing to see before */
-    uint64_t used_cpu_ns;      /* CHILD_USED */
+    uint64_t used_cpu_ns;      /* CHILD_ENDED, is_alone */
     uint64_t seen_cpu_ns;      /* CPU time at the moment of the kill, where no cgroup counts it */
     struct child_message last; /* CHILD_ENDED, once it has come */
     bool has_ended_message;
+    bool gone; /* PID 1 too */
     bool proc_absent;
     struct rusage rusage;
 };

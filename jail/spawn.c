@@ -8,7 +8,7 @@
  *     brings lo up ◄──── CHILD_LOOPBACK ─ (only if the plan says so)
  *     PHASE_LOOPBACK ───────────────────► makes the program's process ─► applies the rest, exec
  *     deadline runs ◄───── CHILD_STARTED ─
- *     verdict ◄────────────── CHILD_ENDED ─ exits; the kernel ends the rest of the PID namespace
+ *     verdict ◄────────────── CHILD_ENDED ─ ends the rest of the PID namespace, exits
  *
  * A failed step arrives as CHILD_FAILED instead. The control socket is close-on-exec and PID 1 cannot be
  * traced, so nothing that the program does can forge these messages. */

@@ -19,7 +19,7 @@ enum jail_state {
     JAIL_BUILDING, /* PID 1 applies the plan */
     JAIL_PARKED,   /* built by a template, waits for jail_run() */
     JAIL_RUNNING,  /* the program has been exec'd */
-    JAIL_ENDED,    /* PID 1 is reaped and every process of the jail is gone: jail_collect() */
+    JAIL_ENDED, /* the program and all that it left have ended, PID 1 is exiting at least: jail_collect() */
 };
 const char *jail_state_to_string(enum jail_state state);
 
@@ -75,12 +75,13 @@ int jail_spawn(struct jail **ret, const struct jail_spawn_options *options, stru
 /* Kills what still runs, waits for it, and frees everything. Takes NULL. */
 void jail_free(struct jail *jail);
 
-/* The descriptor to watch for EPOLLIN, as long as the state is not JAIL_ENDED. It stays the same all the
- * while. */
+/* The descriptor to watch for EPOLLIN, as long as the jail is not gone. It stays the same all the while. */
 int jail_fd(const struct jail *jail);
 /* Handles whatever is ready, without blocking. Returns the state. */
 enum jail_state jail_dispatch(struct jail *jail);
 enum jail_state jail_state(const struct jail *jail);
+/* Beyond JAIL_ENDED: PID 1 is gone too. Until then the outer uid is taken, and jail_free() would wait. */
+bool jail_is_gone(const struct jail *jail);
 
 /* Ends the jail for `end` (DEADLINE, CPU, OOM or CANCEL). jail_dispatch() reports JAIL_ENDED later. */
 void jail_kill(struct jail *jail, enum jail_end end);
@@ -91,7 +92,7 @@ uint64_t jail_deadline_ns(const struct jail *jail);
 const struct jail_limits *jail_limits(const struct jail *jail);
 
 /* Once JAIL_ENDED: the verdict. For JAIL_END_SETUP `reterr` gets the sentence (ERR_SETUP, step, errno) and
- * the return value is still 0. Removes the cgroup. */
+ * the return value is still 0. */
 int jail_collect(struct jail *jail, struct jail_result *ret, struct err *reterr);
 
 /* Blocks until JAIL_ENDED. `interrupt_fd` (-1: none): when it becomes readable the jail is cancelled. */

@@ -355,6 +355,11 @@ enum execution_state execution_dispatch(struct execution *execution)
     return execution->state;
 }
 
+bool execution_is_gone(const struct execution *execution)
+{
+    return jail_is_gone(execution->jail);
+}
+
 bool execution_needs_watch(const struct execution *execution)
 {
     return !execution->enforced_by_cgroup || execution->limits.cpu_ms > 0;

@@ -21,7 +21,7 @@ enum execution_state {
     EXECUTION_PREPARING, /* its resources are being made */
     EXECUTION_BUILDING,  /* PID 1 of the jail applies the plan */
     EXECUTION_RUNNING,   /* the program runs */
-    EXECUTION_ENDED,     /* no process of the jail is left: execution_finish() */
+    EXECUTION_ENDED,     /* the program and all that it left have ended: execution_finish() */
     EXECUTION_FINISHED,  /* the verdict has been handed out */
     EXECUTION_STATE_COUNT,
 };
@@ -54,9 +54,11 @@ static inline void execution_freep(struct execution **execution)
 enum execution_state execution_state(const struct execution *execution);
 const struct job *execution_job(const struct execution *execution);
 
-/* The descriptor to watch for input until EXECUTION_ENDED, and what to call when it is ready. */
+/* The descriptor to watch for input until execution_is_gone(), and what to call when it is ready. */
 int execution_fd(const struct execution *execution);
 enum execution_state execution_dispatch(struct execution *execution);
+/* True once PID 1 of the jail, too, has ended; execution_free() does not block then. */
+bool execution_is_gone(const struct execution *execution);
 
 /* True if execution_watch() must run every JAIL_WATCH_INTERVAL_MS: no cgroup, or a limit that no cgroup
  * enforces. */

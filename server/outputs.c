@@ -1,5 +1,5 @@
-/* The output files of a job. Runs in the warden once no process of the jail is left, so that nothing changes
- * under it.
+/* The output files of a job. Runs in the warden once nothing of the program's is left, so that nothing
+ * changes under it.
  *
  * Names in the workspace are the program's, so nothing here follows them: files are listed and opened beneath
  * the scratch's descriptor, through no link, and what cannot be opened that way is listed without content or

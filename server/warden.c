@@ -263,6 +263,9 @@ static void stop(struct warden *warden)
     while (warden->jobs) {
         job_discard(warden->jobs);
     }
+    while (warden->dying) {
+        job_discard(warden->dying);
+    }
     warm_free(warden->warm);
     if (warden->bound[0] != '\0') {
         listen_forget(warden->settings->config->listen);

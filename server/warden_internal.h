@@ -63,9 +63,10 @@ struct front {
 /* One job in the warden. */
 struct warden_job {
     struct warden *warden;
-    struct warden_job *next; /* in warden->jobs */
+    struct warden_job *next; /* in warden->jobs or warden->dying */
     struct front *front;     /* who hears the verdict; NULL: nobody any more */
     bool is_selftest;
+    bool is_reported; /* the verdict is out; waits in warden->dying for its jail to be gone */
     uint64_t id;
     struct execution *execution;
     struct loop_source *source;
@@ -93,7 +94,10 @@ struct warden {
     struct backoff backoff;
 
     struct warden_job *jobs;
-    unsigned n_jobs;   /* of fronts; the self-test's do not count */
+    unsigned n_jobs; /* of fronts; the self-test's do not count */
+    /* Answered, but PID 1 of their jails is still being taken apart by the kernel. Latest first. */
+    struct warden_job *dying;
+    unsigned n_dying;
     struct warm *warm; /* warm starts of `settings`; NULL: none */
     struct selftest selftest;
 

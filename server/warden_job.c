@@ -28,6 +28,9 @@
 #include "server/verdict.h"
 #include "server/warm.h"
 
+/* How many answered jobs may be waiting for their jails to be gone. */
+#define DYING_MAX 64
+
 /* The descriptors of MSG_JOB, in their order. */
 enum { JOB_FD_INPUT, JOB_FD_STDIN, JOB_FD_STDOUT, JOB_FD_STDERR, JOB_FD_COUNT };
 
@@ -93,15 +96,25 @@ static struct policy_ceilings ceilings_of(const struct warden *warden, const str
     return ceilings;
 }
 
-static void unlink_job(struct warden_job *job)
+static bool unlink_from(struct warden_job **at, const struct warden_job *job)
 {
-    struct warden_job **at = &job->warden->jobs;
     while (*at && *at != job) {
         at = &(*at)->next;
     }
-    if (*at) {
-        *at = job->next;
-        job->warden->n_jobs -= !job->is_selftest;
+    if (!*at) {
+        return false;
+    }
+    *at = job->next;
+    return true;
+}
+
+static void unlink_job(struct warden_job *job)
+{
+    struct warden *warden = job->warden;
+    if (job->is_reported) {
+        warden->n_dying -= unlink_from(&warden->dying, job);
+    } else if (unlink_from(&warden->jobs, job)) {
+        warden->n_jobs -= !job->is_selftest;
     }
 }
 
@@ -133,6 +146,29 @@ static void tell_verdict(struct warden_job *job, int r, struct job_result *resul
     }
 }
 
+/* Keeps what the jail still holds (its uid, its cgroup, its scratch) until it is gone. */
+static void bury(struct warden_job *job)
+{
+    struct warden *warden = job->warden;
+    unlink_job(job);
+    job->is_reported = true;
+    job->next = warden->dying;
+    warden->dying = job;
+    warden->n_dying++;
+}
+
+/* Jobs must not come faster than the kernel takes their jails apart. */
+static void wait_for_graves(struct warden *warden)
+{
+    while (warden->n_dying > DYING_MAX) {
+        struct warden_job *oldest = warden->dying;
+        while (oldest->next) {
+            oldest = oldest->next;
+        }
+        job_discard(oldest);
+    }
+}
+
 static void finish(struct warden_job *job)
 {
     struct warden *warden = job->warden;
@@ -141,7 +177,11 @@ static void finish(struct warden_job *job)
     int r = execution_finish(job->execution, &result, &err);
     tell_verdict(job, r, &result, &err);
     bool is_selftest = job->is_selftest;
-    job_discard(job);
+    if (execution_is_gone(job->execution)) {
+        job_discard(job);
+    } else {
+        bury(job);
+    }
     if (is_selftest) {
         selftest_ended(warden, r < 0 ? NULL : &result);
     }
@@ -156,8 +196,11 @@ static void on_jail_event(void *arg, uint32_t events)
 {
     (void)events;
     struct warden_job *job = arg;
-    if (execution_dispatch(job->execution) == EXECUTION_ENDED) {
+    enum execution_state state = execution_dispatch(job->execution);
+    if (!job->is_reported && state == EXECUTION_ENDED) {
         finish(job);
+    } else if (job->is_reported && execution_is_gone(job->execution)) {
+        job_discard(job);
     }
 }
 
@@ -211,6 +254,7 @@ static int start(struct warden *warden, const struct settings *settings, struct 
 {
     const struct runtime_config *runtime;
     const struct policy *policy;
+    wait_for_graves(warden);
     struct warden_job *job = calloc(1, sizeof *job);
     int r = job ? settings_find(settings, wish, &runtime, &policy, reterr)
                 : err_errno(reterr, ENOMEM, "starting a job");

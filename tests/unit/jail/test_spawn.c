@@ -212,6 +212,59 @@ static void test_leftovers_do_not_change_the_verdict(void **state)
     assert_true(launch.outcome.result.duration_ns < 1000 * NS_PER_MS);
 }
 
+/* Holds `pid` at the gate of its exit, where the kernel would take its namespaces apart. It goes on when the
+ * helper whose pid is returned has read from, or found the end of, `*ret_gate`. */
+static pid_t hold_at_exit(pid_t pid, int *ret_gate)
+{
+    int gate[2], held[2];
+    char byte;
+    assert_int_equal(pipe2(gate, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(held, O_CLOEXEC), 0);
+    pid_t helper = fork();
+    if (helper == 0) {
+        close(gate[1]);
+        close(held[0]);
+        bool ok = ptrace(PTRACE_SEIZE, pid, NULL, PTRACE_O_TRACEEXIT) == 0 && write(held[1], "", 1) == 1;
+        _exit(ok && read(gate[0], &byte, 1) >= 0 ? 0 : 1);
+    }
+    close(gate[0]);
+    close(held[1]);
+    assert_int_equal(read(held[0], &byte, 1), 1);
+    close(held[0]);
+    *ret_gate = gate[1];
+    return helper;
+}
+
+static void test_the_verdict_does_not_wait_for_pid_1(void **state)
+{
+    struct launch launch;
+    launch_begin(state, &(struct recipe){.script = "setsid sleep 1000 & exec sleep 1000"}, NULL, &launch);
+    pid_t pids[3];
+    wait_for_processes(launch.jail, 3, pids);
+    int gate;
+    pid_t helper = hold_at_exit(pids[0], &gate);
+    assert_int_equal(kill(pids[1], SIGTERM), 0);
+    while (jail_dispatch(launch.jail) != JAIL_ENDED) {
+        struct pollfd ready = {.fd = jail_fd(launch.jail), .events = POLLIN};
+        assert_int_equal(poll(&ready, 1, 10000), 1);
+    }
+    assert_false(jail_is_gone(launch.jail));
+    assert_int_equal(kill(pids[2], 0), -1); /* while nothing of the program's is left */
+    assert_int_equal(jail_dispatch(launch.jail), JAIL_ENDED);
+    assert_false(jail_is_gone(launch.jail));
+    close(gate);
+    assert_int_equal(waitpid(helper, NULL, 0), helper);
+    while (!jail_is_gone(launch.jail)) {
+        struct pollfd ready = {.fd = jail_fd(launch.jail), .events = POLLIN};
+        assert_int_equal(poll(&ready, 1, 10000), 1);
+        jail_dispatch(launch.jail);
+    }
+    launch_end(state, &launch);
+    assert_int_equal(launch.outcome.result.end, JAIL_END_PROGRAM);
+    assert_int_equal(WTERMSIG(launch.outcome.result.wstatus), SIGTERM);
+    assert_true(launch.outcome.result.cpu_ns > 0);
+}
+
 static void test_memory_watch(void **state)
 {
     struct outcome o =
@@ -291,6 +344,7 @@ int main(void)
         cmocka_unit_test(test_denied_calls_are_counted),
         cmocka_unit_test(test_children_end_with_the_program),
         cmocka_unit_test(test_leftovers_do_not_change_the_verdict),
+        cmocka_unit_test(test_the_verdict_does_not_wait_for_pid_1),
         cmocka_unit_test(test_memory_watch),
         cmocka_unit_test(test_cpu_watch),
         cmocka_unit_test(test_cpu_is_counted),
