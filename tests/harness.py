@@ -121,6 +121,7 @@ class Server:
             raise
 
     def __exit__(self, *_):
+        print("\n".join(line for line in self.log().splitlines() if "event=request" not in line)[-20000:])  # shown with a failure
         self.stop()
 
     @property

@@ -24,7 +24,7 @@ def parked(server):
 
 
 def full(server, count=4):
-    wait_for(lambda: parked(server) == count, f"{count} parked jails")
+    wait_for(lambda: parked(server) == count, f"{count} parked jails", 120)
     return server
 
 

@@ -340,7 +340,7 @@ def test_reload_refuses_nobody(configured):
     asking = threading.Thread(target=ask)
     asking.start()
     try:
-        for timeout_ms in range(1000, 1010):
+        for timeout_ms in range(20000, 20010):
             reload(configured, f"default_timeout_ms: {timeout_ms}\n", "reloaded")
     finally:
         stop.set()
