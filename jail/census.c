@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "jail/base/buf.h"
@@ -51,6 +52,19 @@ static int read_stat(const char *path, struct stat_line *ret)
     }
     ret->resident_bytes = pages * (uint64_t)sysconf(_SC_PAGESIZE);
     ret->cpu_ns = (utime + stime + cutime + cstime) * (NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK));
+    return 0;
+}
+
+/* 0 or -errno. It stands still while none of the process's threads runs. */
+static int read_clock(pid_t pid, uint64_t *ret_ns)
+{
+    clockid_t clock;
+    struct timespec ts;
+    int code = clock_getcpuclockid(pid, &clock);
+    if (code != 0 || clock_gettime(clock, &ts) < 0) {
+        return code != 0 ? -code : -errno;
+    }
+    *ret_ns = (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
     return 0;
 }
 
@@ -124,6 +138,8 @@ static void look_at(struct census *census, size_t index)
     struct census_process *process = &census->processes[index];
     char path[PATH_CHARS];
     struct stat_line line;
+    /* Before its children are looked for: whoever makes one afterwards runs, and is seen to have run. */
+    read_clock(process->pid, &process->clock_ns);
     snprintf(path, sizeof path, "/proc/%d/stat", (int)process->pid);
     if (read_stat(path, &line) < 0) {
         return;
@@ -148,6 +164,17 @@ void census_take(struct census *ret, pid_t first)
     for (size_t i = 0; i < ret->n; i++) {
         look_at(ret, i);
     }
+}
+
+bool census_is_outdated(const struct census *census)
+{
+    for (size_t i = 0; i < census->n; i++) {
+        uint64_t now_ns;
+        if (read_clock(census->processes[i].pid, &now_ns) < 0 || now_ns != census->processes[i].clock_ns) {
+            return true;
+        }
+    }
+    return census->n == 0;
 }
 
 void census_free(struct census *census)

@@ -1,6 +1,7 @@
 /* The processes of a jail, as /proc tells of them from outside. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -10,6 +11,7 @@ struct census_process {
     pid_t memory_tid; /* a thread that has the memory: the first one may have ended before the others */
     uint64_t resident_bytes; /* shared pages included */
     uint64_t cpu_ns;         /* its own and that of all it has reaped */
+    uint64_t clock_ns;       /* its CPU clock, to the nanosecond; read before all else */
 };
 
 struct census {
@@ -20,6 +22,8 @@ struct census {
 /* Finds `first` and everything below it. What is gone by the time it is looked at counts nothing. */
 void census_take(struct census *ret, pid_t first);
 void census_free(struct census *census);
+/* False if no process of the jail has run since: then there are no others, and nothing has grown. */
+bool census_is_outdated(const struct census *census);
 
 uint64_t census_resident_bytes(const struct census *census);
 uint64_t census_cpu_ns(const struct census *census);

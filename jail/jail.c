@@ -377,6 +377,7 @@ void jail_free(struct jail *jail)
     fd_closep(&jail->ready);
     jail_cgroup_free(jail->cgroup);
     jail_plan_free(jail->plan);
+    census_free(&jail->census);
     free(jail);
 }
 

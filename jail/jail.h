@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "jail/base/err.h"
+#include "jail/census.h"
 #include "jail/child.h"
 #include "jail/spawn.h"
 
@@ -22,6 +23,8 @@ struct jail {
     struct jail_cgroup *cgroup; /* NULL: none */
     uint64_t cloned_ns, started_ns, ended_ns, deadline_ns;
     uint64_t watch_due_ns;     /* jail_watch() has nothing to see before */
+    uint64_t watch_room_ns;    /* how long after the last look no limit could be reached */
+    struct census census;      /* what it saw */
     uint64_t used_cpu_ns;      /* CHILD_ENDED, is_alone */
     uint64_t seen_cpu_ns;      /* CPU time at the moment of the kill, where no cgroup counts it */
     struct child_message last; /* CHILD_ENDED, once it has come */

@@ -90,12 +90,17 @@ void jail_watch(struct jail *jail, int scratch_fd)
     if (jail->state != JAIL_RUNNING || now_ns < jail->watch_due_ns) {
         return;
     }
-    CLEANUP(census_free) struct census census = {0};
     if (!jail->cgroup) {
-        census_take(&census, jail->pid);
+        if (!census_is_outdated(&jail->census)) {
+            /* None of it has run, so none of it has grown: jobs that sleep must not keep the parent busy. */
+            jail->watch_due_ns = now_ns + jail->watch_room_ns;
+            return;
+        }
+        census_free(&jail->census);
+        census_take(&jail->census, jail->pid);
     }
-    uint64_t memory_ns = memory_room_ns(jail, &census, scratch_fd);
-    uint64_t cpu_ns = cpu_room_ns(jail, &census);
+    uint64_t memory_ns = memory_room_ns(jail, &jail->census, scratch_fd);
+    uint64_t cpu_ns = cpu_room_ns(jail, &jail->census);
     if (memory_ns == 0) {
         jail_kill(jail, JAIL_END_OOM);
     } else if (cpu_ns == 0) {
@@ -103,8 +108,8 @@ void jail_watch(struct jail *jail, int scratch_fd)
     }
     uint64_t done_ns = clock_now_ns();
     uint64_t pause_ns = (done_ns - now_ns) * PAUSE_PER_LOOK;
-    uint64_t room_ns = min_u64(LOOK_MAX_NS, min_u64(memory_ns, cpu_ns));
-    jail->watch_due_ns = pause_ns > room_ns ? done_ns + pause_ns : now_ns + room_ns;
+    jail->watch_room_ns = min_u64(LOOK_MAX_NS, min_u64(memory_ns, cpu_ns));
+    jail->watch_due_ns = pause_ns > jail->watch_room_ns ? done_ns + pause_ns : now_ns + jail->watch_room_ns;
 }
 
 void jail_watch_memory(const struct jail *jail, uint64_t *ret_pss_bytes, uint64_t *ret_private_bytes)

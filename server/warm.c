@@ -3,6 +3,9 @@
 #include "server/warm_internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -69,11 +72,21 @@ void warm_on_parked_jail(void *arg, uint32_t events)
     warm_tend(warm);
 }
 
-/* Parks while a processor has nothing else to do: one jail at a time, and none while as many jobs run as
- * there are CPUs. */
+/* How many threads want a processor right now, we among them; UINT_MAX where the host does not tell. */
+static unsigned count_runnable(const struct warm *warm)
+{
+    char text[64];
+    unsigned runnable;
+    ssize_t n = warm->loadavg_fd < 0 ? -1 : pread(warm->loadavg_fd, text, sizeof text - 1, 0);
+    text[n > 0 ? n : 0] = '\0';
+    return sscanf(text, "%*s %*s %*s %u/", &runnable) == 1 ? runnable : UINT_MAX;
+}
+
+/* Parks while a processor has nothing else to do, one jail at a time: while fewer jobs run than there are
+ * CPUs, or most of them sleep. */
 static bool may_park(const struct warm *warm)
 {
-    return *warm->options.n_jobs < warm->n_cpus;
+    return *warm->options.n_jobs < warm->n_cpus || count_runnable(warm) <= warm->n_cpus;
 }
 
 static void replace_aged(struct warm_template *template, uint64_t now_ns)
@@ -150,6 +163,7 @@ int warm_new(const struct warm_options *options, struct warm **ret, struct err *
     warm->options = *options;
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     warm->n_cpus = cpus > 0 ? (unsigned)cpus : 1;
+    warm->loadavg_fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
     int r = loop_add_timer(options->loop, on_timer, warm, &warm->timer, reterr);
     r = r < 0 ? r : add_templates(warm, reterr);
     if (r < 0) {
@@ -179,6 +193,7 @@ void warm_free(struct warm *warm)
         warm_template_unref(template);
     }
     loop_remove(warm->timer);
+    fd_closep(&warm->loadavg_fd);
     free(warm);
 }
 

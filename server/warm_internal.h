@@ -51,6 +51,7 @@ struct warm {
     struct warm_options options;
     struct warm_template *templates;
     unsigned n_cpus;
+    int loadavg_fd; /* -1: not to be had */
     struct loop_source *timer;
 };
 

@@ -231,7 +231,7 @@ def sleepers(bench):
     """Jobs that sleep, started one after the other until all of them run at once: does the last start as soon as the first?"""
     n, interval_ms = bench.options.sleepers, bench.options.interval_ms
     asleep_s = n * interval_ms / 1000 + 2
-    limits = f"max_concurrent_jobs: {n}\nmax_connections: {n + 64}\n"
+    limits = f"max_concurrent_jobs: {n}\nmax_connections: {n + 64}\nmax_connections_per_address: 0\n"
     with bench.server("sleepers", bench.best(), limits) as server:
         path = bench.request(server, "sleepers", code=SLEEPER.format(asleep_s), timeout_ms=60000)
         # What the first job of a server pays once is no matter of how many others there are.

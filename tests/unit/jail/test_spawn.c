@@ -265,6 +265,40 @@ static void test_the_verdict_does_not_wait_for_pid_1(void **state)
     assert_true(launch.outcome.result.cpu_ns > 0);
 }
 
+static bool becomes(bool outdated, struct census *census, const struct jail *jail)
+{
+    for (int i = 0; i < 1000; i++) {
+        if (census_is_outdated(census) == outdated) {
+            return true;
+        }
+        if (!outdated) {
+            census_free(census);
+            census_take(census, jail_pid(jail));
+        }
+        poll(NULL, 0, 10);
+    }
+    return false;
+}
+
+static void test_a_census_holds_while_nobody_runs(void **state)
+{
+    struct launch launch;
+    launch_begin(state, &(struct recipe){.script = "trap : USR1; sleep 1000 & wait; sleep 1000 & wait"}, NULL,
+                 &launch);
+    pid_t pids[3];
+    wait_for_processes(launch.jail, 3, pids);
+    CLEANUP(census_free) struct census census = {0};
+    assert_true(census_is_outdated(&census));
+    assert_true(becomes(false, &census, launch.jail));
+    assert_int_equal(census.n, 3);
+    assert_int_equal(kill(pids[1], SIGUSR1), 0);
+    assert_true(becomes(true, &census, launch.jail));
+    assert_true(becomes(false, &census, launch.jail));
+    assert_int_equal(census.n, 4);
+    jail_kill(launch.jail, JAIL_END_CANCEL);
+    launch_end(state, &launch);
+}
+
 static void test_memory_watch(void **state)
 {
     struct outcome o =
@@ -345,6 +379,7 @@ int main(void)
         cmocka_unit_test(test_children_end_with_the_program),
         cmocka_unit_test(test_leftovers_do_not_change_the_verdict),
         cmocka_unit_test(test_the_verdict_does_not_wait_for_pid_1),
+        cmocka_unit_test(test_a_census_holds_while_nobody_runs),
         cmocka_unit_test(test_memory_watch),
         cmocka_unit_test(test_cpu_watch),
         cmocka_unit_test(test_cpu_is_counted),
