@@ -218,6 +218,47 @@ static void adopt(struct jail *jail, int pidfd)
     jail_watch_pidfd(jail);
 }
 
+/* Bytes that came over a socket may be no bool at all. */
+static bool holds_bool(const bool *place)
+{
+    unsigned char byte;
+    memcpy(&byte, place, sizeof byte);
+    return byte <= 1;
+}
+
+/* What a jail may say in which state. PID 1 is our own code, and one that was taken over gains nothing by
+ * saying what an honest one would not: no second start with a deadline of its own, no parking with none. */
+static bool is_due(const struct jail *jail, const struct child_message *message, size_t n_fds)
+{
+    bool building = jail->state == JAIL_BUILDING && jail->started_ns == 0;
+    if (!holds_bool(&message->proc_absent) || !holds_bool(&message->is_alone) ||
+        message->n_denied > JAIL_DENIED_MAX) {
+        return false;
+    }
+    switch (message->kind) {
+    case CHILD_CLONED:
+        return building && n_fds == 1 && jail->by_template && jail->pidfd < 0;
+    case CHILD_PARKED:
+        return building && n_fds == 0 && jail->by_template && !jail->has_parked;
+    case CHILD_LOOPBACK:
+        return building && n_fds == 1;
+    case CHILD_STARTED:
+        return building && n_fds == 0 && jail->has_parked == jail->by_template;
+    case CHILD_FAILED:
+        return n_fds == 0;
+    case CHILD_ENDED:
+        return n_fds == 0 && (jail->started_ns > 0 || jail->by_template);
+    }
+    return false;
+}
+
+/* A time that the jail tells, not before `earliest_ns` and not to come: the deadline hangs on it. */
+static uint64_t believable_ns(uint64_t told_ns, uint64_t earliest_ns)
+{
+    uint64_t now_ns = clock_now_ns();
+    return told_ns > now_ns ? now_ns : told_ns < earliest_ns ? earliest_ns : told_ns;
+}
+
 static void handle_message(struct jail *jail, const struct child_message *message, int fd)
 {
     switch (message->kind) {
@@ -226,6 +267,7 @@ static void handle_message(struct jail *jail, const struct child_message *messag
         return;
     case CHILD_PARKED:
         jail->state = JAIL_PARKED;
+        jail->has_parked = true;
         jail_arm(jail, 0);
         break;
     case CHILD_LOOPBACK:
@@ -236,10 +278,10 @@ static void handle_message(struct jail *jail, const struct child_message *messag
         break;
     case CHILD_STARTED:
         jail->state = JAIL_RUNNING;
-        jail->started_ns = message->time_ns;
+        jail->started_ns = believable_ns(message->time_ns, jail->cloned_ns);
         jail->proc_absent = message->proc_absent;
         jail_arm(jail, jail->plan->limits.timeout_ms
-                           ? message->time_ns + jail->plan->limits.timeout_ms * NS_PER_MS
+                           ? jail->started_ns + jail->plan->limits.timeout_ms * NS_PER_MS
                            : 0);
         break;
     case CHILD_ENDED:
@@ -247,7 +289,7 @@ static void handle_message(struct jail *jail, const struct child_message *messag
         jail->has_ended_message = true;
         if (jail->end == JAIL_END_NONE) {
             jail->end = JAIL_END_PROGRAM;
-            jail->ended_ns = message->time_ns;
+            jail->ended_ns = believable_ns(message->time_ns, jail->started_ns);
         }
         if (message->is_alone) {
             jail->used_cpu_ns = message->cpu_ns;
@@ -271,13 +313,14 @@ static void read_messages(struct jail *jail)
         if (n == -EAGAIN) {
             return;
         }
-        if (n == (ssize_t)sizeof message) {
+        if (n == (ssize_t)sizeof message && is_due(jail, &message, n_fds)) {
             message.call[CHILD_CALL_MAX - 1] = '\0';
             handle_message(jail, &message, n_fds == 1 ? fd : -1);
             continue;
         }
         /* End of file: PID 1 is exiting, its pidfd tells the rest. Anything else is no message of ours, or
-         * one whose descriptor found no room here: nothing that follows could be relied on. */
+         * one out of its turn, or one whose descriptor found no room here: nothing that follows could be
+         * relied on. */
         fd_closep(&fd);
         close_control(jail);
         if (n != 0) {

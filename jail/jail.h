@@ -28,6 +28,7 @@ struct jail {
     uint64_t used_cpu_ns;      /* CHILD_ENDED, is_alone */
     uint64_t seen_cpu_ns;      /* CPU time at the moment of the kill, where no cgroup counts it */
     struct child_message last; /* CHILD_ENDED, once it has come */
+    bool has_parked;
     bool has_ended_message;
     bool gone; /* PID 1 too */
     bool proc_absent;

@@ -15,6 +15,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
+#include "jail/child.h"
 #include "jail/plan.h"
 #include "jail/template.h"
 #include "jail/zygote_message.h"
@@ -45,6 +46,14 @@ static void write_seed(const char *directory, const char *target, const char *fi
 }
 
 /* As tests/fuzz/datagrams.h has them. */
+static void put_datagram(struct buf *ret, const void *data, size_t size, size_t n_fds)
+{
+    buf_putc(ret, (char)n_fds);
+    buf_putc(ret, (char)size);
+    buf_putc(ret, (char)(size >> 8));
+    buf_append(ret, data, size);
+}
+
 static void put_message(struct buf *ret, const struct msg *msg, size_t n_fds)
 {
     CLEANUP(buf_free) struct buf packed = BUF_INIT;
@@ -52,10 +61,35 @@ static void put_message(struct buf *ret, const struct msg *msg, size_t n_fds)
     if (msg_encode(msg, &packed, &err) < 0) {
         die(msg_type_to_string(msg->type), err.text);
     }
-    buf_putc(ret, (char)n_fds);
-    buf_putc(ret, (char)packed.len);
-    buf_putc(ret, (char)(packed.len >> 8));
-    buf_append(ret, packed.data, packed.len);
+    put_datagram(ret, packed.data, packed.len, n_fds);
+}
+
+static void put_said(struct buf *ret, enum child_message_kind kind, bool is_alone, size_t n_fds)
+{
+    struct child_message message;
+    memset(&message, 0, sizeof message);
+    message.kind = kind;
+    message.is_alone = is_alone;
+    message.time_ns = 1;
+    put_datagram(ret, &message, sizeof message, n_fds);
+}
+
+/* The lives of a jail: cloned, from a template, and one that failed. */
+static void write_jails(const char *directory)
+{
+    struct buf cloned = BUF_INIT, parked = BUF_INIT, failed = BUF_INIT;
+    put_said(&cloned, CHILD_STARTED, false, 0);
+    put_said(&cloned, CHILD_ENDED, false, 0);
+    put_said(&cloned, CHILD_ENDED, true, 0);
+    put_said(&parked, CHILD_CLONED, false, 1);
+    put_said(&parked, CHILD_PARKED, false, 0);
+    put_said(&parked, CHILD_STARTED, false, 4); /* the hand-over comes before */
+    put_said(&parked, CHILD_ENDED, true, 0);
+    put_said(&failed, CHILD_LOOPBACK, false, 0);
+    put_said(&failed, CHILD_FAILED, false, 0);
+    write_seed(directory, "jail", "cloned", &cloned);
+    write_seed(directory, "jail", "parked", &parked);
+    write_seed(directory, "jail", "failed", &failed);
 }
 
 static void write_to_warden(const char *directory)
@@ -185,6 +219,7 @@ int main(int argc, char **argv)
     write_seed(argv[1], "server_packed", "shipped", &packed);
     write_to_warden(argv[1]);
     write_to_front(argv[1]);
+    write_jails(argv[1]);
     write_plans(argv[1], config, policy_set_find(policies, python));
     policy_set_free(policies);
     server_config_free(config);
