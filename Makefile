@@ -102,7 +102,7 @@ $(BUILD)/obj/%.o: %.c | $(GEN)
 	$(call say,CC,$<)mkdir -p $(@D) && $(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 
 # The shipped configuration is part of the binary (config/shipped.c includes the files as they are).
-$(BUILD)/obj/config/shipped.o: $(wildcard config/*.textproto config/policies/*.textproto)
+$(BUILD)/obj/config/shipped.o: $(wildcard config/*.textproto config/policies/*.textproto jail/runtime/*/prelude/*)
 $(BUILD)/obj/server/openapi.o: server/openapi.json
 
 define layer_rule

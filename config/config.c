@@ -34,6 +34,11 @@ static void runtime_clear(struct runtime_config *runtime)
     free(runtime->extension);
     free(runtime->policy);
     free(runtime->template);
+    for (size_t i = 0; i < runtime->n_preludes; i++) {
+        free(runtime->preludes[i].path);
+        free(runtime->preludes[i].file);
+    }
+    free(runtime->preludes);
 }
 
 void server_config_free(struct server_config *config)

@@ -25,6 +25,14 @@ struct key_config {
     uint32_t max_concurrent_jobs;
 };
 
+/* A file of ours in the jails of a runtime. */
+struct prelude_config {
+    char *path; /* in the jail */
+    char *file;
+    const void *data; /* its content, part of the binary */
+    size_t size;
+};
+
 struct runtime_config {
     char *name;
     char **aliases;
@@ -36,6 +44,8 @@ struct runtime_config {
     char *policy;
     char *template; /* "": none */
     uint32_t warm_jails;
+    struct prelude_config *preludes;
+    size_t n_preludes;
 };
 
 /* Meanings, units and defaults: config/server.proto. Owned; server_config_free(). */
@@ -65,6 +75,8 @@ struct server_config {
     char *audit_log;
     uint32_t outer_uid_base;
     uint64_t max_output_bytes;
+    uint64_t max_tool_frame_bytes, max_tool_bytes, max_result_bytes;
+    uint32_t max_tool_calls, max_tool_calls_in_flight;
 };
 
 /* `path` NULL: SANDBOX_EXECUTOR_CONFIG, else the shipped configuration. Then the environment,

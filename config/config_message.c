@@ -11,6 +11,7 @@
 #include "config/config.h"
 #include "config/pool.h"
 #include "config/server.pb-c.h"
+#include "config/shipped.h"
 #include "config/source.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/io.h"
@@ -31,7 +32,12 @@
     X(drain_timeout_ms, 0, MS_PER_DAY)                                                                       \
     X(front_timeout_ms, 0, MS_PER_DAY)                                                                       \
     X(outer_uid_base, 1000, UINT32_MAX - 65536)                                                              \
-    X(max_output_bytes, 1, 1024 * MIB)
+    X(max_output_bytes, 1, 1024 * MIB)                                                                       \
+    X(max_tool_frame_bytes, 1024, 1024 * MIB)                                                                \
+    X(max_tool_bytes, 1024, 1ull << 50)                                                                      \
+    X(max_tool_calls, 0, UINT32_MAX)                                                                         \
+    X(max_tool_calls_in_flight, 1, 1024)                                                                     \
+    X(max_result_bytes, 1, 1024 * MIB)
 
 static bool environment_is_local(const char *environment)
 {
@@ -186,6 +192,29 @@ static int template_from_message(struct checker *checker, const Immure__Runtime 
     return r < 0 ? r : check_copy(checker, message->template_, &ret->template);
 }
 
+static int preludes_from_message(struct checker *checker, const Immure__Runtime *message,
+                                 struct runtime_config *ret)
+{
+    int r = check_new_array(checker, message->n_prelude, sizeof *ret->preludes, &ret->preludes);
+    for (size_t i = 0; r == 0 && i < message->n_prelude; i++) {
+        const Immure__Prelude *row = message->prelude[i];
+        const struct shipped_file *shipped = shipped_prelude(row->file);
+        size_t before = check_enter(checker, "prelude", i);
+        struct prelude_config *prelude = &ret->preludes[i];
+        ret->n_preludes = i + 1;
+        r = shipped ? check_absolute_path(checker, "path", row->path)
+                    : check_fail(checker, "file", "there is no such file in immure: \"%.100s\"", row->file);
+        r = r < 0 ? r : check_copy(checker, row->path, &prelude->path);
+        r = r < 0 ? r : check_copy(checker, row->file, &prelude->file);
+        if (r == 0) {
+            prelude->data = shipped->data;
+            prelude->size = shipped->size;
+        }
+        check_leave(checker, before);
+    }
+    return r;
+}
+
 static int check_aliases(struct checker *checker, const Immure__Runtime *message,
                          const struct server_config *config)
 {
@@ -218,6 +247,7 @@ static int runtime_from_message(struct checker *checker, const Immure__Runtime *
     r = r < 0 ? r : check_copy_all(checker, message->arg, message->n_arg, &ret->args, &ret->n_args);
     r = r < 0 ? r : check_copy(checker, message->extension, &ret->extension);
     r = r < 0 ? r : check_copy(checker, message->policy, &ret->policy);
+    r = r < 0 ? r : preludes_from_message(checker, message, ret);
     return r < 0 ? r : template_from_message(checker, message, ret);
 }
 
@@ -357,6 +387,19 @@ static Immure__Key **keys_to_messages(const struct server_config *config, struct
     return pointers;
 }
 
+static Immure__Prelude **preludes_to_messages(const struct runtime_config *runtime, struct pool *pool)
+{
+    Immure__Prelude **pointers = pool_alloc(pool, runtime->n_preludes, sizeof *pointers);
+    Immure__Prelude *rows = pool_alloc(pool, runtime->n_preludes, sizeof *rows);
+    for (size_t i = 0; pointers && rows && i < runtime->n_preludes; i++) {
+        immure__prelude__init(&rows[i]);
+        rows[i].path = runtime->preludes[i].path;
+        rows[i].file = runtime->preludes[i].file;
+        pointers[i] = &rows[i];
+    }
+    return pointers;
+}
+
 static Immure__Runtime **runtimes_to_messages(const struct server_config *config, struct pool *pool)
 {
     Immure__Runtime **pointers = pool_alloc(pool, config->n_runtimes, sizeof *pointers);
@@ -378,6 +421,8 @@ static Immure__Runtime **runtimes_to_messages(const struct server_config *config
         message->template_ = runtime->template;
         message->has_warm_jails = true;
         message->warm_jails = runtime->warm_jails;
+        message->prelude = preludes_to_messages(runtime, pool);
+        message->n_prelude = runtime->n_preludes;
         pointers[i] = message;
     }
     return pointers;

@@ -12,6 +12,13 @@ static void strings_free(char **strings, size_t n)
     free(strings);
 }
 
+void job_clear_named(struct job *job)
+{
+    strings_free(job->named, job->n_named);
+    job->named = NULL;
+    job->n_named = 0;
+}
+
 void job_free(struct job *job)
 {
     if (!job) {
@@ -32,6 +39,7 @@ void job_free(struct job *job)
     }
     free(job->env);
     strings_free(job->outputs, job->n_outputs);
+    job_clear_named(job);
     free(job);
 }
 

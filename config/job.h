@@ -40,9 +40,12 @@ struct job {
     size_t n_env;
     char **outputs; /* names or globs */
     size_t n_outputs;
+    char **named; /* files that the program itself has named, relative to the workspace */
+    size_t n_named;
     struct job_limits limits;
 };
 void job_free(struct job *job); /* takes NULL, frees the struct too */
+void job_clear_named(struct job *job);
 
 enum job_status {
     JOB_SUCCESS,

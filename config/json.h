@@ -26,6 +26,21 @@ int json_parse_file(const char *file, const char *text, size_t size, struct json
 void json_free(struct json_doc *doc);
 const struct json *json_root(const struct json_doc *doc);
 
+/* A value as it stands in a text that is passed on, not read: `size` bytes at `text`. */
+struct json_slice {
+    const char *text;
+    size_t size;
+    enum json_type type; /* JSON_ABSENT: there is none */
+};
+
+#define JSON_PASSED_DEPTH_MAX 512
+
+/* Finds members of the object that `text` is, without building anything: `ret[i]` is the value of `names[i]`.
+ * As strict as json_parse(), but that strings may hold NULs (as \u0000), that numbers may have any length and
+ * objects deeper down the same key twice, and that there may be more levels. -EINVAL with `*ret_why`. */
+int json_split(const char *text, size_t size, const char *const *names, size_t n, struct json_slice *ret,
+               const char **ret_why);
+
 enum json_type json_type_of(const struct json *value);
 const char *json_type_to_string(enum json_type type); /* "a string", "an object", ... for messages */
 const struct json *json_get(const struct json *object, const char *key);

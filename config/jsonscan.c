@@ -18,7 +18,10 @@
 struct scanner {
     const char *text;
     size_t size, pos;
-    unsigned depth;
+    unsigned depth, depth_max;
+    /* The text is passed on as it is, so what cJSON cannot hold is allowed: NUL in strings, numbers of any
+     * length, any number of values. */
+    bool passed_on;
     struct jsonscan *ret;
 };
 
@@ -86,7 +89,9 @@ static int scan_number(struct scanner *scanner)
             return refuse(scanner, "a digit must follow the \"e\"");
         }
     }
-    return scanner->pos - start > NUMBER_MAX ? refuse_at(scanner, start, "a number is too long") : 0;
+    return scanner->pos - start > NUMBER_MAX && !scanner->passed_on
+               ? refuse_at(scanner, start, "a number is too long")
+               : 0;
 }
 
 /* Four hexadecimal digits, or -1. */
@@ -114,7 +119,7 @@ static int scan_code_point(struct scanner *scanner)
     if (unit < 0) {
         return refuse(scanner, "\"\\u\" must be followed by four hexadecimal digits");
     }
-    if (unit == 0) {
+    if (unit == 0 && !scanner->passed_on) {
         return refuse_at(scanner, start, "a string must not hold a NUL");
     }
     if (unit < 0xd800 || unit > 0xdfff) {
@@ -205,7 +210,7 @@ static int scan_item(struct scanner *scanner, bool object)
 static int scan_items(struct scanner *scanner, char closer)
 {
     bool object = closer == '}';
-    if (scanner->depth == JSON_DEPTH_MAX) {
+    if (scanner->depth == scanner->depth_max) {
         return refuse(scanner, "nested too deep");
     }
     scanner->depth++;
@@ -235,6 +240,9 @@ static int note_offset(struct scanner *scanner)
 {
     struct jsonscan *ret = scanner->ret;
     size_t n = ret->n_offsets;
+    if (scanner->passed_on) {
+        return 0;
+    }
     if (n == JSON_VALUES_MAX) {
         return refuse(scanner, "too many values");
     }
@@ -278,7 +286,7 @@ static int scan_value(struct scanner *scanner)
 int jsonscan_run(const char *text, size_t size, struct jsonscan *ret)
 {
     *ret = (struct jsonscan){0};
-    struct scanner scanner = {.text = text, .size = size, .ret = ret};
+    struct scanner scanner = {.text = text, .size = size, .depth_max = JSON_DEPTH_MAX, .ret = ret};
     if (size > INT_MAX) {
         return refuse(&scanner, "too large");
     }
@@ -289,6 +297,104 @@ int jsonscan_run(const char *text, size_t size, struct jsonscan *ret)
     }
     skip_blanks(&scanner);
     return scanner.pos < size ? refuse(&scanner, "there is something behind the value") : 0;
+}
+
+static enum json_type type_at(const char *value)
+{
+    switch (*value) {
+    case '{':
+        return JSON_OBJECT;
+    case '[':
+        return JSON_ARRAY;
+    case '"':
+        return JSON_STRING;
+    case 't':
+    case 'f':
+        return JSON_BOOL;
+    case 'n':
+        return JSON_NULL;
+    default:
+        return JSON_NUMBER;
+    }
+}
+
+/* Keeps the member's value where its name is asked for. A name in escapes is nobody's. */
+static int keep_member(struct scanner *scanner, size_t key, size_t value, const char *const *names, size_t n,
+                       struct json_slice *ret)
+{
+    const char *name = scanner->text + key + 1;
+    for (size_t i = 0; i < n; i++) {
+        size_t length = strlen(names[i]);
+        if (strncmp(name, names[i], length) != 0 || name[length] != '"') {
+            continue;
+        }
+        if (ret[i].type != JSON_ABSENT) {
+            return refuse_at(scanner, key, "the same key again");
+        }
+        const char *text = scanner->text + value;
+        ret[i] = (struct json_slice){.text = text, .size = scanner->pos - value, .type = type_at(text)};
+    }
+    return 0;
+}
+
+static int split_member(struct scanner *scanner, const char *const *names, size_t n, struct json_slice *ret)
+{
+    size_t key = scanner->pos;
+    if (peek(scanner) != '"') {
+        return refuse(scanner, "expected a key in double quotes");
+    }
+    int r = scan_string(scanner);
+    if (r < 0) {
+        return r;
+    }
+    skip_blanks(scanner);
+    if (!accept(scanner, ':')) {
+        return refuse(scanner, "expected ':'");
+    }
+    skip_blanks(scanner);
+    size_t value = scanner->pos;
+    r = scan_value(scanner);
+    return r < 0 ? r : keep_member(scanner, key, value, names, n, ret);
+}
+
+static int split_object(struct scanner *scanner, const char *const *names, size_t n, struct json_slice *ret)
+{
+    skip_blanks(scanner);
+    if (!accept(scanner, '{')) {
+        return refuse(scanner, "expected an object");
+    }
+    skip_blanks(scanner);
+    bool ended = accept(scanner, '}');
+    while (!ended) {
+        skip_blanks(scanner);
+        int r = split_member(scanner, names, n, ret);
+        if (r < 0) {
+            return r;
+        }
+        skip_blanks(scanner);
+        ended = accept(scanner, '}');
+        if (!ended && !accept(scanner, ',')) {
+            return refuse(scanner, "expected ',' or '}'");
+        }
+    }
+    skip_blanks(scanner);
+    return scanner->pos < scanner->size ? refuse(scanner, "there is something behind the value") : 0;
+}
+
+int json_split(const char *text, size_t size, const char *const *names, size_t n, struct json_slice *ret,
+               const char **ret_why)
+{
+    struct jsonscan scan = {0};
+    struct scanner scanner = {.text = text,
+                              .size = size,
+                              .depth = 1,
+                              .depth_max = JSON_PASSED_DEPTH_MAX,
+                              .passed_on = true,
+                              .ret = &scan};
+    memset(ret, 0, n * sizeof *ret);
+    int r = split_object(&scanner, names, n, ret);
+    *ret_why = r < 0 ? scan.why : NULL;
+    return r;
 }
 
 void jsonscan_free(struct jsonscan *scan)

@@ -16,9 +16,9 @@
 const char *msg_type_to_string(enum msg_type type)
 {
     static const char *const names[MSG_TYPE_COUNT] = {
-        [MSG_NONE] = "none",     [MSG_CONFIG] = "config",   [MSG_HELLO] = "hello", [MSG_JOB] = "job",
-        [MSG_CANCEL] = "cancel", [MSG_REFUSED] = "refused", [MSG_DONE] = "done",   [MSG_STATE] = "state",
-        [MSG_PING] = "ping",     [MSG_PONG] = "pong",
+        [MSG_NONE] = "none",       [MSG_CONFIG] = "config", [MSG_HELLO] = "hello",     [MSG_JOB] = "job",
+        [MSG_OUTPUTS] = "outputs", [MSG_CANCEL] = "cancel", [MSG_REFUSED] = "refused", [MSG_DONE] = "done",
+        [MSG_STATE] = "state",     [MSG_PING] = "ping",     [MSG_PONG] = "pong",
     };
     return (size_t)type < MSG_TYPE_COUNT ? names[type] : "unknown";
 }
@@ -30,6 +30,7 @@ struct outgoing {
     Immure__MsgHello hello;
     Immure__MsgJob job;
     Immure__MsgCancel cancel;
+    Immure__MsgOutputs outputs;
     Immure__MsgRefused refused;
     Immure__MsgDone done;
     Immure__MsgState state;
@@ -66,6 +67,14 @@ static void fill_cancel(const struct msg *msg, struct outgoing *ret)
     ret->cancel.id = msg->cancel.id;
     ret->envelope.kind_case = IMMURE__MSG__KIND_CANCEL;
     ret->envelope.cancel = &ret->cancel;
+}
+
+static void fill_outputs(const struct msg *msg, struct pool *pool, struct outgoing *ret)
+{
+    immure__msg_outputs__init(&ret->outputs);
+    outputs_to_message(&msg->outputs, pool, &ret->outputs);
+    ret->envelope.kind_case = IMMURE__MSG__KIND_OUTPUTS;
+    ret->envelope.outputs = &ret->outputs;
 }
 
 /* protobuf-c's structs are not const, but packing only reads. */
@@ -161,6 +170,9 @@ static bool fill(const struct msg *msg, struct pool *pool, struct outgoing *ret)
         return true;
     case MSG_CANCEL:
         fill_cancel(msg, ret);
+        return true;
+    case MSG_OUTPUTS:
+        fill_outputs(msg, pool, ret);
         return true;
     case MSG_REFUSED:
         fill_refused(msg, ret);
@@ -277,6 +289,9 @@ static int from_envelope(const Immure__Msg *envelope, const int *fds, size_t n_f
         ret->type = MSG_CANCEL;
         ret->cancel.id = envelope->cancel->id;
         return 0;
+    case IMMURE__MSG__KIND_OUTPUTS:
+        ret->type = MSG_OUTPUTS;
+        return outputs_from_message(envelope->outputs, &ret->outputs, reterr);
     case IMMURE__MSG__KIND_REFUSED:
         ret->type = MSG_REFUSED;
         return refused_from_message(envelope->refused, &ret->refused, reterr);
@@ -336,6 +351,8 @@ void msg_clear(struct msg *msg)
         job_free(msg->job);
     } else if (msg->type == MSG_DONE) {
         job_result_clear(&msg->done);
+    } else if (msg->type == MSG_OUTPUTS) {
+        msg_outputs_clear(&msg->outputs);
     }
     *msg = (struct msg){.type = MSG_NONE};
 }

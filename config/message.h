@@ -16,6 +16,7 @@ enum msg_type {
     MSG_HELLO,
     MSG_JOB,
     MSG_CANCEL,
+    MSG_OUTPUTS,
     MSG_REFUSED,
     MSG_DONE,
     MSG_STATE,
@@ -30,6 +31,13 @@ struct msg_refused {
     enum err_kind kind;
     char item[256], text[512];
     uint64_t retry_after_ms;
+};
+
+/* Paths in the jail of files that a running job wants returned, instead of those that it named before. */
+struct msg_outputs {
+    uint64_t id;
+    char **paths;
+    size_t n_paths;
 };
 
 /* Jails of one runtime that stand ready. */
@@ -60,6 +68,7 @@ struct msg {
         struct {
             uint64_t id;
         } cancel;
+        struct msg_outputs outputs; /* received: owned */
         struct msg_refused refused;
         struct job_result done; /* owned; the files' fds are the caller's to send or set */
         struct msg_state state;
@@ -71,6 +80,10 @@ struct msg {
 
 #define MSG_BYTES_MAX (128u << 10)
 
+/* Beside MSG_JOB: the input, and the program's ends of stdin, stdout, stderr and of the bridge's two pipes.
+ */
+#define MSG_JOB_FDS 6
+
 /* Appends the packed message. For MSG_DONE, files with fd >= 0 are marked as attached, in order.
  * ERR_TOO_LARGE over MSG_BYTES_MAX. */
 int msg_encode(const struct msg *msg, struct buf *ret, struct err *reterr);
@@ -80,3 +93,4 @@ int msg_encode(const struct msg *msg, struct buf *ret, struct err *reterr);
 int msg_decode(const void *data, size_t size, const int *fds, size_t n_fds, struct msg *ret,
                struct err *reterr);
 void msg_clear(struct msg *msg);
+void msg_outputs_clear(struct msg_outputs *outputs); /* of a received one */

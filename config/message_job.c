@@ -11,6 +11,7 @@
 
 #include "config/message.pb-c.h"
 #include "config/job.h"
+#include "config/message.h"
 #include "config/pool.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
@@ -159,6 +160,13 @@ void job_result_to_message(const struct job_result *result, struct pool *pool, I
     ret->error_text = result->error_text;
 }
 
+void outputs_to_message(const struct msg_outputs *outputs, struct pool *pool, Immure__MsgOutputs *ret)
+{
+    ret->id = outputs->id;
+    ret->n_path = outputs->n_paths;
+    ret->path = bytes_of_each(outputs->paths, outputs->n_paths, pool);
+}
+
 static int refuse(struct err *reterr, const char *field, const char *why)
 {
     return err_set(reterr, ERR_INVALID, EBADMSG, field, "%s", why);
@@ -305,6 +313,28 @@ int job_from_message(const Immure__MsgJob *message, struct job **ret, struct err
     }
     *ret = TAKE_PTR(job);
     return 0;
+}
+
+int outputs_from_message(const Immure__MsgOutputs *message, struct msg_outputs *ret, struct err *reterr)
+{
+    struct msg_outputs outputs = {.id = message->id};
+    int r =
+        copy_each(message->path, message->n_path, "outputs.path", &outputs.paths, &outputs.n_paths, reterr);
+    if (r < 0) {
+        msg_outputs_clear(&outputs);
+        return r;
+    }
+    *ret = outputs;
+    return 0;
+}
+
+void msg_outputs_clear(struct msg_outputs *outputs)
+{
+    for (size_t i = 0; i < outputs->n_paths; i++) {
+        free(outputs->paths[i]);
+    }
+    free(outputs->paths);
+    *outputs = (struct msg_outputs){0};
 }
 
 static int denied_from_messages(const Immure__MsgDone *message, struct job_result *result, struct err *reterr)

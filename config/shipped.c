@@ -1,6 +1,6 @@
-/* The configuration and the policies that are part of the binary: the files as they are, put there by the
- * assembler. Runs in every process that reads configuration; holds no state. The paths are relative to the
- * source root, where the compiler runs. */
+/* The configuration, the policies and the runtimes' preludes that are part of the binary: the files as they
+ * are, put there by the assembler. Runs in every process that reads configuration; holds no state. The paths
+ * are relative to the source root, where the compiler runs. */
 #include "config/shipped.h"
 
 #include <string.h>
@@ -33,6 +33,11 @@ FILE_TABLE(shipped_server_table, FILE_ROW("server", "config/server.textproto"));
 FILE_TABLE(shipped_policy_table, FILE_ROW("python", "config/policies/python.textproto")
                                      FILE_ROW("strict", "config/policies/strict.textproto"));
 
+FILE_TABLE(shipped_prelude_table,
+           FILE_ROW("python/immure.pth", "jail/runtime/python/prelude/immure.pth")
+               FILE_ROW("python/immure-prelude.py", "jail/runtime/python/prelude/immure-prelude.py")
+                   FILE_ROW("python/immure-bridge.py", "jail/runtime/python/prelude/immure-bridge.py"));
+
 const struct shipped_file *shipped_server(void)
 {
     return &shipped_server_table[0];
@@ -43,12 +48,22 @@ const struct shipped_file *shipped_policies(void)
     return shipped_policy_table;
 }
 
-const struct shipped_file *shipped_policy(const char *name)
+static const struct shipped_file *find(const struct shipped_file *table, const char *name)
 {
-    for (const struct shipped_file *file = shipped_policies(); file->name; file++) {
+    for (const struct shipped_file *file = table; file->name; file++) {
         if (strcmp(file->name, name) == 0) {
             return file;
         }
     }
     return NULL;
+}
+
+const struct shipped_file *shipped_policy(const char *name)
+{
+    return find(shipped_policies(), name);
+}
+
+const struct shipped_file *shipped_prelude(const char *name)
+{
+    return find(shipped_prelude_table, name);
 }

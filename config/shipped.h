@@ -1,4 +1,5 @@
-/* The configuration and the policies that are part of the binary, so that it needs no file to start. */
+/* The configuration, the policies and the runtimes' preludes that are part of the binary, so that it needs no
+ * file to start. */
 #pragma once
 
 #include <stddef.h>
@@ -12,4 +13,5 @@ struct shipped_file {
 const struct shipped_file *shipped_server(void);
 /* Ends with a row whose name is NULL. */
 const struct shipped_file *shipped_policies(void);
-const struct shipped_file *shipped_policy(const char *name); /* NULL: none */
+const struct shipped_file *shipped_policy(const char *name);  /* NULL: none */
+const struct shipped_file *shipped_prelude(const char *name); /* "python/immure.pth"; NULL: none */

@@ -104,15 +104,16 @@ int child_apply(struct child *child, uint32_t *index, enum jail_step_kind stop)
     return 0;
 }
 
-/* Keeps descriptors 0, 1 and 2 free of anything of ours: the program's go there, and a parent that was
- * started with some of them closed may have been given their numbers. */
-static int clear_standard_fds(struct child *child)
+/* Keeps the program's descriptors free of anything of ours: its pipes go there, and a parent that was started
+ * with some of them closed may have been given their numbers. */
+static int clear_program_fds(struct child *child)
 {
-    int *const ours[] = {&child->control, &child->fds[JAIL_FD_SCRATCH], &child->fds[JAIL_FD_INPUT]};
+    int *const ours[] = {&child->control, &child->fds[JAIL_FD_SCRATCH], &child->fds[JAIL_FD_INPUT],
+                         &child->fds[JAIL_FD_BRIDGE_IN], &child->fds[JAIL_FD_BRIDGE_OUT]};
     child->call = "fcntl";
     for (size_t i = 0; i < ARRAY_SIZE(ours); i++) {
-        if (*ours[i] >= 0 && *ours[i] <= STDERR_FILENO) {
-            *ours[i] = fcntl(*ours[i], F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+        if (*ours[i] >= 0 && *ours[i] < JAIL_PROGRAM_FDS) {
+            *ours[i] = fcntl(*ours[i], F_DUPFD_CLOEXEC, JAIL_PROGRAM_FDS);
             if (*ours[i] < 0) {
                 return -errno;
             }
@@ -122,7 +123,7 @@ static int clear_standard_fds(struct child *child)
     int filler;
     do {
         filler = fcntl(child->control, F_DUPFD_CLOEXEC, 0);
-    } while (filler >= 0 && filler <= STDERR_FILENO);
+    } while (filler >= 0 && filler < JAIL_PROGRAM_FDS);
     if (filler < 0) {
         return -errno;
     }
@@ -175,7 +176,7 @@ void child_report_failure(const struct child *child, uint32_t step, int error)
 
 void child_main(struct child *child)
 {
-    int r = clear_standard_fds(child);
+    int r = clear_program_fds(child);
     child_close_others(child);
     if (child_receive(child, PHASE_IDMAP) < 0) {
         _exit(1);

@@ -26,10 +26,15 @@ enum jail_fd {
     JAIL_FD_STDIN,
     JAIL_FD_STDOUT,
     JAIL_FD_STDERR,
-    JAIL_FD_SCRATCH, /* a detached mount: scratch_open() */
-    JAIL_FD_INPUT,   /* a readable, seekable file that FILE steps copy from */
+    JAIL_FD_SCRATCH,    /* a detached mount: scratch_open() */
+    JAIL_FD_INPUT,      /* a readable, seekable file that FILE steps copy from */
+    JAIL_FD_BRIDGE_IN,  /* pipes of the BRIDGE step: the end that the program reads, */
+    JAIL_FD_BRIDGE_OUT, /* and the end that it writes */
     JAIL_FD_COUNT,
 };
+
+/* Where the program finds its end of the bridge (jail/runtime/README.md), if its plan has one. */
+enum { JAIL_BRIDGE_IN = 3, JAIL_BRIDGE_OUT = 4, JAIL_PROGRAM_FDS = 5 };
 
 /* A place in the arena. Offset 0 is always the empty string, so a zeroed reference is "". */
 typedef uint32_t jail_ref;

@@ -72,6 +72,7 @@ static const struct count_rule {
     {JAIL_STEP_PIVOT, 0, 1, "there is exactly one pivot"},
     {JAIL_STEP_ROOT_READONLY, 0, 1, "the root is made read-only exactly once"},
     {JAIL_STEP_STDIO, 0, 1, "descriptors 0, 1 and 2 are set at most once"},
+    {JAIL_STEP_BRIDGE, 0, 1, "descriptors 3 and 4 are set at most once"},
     {JAIL_STEP_CAPABILITIES, 1, 1, "capabilities are dropped exactly once"},
     {JAIL_STEP_NO_NEW_PRIVS, 1, 1, "no_new_privs is set exactly once"},
     {JAIL_STEP_PROGRAM, 1, 1, "the program's process is made exactly once"},
@@ -114,6 +115,7 @@ static const struct order_rule {
     {BIT(ROOT_READONLY), BIT(CAPABILITIES), "capabilities are dropped after the last step that needs one"},
     {BIT(LOOPBACK) | BIT(HOSTNAME), BIT(CAPABILITIES),
      "network and host name come before capabilities are dropped"},
+    {BIT(STDIO), BIT(BRIDGE), "the bridge comes after stdio, which lets nothing else through exec"},
     {BIT(CAPABILITIES), BIT(NO_NEW_PRIVS), "capabilities are dropped before no_new_privs"},
     {BIT(NO_NEW_PRIVS), BIT(SECCOMP), "no_new_privs comes before seccomp"},
     {INIT_STEPS & ~BIT(PROGRAM), BIT(PROGRAM), "what PID 1 does stands before the program's process"},
@@ -407,6 +409,7 @@ static verdict check_content(const struct jail_plan *plan, const struct jail_ste
     case JAIL_STEP_PIVOT:
     case JAIL_STEP_ROOT_READONLY:
     case JAIL_STEP_STDIO:
+    case JAIL_STEP_BRIDGE:
     case JAIL_STEP_NO_NEW_PRIVS:
     case JAIL_STEP_PROGRAM:
     case JAIL_STEP_SESSION:

@@ -17,28 +17,44 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-int step_STDIO(struct child *child, const struct jail_step *step)
+/* Puts descriptors at `first` and above. They may lie there already, in another order: so they all go out of
+ * the way before they go into place. */
+static int place_fds(struct child *child, const int *fds, int n, int first)
 {
-    (void)step;
-    /* First out of the way of 0, 1 and 2, in case a slot lies among them; then into place. */
     int moved[3];
     child->call = "fcntl";
-    for (int i = 0; i < 3; i++) {
-        moved[i] = fcntl(child->fds[JAIL_FD_STDIN + i], F_DUPFD_CLOEXEC, 3);
+    for (int i = 0; i < n; i++) {
+        moved[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, JAIL_PROGRAM_FDS);
         if (moved[i] < 0) {
             return -errno;
         }
     }
     child->call = "dup2";
-    for (int i = 0; i < 3; i++) {
-        if (dup2(moved[i], i) < 0) {
+    for (int i = 0; i < n; i++) {
+        if (dup2(moved[i], first + i) < 0) {
             return -errno;
         }
         close(moved[i]);
     }
+    return 0;
+}
+
+int step_STDIO(struct child *child, const struct jail_step *step)
+{
+    (void)step;
+    int r = place_fds(child, &child->fds[JAIL_FD_STDIN], 3, STDIN_FILENO);
+    if (r < 0) {
+        return r;
+    }
     /* Whatever else is open, however it was given to us, ends at the exec. */
     child->call = "close_range";
     return close_range(STDERR_FILENO + 1, UINT_MAX, CLOSE_RANGE_CLOEXEC) < 0 ? -errno : 0;
+}
+
+int step_BRIDGE(struct child *child, const struct jail_step *step)
+{
+    (void)step;
+    return place_fds(child, &child->fds[JAIL_FD_BRIDGE_IN], 2, JAIL_BRIDGE_IN);
 }
 
 int step_RUN(struct child *child, const struct jail_step *step)

@@ -46,7 +46,7 @@ int jail_template_new(const struct jail_template_options *options, struct jail_t
     }
     const struct jail_spawn_options spawn = {
         .plan = options->plan,
-        .fds = {its, options->log_fd, options->log_fd, -1, options->program_fd},
+        .fds = {its, options->log_fd, options->log_fd, -1, options->program_fd, -1, -1},
         .cgroup = options->cgroup,
         .outer_uid = options->outer_uid,
         .outer_gid = options->outer_gid,
@@ -129,7 +129,8 @@ int jail_park(struct jail_template *template, const struct jail_park_options *op
     return 0;
 }
 
-int jail_run(struct jail *jail, const struct jail_plan *plan, const int stdio[3], struct err *reterr)
+int jail_run(struct jail *jail, const struct jail_plan *plan, const int *fds, size_t n_fds,
+             struct err *reterr)
 {
     if (jail->state != JAIL_PARKED) {
         return err_errno(reterr, EBUSY, "handing a program to a jail that is %s",
@@ -151,7 +152,7 @@ int jail_run(struct jail *jail, const struct jail_plan *plan, const int stdio[3]
     memset(&header, 0, sizeof header);
     header.kind = ZYGOTE_RUN;
     uint64_t now_ns = clock_now_ns();
-    r = send_plan(jail->control, &header, plan, stdio, 3);
+    r = send_plan(jail->control, &header, plan, fds, n_fds);
     r = r < 0 ? r : jail_arm(jail, now_ns + BUILD_TIMEOUT_MS * NS_PER_MS);
     if (r < 0) {
         jail_plan_free(copy);

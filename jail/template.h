@@ -62,7 +62,9 @@ struct jail_park_options {
 int jail_park(struct jail_template *template, const struct jail_park_options *options, struct jail **ret,
               struct err *reterr);
 
-/* Hands a program to a parked jail: `plan` from jail_plan_for_run() with this job's limits, arguments and
+/* Hands a program to a parked jail, with its stdin, stdout, stderr and, if it has one, its two ends of the
+ * bridge (`n_fds` 5, else 3): `plan` from jail_plan_for_run() with this job's limits, arguments and
  * environment; its steps before PROGRAM must be those it was parked with. The jail is JAIL_BUILDING again
  * until its program runs. -E2BIG where the plan does not fit a message: the jail is still parked then. */
-int jail_run(struct jail *jail, const struct jail_plan *plan, const int stdio[3], struct err *reterr);
+int jail_run(struct jail *jail, const struct jail_plan *plan, const int *fds, size_t n_fds,
+             struct err *reterr);

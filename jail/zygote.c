@@ -37,6 +37,8 @@
 #include "jail/child.h"
 #include "jail/zygote_message.h"
 
+#define STDIO_FDS 3u
+
 /* What the interpreter wants done in a process before it is parked. */
 struct park_hook {
     void (*call)(void *argument);
@@ -86,11 +88,12 @@ static char **copy_vector(const struct jail_plan *plan, jail_ref run, uint32_t c
     return vector;
 }
 
-/* Puts the job's pipes on 0, 1 and 2. They have come by message, so they lie above. */
-static int take_stdio(const int fds[3])
+/* Puts the job's pipes on 0 and above; those of the bridge close themselves at an exec. They have come by one
+ * message, in ascending order, so none lies where one before it goes. */
+static int take_fds(const int *fds, size_t n)
 {
-    for (int i = 0; i < 3; i++) {
-        if (dup2(fds[i], i) < 0) {
+    for (size_t i = 0; i < n; i++) {
+        if (dup3(fds[i], (int)i, i > STDERR_FILENO ? O_CLOEXEC : 0) < 0) {
             return -errno;
         }
     }
@@ -98,29 +101,31 @@ static int take_stdio(const int fds[3])
 }
 
 /* Receives the program. The plan's text is what argv and envp point into, so it is never freed. */
-static int receive_run(const struct child *child, struct jail_plan **ret_plan, int fds[3])
+static int receive_run(const struct child *child, struct jail_plan **ret_plan, int fds[JAIL_PROGRAM_FDS],
+                       size_t *ret_n_fds)
 {
     unsigned char *message = malloc(ZYGOTE_MESSAGE_MAX);
     if (!message) {
         return -ENOMEM;
     }
-    size_t n_fds = 3;
+    size_t n_fds = JAIL_PROGRAM_FDS;
     ssize_t n = io_recv_fds(child->control, message, ZYGOTE_MESSAGE_MAX, fds, &n_fds);
     struct zygote_header header;
     int r = n < 0 ? (int)n : -EPIPE;
-    if (n > 0 && n_fds == 3) {
+    if (n > 0 && (n_fds == STDIO_FDS || n_fds == JAIL_PROGRAM_FDS)) {
         r = zygote_decode_header(message, (size_t)n, &header);
         r = r == 0 && header.kind != ZYGOTE_RUN ? -EPROTO : r;
         r = r < 0 ? r : zygote_decode_plan(message, (size_t)n, ret_plan);
     }
     free(message);
+    *ret_n_fds = n_fds;
     return r;
 }
 
 /* Everything between the order to run and the interpreter. Sends the listener to PID 1 and closes all that is
  * not the job's: the only system calls behind the filter, so a policy needs to allow sendmsg and close_range
  * for this path. */
-static int confine(struct child *child, uint32_t *index, int to_init)
+static int confine(struct child *child, uint32_t *index, int to_init, size_t n_fds)
 {
     int r = child_apply(child, index, JAIL_STEP_RUN);
     if (r < 0) {
@@ -137,7 +142,20 @@ static int confine(struct child *child, uint32_t *index, int to_init)
     started.time_ns = clock_now_ns();
     r = r < 0 ? r : child_send(child, &started, -1);
     child->call = "close_range";
-    return r < 0 ? r : close_range(3, UINT32_MAX, 0) < 0 ? -errno : 0;
+    return r < 0 ? r : close_range((unsigned)n_fds, UINT32_MAX, 0) < 0 ? -errno : 0;
+}
+
+/* Out of the way of what the program will find at these numbers. */
+static void move_away(int *fd)
+{
+    int moved = *fd < JAIL_PROGRAM_FDS ? fcntl(*fd, F_DUPFD_CLOEXEC, JAIL_PROGRAM_FDS) : *fd;
+    if (moved < 0) {
+        _exit(1);
+    }
+    if (moved != *fd) {
+        close(*fd);
+    }
+    *fd = moved;
 }
 
 /* The parked process. Returns once it is the program's. */
@@ -146,24 +164,28 @@ static void wait_for_program(struct child *child, int to_init, struct zygote_run
     struct child_message parked;
     memset(&parked, 0, sizeof parked);
     parked.kind = CHILD_PARKED;
+    move_away(&child->control);
+    move_away(&to_init);
     struct jail_plan *plan = NULL;
-    int fds[3];
+    int fds[JAIL_PROGRAM_FDS];
+    size_t n_fds = 0;
     child->call = "";
-    if (child_send(child, &parked, -1) < 0 || receive_run(child, &plan, fds) < 0) {
+    if (child_send(child, &parked, -1) < 0 || receive_run(child, &plan, fds, &n_fds) < 0) {
         _exit(1); /* the parent is gone or has no use for us */
     }
     child->plan = plan;
     uint32_t index = behind_program(plan);
-    int r = take_stdio(fds);
+    int r = take_fds(fds, n_fds);
     /* Since the change of ids /proc/self belonged to root, and the program would not find its own descriptors
      * there. */
     prctl(PR_SET_DUMPABLE, 1);
-    r = r < 0 ? r : confine(child, &index, to_init);
+    r = r < 0 ? r : confine(child, &index, to_init, n_fds);
     const struct jail_step *run = &plan->steps[plan->n_steps - 1];
     *ret = (struct zygote_run){.argv = copy_vector(plan, run->exec.argv, run->exec.argc),
                                .argc = run->exec.argc,
                                .envp = copy_vector(plan, run->exec.envp, run->exec.envc),
-                               .envc = run->exec.envc};
+                               .envc = run->exec.envc,
+                               .bridge = n_fds == JAIL_PROGRAM_FDS};
     if (r < 0 || !ret->argv || !ret->envp) {
         child_report_failure(child, index, r < 0 ? r : -ENOMEM);
         _exit(1);

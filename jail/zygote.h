@@ -6,6 +6,7 @@
  * handed to it. zygote_serve() returns in that second process only. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,13 +17,14 @@ struct zygote_run {
     size_t argc;
     char **envp; /* the program's whole environment, NAME=VALUE; ends with NULL */
     size_t envc;
+    bool bridge; /* descriptors 3 and 4 are the bridge's; close-on-exec */
 };
 
 /* Serves `sock` (SOCK_SEQPACKET to the parent, taken over) until end of file; then exits the process with 0.
  * Returns 0 in a job's process, exactly once per job: it is now confined for good (uid, namespaces, rlimits,
- * seccomp), descriptors 0, 1 and 2 are the job's, every other one is closed, the working directory is set;
- * what is left is to run the program and to exit as it would. Anything that fails before is reported to the
- * parent and never returns.
+ * seccomp), descriptors 0, 1 and 2 (and the bridge's, if it has one) are the job's, every other one is
+ * closed, the working directory is set; what is left is to run the program and to exit as it would. Anything
+ * that fails before is reported to the parent and never returns.
  *
  * `park` (NULL: none) is called in each process that is about to be parked, before the parent hears of it:
  * what is done there no job has to wait for. It is not confined yet, and knows nothing of its job.

@@ -11,7 +11,7 @@ enum zygote_kind {
     ZYGOTE_PARK, /* to the template: build a jail by the plan that follows; control socket, scratch, cgroup
                     (if any) come along */
     ZYGOTE_RUN,  /* to the parked process: run what the plan that follows says; stdin, stdout, stderr come
-                    along */
+                    along, and the two ends of the bridge if the program has one */
 };
 
 /* Stands before an encoded plan in one datagram. */

@@ -74,6 +74,26 @@ static void add_script(struct jail_plan *plan, const char *path, const struct jo
     policy_grow_root(plan, job->code_size);
 }
 
+/* What is part of immure and every program of the runtime finds. */
+static void add_preludes(struct jail_plan *plan, const struct runtime_config *runtime)
+{
+    for (size_t i = 0; i < runtime->n_preludes; i++) {
+        const struct prelude_config *prelude = &runtime->preludes[i];
+        if (policy_is_mounted_over(plan, prelude->path)) {
+            continue;
+        }
+        policy_make_parents(plan, prelude->path);
+        jail_ref path = jail_plan_text(plan, prelude->path);
+        jail_ref content = jail_plan_bytes(plan, prelude->data, prelude->size, 1);
+        struct jail_step *step = jail_plan_add(plan, JAIL_STEP_FILE);
+        step->file.path = path;
+        step->file.mode = 0444;
+        step->file.content = content;
+        step->file.size_bytes = prelude->size;
+        policy_grow_root(plan, prelude->size);
+    }
+}
+
 /* What a resource is limited to: the policy's own rlimits, and those that its limits imply. The lower one
  * holds. */
 struct rlimit_row {
@@ -233,24 +253,24 @@ static int check_program(const struct policy_program *program, struct err *reter
                : err_set(reterr, ERR_INVALID, ENAMETOOLONG, "command", "is longer than a path can be");
 }
 
-static int check_files(const struct policy_spec *spec, const struct job *job, struct err *reterr)
+static int check_files(const struct policy *policy, const struct job *job, struct err *reterr)
 {
-    for (size_t i = 0; i < spec->n_mounts; i++) {
-        if (spec->mounts[i].kind == POLICY_MOUNT_SCRATCH && strcmp(spec->mounts[i].source, "work") == 0) {
-            return 0;
-        }
-    }
-    return job->n_files == 0 ? 0
-                             : err_set(reterr, ERR_INVALID, ENOTDIR, "files",
-                                       "policy %s has no scratch directory to put files into", spec->name);
+    return job->n_files == 0 || policy_workspace(policy)
+               ? 0
+               : err_set(reterr, ERR_INVALID, ENOTDIR, "files",
+                         "policy %s has no scratch directory to put files into", policy->spec->name);
 }
 
 static void add_between_tree_and_exec(struct jail_plan *plan, const struct policy *policy,
-                                      const struct policy_ceilings *ceilings, const struct job_limits *limits)
+                                      const struct policy_ceilings *ceilings, const struct job_limits *limits,
+                                      bool bridge)
 {
     jail_plan_add(plan, JAIL_STEP_PIVOT);
     jail_plan_add(plan, JAIL_STEP_ROOT_READONLY);
     jail_plan_add(plan, JAIL_STEP_STDIO);
+    if (bridge) {
+        jail_plan_add(plan, JAIL_STEP_BRIDGE);
+    }
     jail_plan_add(plan, JAIL_STEP_CAPABILITIES)->capabilities.keep = policy->capabilities;
     jail_plan_add(plan, JAIL_STEP_NO_NEW_PRIVS);
     jail_plan_add(plan, JAIL_STEP_PROGRAM);
@@ -285,7 +305,7 @@ int policy_build_plan(const struct policy *policy, const struct policy_ceilings 
 {
     struct job_limits limits;
     int r = check_program(program, reterr);
-    r = r < 0 ? r : check_files(policy->spec, job, reterr);
+    r = r < 0 ? r : check_files(policy, job, reterr);
     r = r < 0 ? r : policy_limits_for(policy, ceilings, job, &limits, reterr);
     char script[PATH_MAX] = "";
     r = r < 0 || !program->runtime ? r : script_path(program->runtime, script, reterr);
@@ -299,8 +319,9 @@ int policy_build_plan(const struct policy *policy, const struct policy_ceilings 
     put_limits(plan, policy->spec, &limits);
     if (program->runtime) {
         add_script(plan, script, job);
+        add_preludes(plan, program->runtime);
     }
-    add_between_tree_and_exec(plan, policy, ceilings, &limits);
+    add_between_tree_and_exec(plan, policy, ceilings, &limits, program->bridge);
     struct jail_step *exec = jail_plan_add(plan, JAIL_STEP_EXEC);
     r = add_arguments(plan, program, script, job, exec, reterr);
     r = r < 0 ? r : add_environment(plan, policy->spec, job, exec, reterr);

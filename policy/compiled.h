@@ -27,5 +27,7 @@ int policy_from_embedded(const struct embedded_policy *row, struct policy **ret,
 int policy_build_tree(struct policy *policy, struct err *reterr);
 /* Appends a MKDIR step for every directory above `path` that the steps before do not bring along. */
 void policy_make_parents(struct jail_plan *plan, const char *path);
+/* True if `path` lies below something that the steps mount. */
+bool policy_is_mounted_over(const struct jail_plan *plan, const char *path);
 /* Makes the root tmpfs of `plan` large enough for one more file of `size_bytes`. */
 void policy_grow_root(struct jail_plan *plan, uint64_t size_bytes);

@@ -95,6 +95,17 @@ const char *policy_name(const struct policy *policy)
     return policy->spec->name;
 }
 
+const char *policy_workspace(const struct policy *policy)
+{
+    const struct policy_spec *spec = policy->spec;
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        if (spec->mounts[i].kind == POLICY_MOUNT_SCRATCH && strcmp(spec->mounts[i].source, "work") == 0) {
+            return spec->mounts[i].destination;
+        }
+    }
+    return NULL;
+}
+
 const char *policy_sha256(const struct policy *policy)
 {
     return policy->spec->sha256;

@@ -21,6 +21,8 @@ void policy_free(struct policy *policy);
 const char *policy_name(const struct policy *policy);
 const char *policy_sha256(const struct policy *policy);
 const struct policy_spec *policy_spec(const struct policy *policy);
+/* Where jails of this policy show the scratch's working directory; NULL: nowhere. */
+const char *policy_workspace(const struct policy *policy);
 /* True if programs under this policy may make that system call whatever its arguments are. */
 bool policy_allows(const struct policy *policy, const char *syscall);
 
@@ -50,6 +52,7 @@ struct policy_program {
     const struct runtime_config *runtime;
     char *const *argv;
     size_t n_argv;
+    bool bridge; /* it has a way to its tools */
 };
 
 /* policy + ceilings + job -> plan. Pure: opens nothing, reads nothing. The plan passes jail_plan_check(). */

@@ -86,6 +86,17 @@ static void make_directory(struct jail_plan *plan, const char *path)
     }
 }
 
+bool policy_is_mounted_over(const struct jail_plan *plan, const char *path)
+{
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        const char *point = mount_point(plan, &plan->steps[i]);
+        if (point && path_is_below(path, point)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void policy_make_parents(struct jail_plan *plan, const char *path)
 {
     CLEANUP(freep) char *above = strdup(path);

@@ -38,9 +38,10 @@ static const struct channel_rule channel_rules[] = {
     /* where the kernel reports the front's denied calls, if it does */
     {MSG_HELLO, CHANNEL_FRONT, CHANNEL_CONFIGURED, CHANNEL_SERVING, 0, 1},
     {MSG_STATE, CHANNEL_WARDEN, CHANNEL_CONFIGURED | CHANNEL_SERVING, 0, 0, 0},
-    /* input, stdin, stdout, stderr */
-    {MSG_JOB, CHANNEL_FRONT, CHANNEL_SERVING, 0, 4, 4},
+    /* input, stdin, stdout, stderr, bridge */
+    {MSG_JOB, CHANNEL_FRONT, CHANNEL_SERVING, 0, MSG_JOB_FDS, MSG_JOB_FDS},
     {MSG_CANCEL, CHANNEL_FRONT, CHANNEL_SERVING, 0, 0, 0},
+    {MSG_OUTPUTS, CHANNEL_FRONT, CHANNEL_SERVING, 0, 0, 0},
     {MSG_REFUSED, CHANNEL_WARDEN, CHANNEL_SERVING, 0, 0, 0},
     /* output files */
     {MSG_DONE, CHANNEL_WARDEN, CHANNEL_SERVING, 0, 0, IO_FDS_MAX},

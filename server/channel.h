@@ -28,6 +28,6 @@ int channel_flush(struct channel *channel, struct err *reterr);
 /* Receives one message: 1 and `*ret` filled (msg_clear() it), 0 where none is there, -EPIPE at end of file,
  * another -errno with `reterr` where the peer broke the rules (malformed, oversized, out of order, not its to
  * send, foreign descriptors): the channel is then to be closed. `fds` gets the message's own descriptors
- * (job: input, stdin, stdout, stderr; config: configuration, audit log), `*n_fds` is the room before and the
+ * (job: see MSG_JOB_FDS; config: configuration, audit log), `*n_fds` is the room before and the
  * number after. */
 int channel_recv(struct channel *channel, struct msg *ret, int *fds, size_t *n_fds, struct err *reterr);

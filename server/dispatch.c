@@ -16,6 +16,7 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "server/audit.h"
+#include "server/bridge.h"
 #include "server/channel.h"
 #include "server/door_execute.h"
 #include "server/front_context.h"
@@ -35,6 +36,8 @@ struct running {
     char request_id[IDENT_BYTES], traceparent[TRACEPARENT_BYTES], code_sha256[SHA256_HEX];
     uint64_t start_ns, deadline_ns; /* the latest that it can end, but for the jail's own setup */
     struct job_io *io;
+    struct bridge *bridge;
+    bool has_outputs; /* the warden knows of files that the program has named */
 };
 
 struct dispatch {
@@ -66,6 +69,7 @@ static void running_free(struct running *job)
 {
     if (job) {
         job_io_free(job->io);
+        bridge_free(job->bridge);
         free(job->execution_id);
         free(job);
     }
@@ -175,23 +179,79 @@ static size_t output_limit(const struct server_config *config, const struct job 
     return (size_t)(wish > 0 && wish < config->max_output_bytes ? wish : config->max_output_bytes);
 }
 
-/* Pipes and message. The program's ends are the warden's from here on. */
-static int send_job(struct running *job, struct execute_request *execute, struct err *reterr)
+static void on_call(void *arg, struct bridge_call *call)
+{
+    (void)arg;
+    static const char none[] = "call_tool: no callback URL configured";
+    bridge_answer(call, BRIDGE_ERROR, none, sizeof none - 1);
+}
+
+static void on_cancel(void *arg, struct bridge_call *call)
+{
+    (void)arg;
+    (void)call;
+}
+
+/* The program has given a result: its files are the warden's to find. */
+static void on_outputs(void *arg, char *const *paths, size_t n)
+{
+    struct running *job = arg;
+    struct err err = {0};
+    struct msg msg = {.type = MSG_OUTPUTS};
+    msg.outputs = (struct msg_outputs){.id = job->id, .paths = (char **)(uintptr_t)paths, .n_paths = n};
+    if ((n > 0 || job->has_outputs) && channel_send(job->dispatch->channel, &msg, NULL, 0, &err) < 0) {
+        log_err(job->dispatch->front->log, LOG_WARNING, "outputs_failed", &err);
+    }
+    job->has_outputs = n > 0;
+}
+
+static void on_broken(void *arg, const char *why)
+{
+    const struct running *job = arg;
+    LOG(job->dispatch->front->log, LOG_WARNING, "bridge_closed",
+        LOG_FIELD_STR("execution_id", job->execution_id), LOG_FIELD_STR("key", job->caller.name),
+        LOG_FIELD_STR("reason", why));
+}
+
+static const struct bridge_events bridge_events = {on_call, on_cancel, on_outputs, on_broken};
+
+static struct bridge_limits bridge_limits(const struct server_config *config)
+{
+    return (struct bridge_limits){.frame_bytes = (size_t)config->max_tool_frame_bytes,
+                                  .total_bytes = config->max_tool_bytes,
+                                  .calls = config->max_tool_calls,
+                                  .calls_in_flight = config->max_tool_calls_in_flight,
+                                  .result_bytes = (size_t)config->max_result_bytes};
+}
+
+/* The program's ends of everything, in the order of MSG_JOB's descriptors behind the input. */
+static int open_pipes(struct running *job, struct execute_request *execute, int ret_ends[],
+                      struct err *reterr)
 {
     struct front *front = job->dispatch->front;
-    int ends[JOB_IO_ENDS];
+    const struct bridge_limits limits = bridge_limits(front->config);
     int r = job_io_new(front->loop, output_limit(front->config, execute->job), execute->stdin_data,
-                       execute->stdin_size, ends, &job->io, reterr);
+                       execute->stdin_size, ret_ends, &job->io, reterr);
     if (r < 0) {
         return r;
     }
     execute->stdin_data = NULL;
-    execute->job->id = job->id;
-    struct msg msg = {.type = MSG_JOB, .job = execute->job};
-    int fds[] = {execute->input.fd, ends[JOB_IO_STDIN], ends[JOB_IO_STDOUT], ends[JOB_IO_STDERR]};
-    r = channel_send(job->dispatch->channel, &msg, fds, ARRAY_SIZE(fds), reterr);
-    for (int i = 0; i < JOB_IO_ENDS; i++) {
-        fd_closep(&ends[i]);
+    return bridge_new(front->loop, &limits, &bridge_events, job, ret_ends + JOB_IO_ENDS, &job->bridge,
+                      reterr);
+}
+
+/* Pipes and message. The program's ends are the warden's from here on. */
+static int send_job(struct running *job, struct execute_request *execute, struct err *reterr)
+{
+    int fds[MSG_JOB_FDS] = {execute->input.fd, -1, -1, -1, -1, -1};
+    int r = open_pipes(job, execute, fds + 1, reterr);
+    if (r == 0) {
+        execute->job->id = job->id;
+        struct msg msg = {.type = MSG_JOB, .job = execute->job};
+        r = channel_send(job->dispatch->channel, &msg, fds, ARRAY_SIZE(fds), reterr);
+    }
+    for (size_t i = 1; i < ARRAY_SIZE(fds); i++) {
+        fd_closep(&fds[i]);
     }
     return r;
 }
@@ -283,7 +343,9 @@ static void reply_result(struct running *job, const struct job_result *result)
     struct err err = {0};
     int r = job_io_finish(job->io, (size_t)result->limits.output_bytes, &err);
     if (r == 0) {
-        r = execute_encode(result, job->execution_id, job_io_capture(job->io), &body, &err);
+        struct job_texts texts = {.execution_id = job->execution_id, .capture = job_io_capture(job->io)};
+        texts.output = bridge_output(job->bridge, &texts.output_size);
+        r = execute_encode(result, &texts, &body, &err);
     }
     if (r < 0) {
         buf_free(&body);
@@ -299,6 +361,7 @@ int dispatch_done(struct dispatch *dispatch, struct job_result *result)
     if (!job) {
         return -ENOENT;
     }
+    bridge_finish(job->bridge);
     count_result(dispatch->front, job, result);
     audit(dispatch->front, job, result);
     unlink_job(job);

@@ -32,6 +32,14 @@ int execute_decode(const struct json *root, const struct server_config *config, 
                    struct err *reterr);
 void execute_request_clear(struct execute_request *request);
 
-/* Appends the reply of a job that ran. `capture` is finished. Reads the result's files. */
-int execute_encode(const struct job_result *result, const char *execution_id, const struct capture *capture,
-                   struct buf *ret, struct err *reterr);
+/* What a job has said, beside its verdict. */
+struct job_texts {
+    const char *execution_id;
+    const struct capture *capture; /* finished */
+    const char *output;            /* JSON text of its result; "": none */
+    size_t output_size;
+};
+
+/* Appends the reply of a job that ran. Reads the result's files. */
+int execute_encode(const struct job_result *result, const struct job_texts *texts, struct buf *ret,
+                   struct err *reterr);

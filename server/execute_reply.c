@@ -33,7 +33,6 @@ static void put_output(struct buf *ret, const struct capture *capture)
                       capture->logs_truncated);
     json_out_bool(ret, "stdout_truncated", capture->truncated[CAPTURE_STDOUT]);
     json_out_bool(ret, "stderr_truncated", capture->truncated[CAPTURE_STDERR]);
-    json_out_text(ret, "output", "");
 }
 
 /* One sentence for every end but a good one. */
@@ -190,13 +189,14 @@ static void put_limits(struct buf *ret, const struct job_result *result)
     json_out_text(ret, "policy_sha256", result->policy_sha256);
 }
 
-int execute_encode(const struct job_result *result, const char *execution_id, const struct capture *capture,
-                   struct buf *ret, struct err *reterr)
+int execute_encode(const struct job_result *result, const struct job_texts *texts, struct buf *ret,
+                   struct err *reterr)
 {
     buf_putc(ret, '{');
-    put_output(ret, capture);
+    put_output(ret, texts->capture);
+    json_out_bytes(ret, "output", texts->output, texts->output_size);
     put_verdict(ret, result);
-    put_error(ret, result, capture);
+    put_error(ret, result, texts->capture);
     int r = put_files(ret, result, reterr);
     if (r < 0) {
         return r;
@@ -204,7 +204,7 @@ int execute_encode(const struct job_result *result, const char *execution_id, co
     put_output_files(ret, result);
     put_usage(ret, result);
     put_limits(ret, result);
-    json_out_text(ret, "execution_id", execution_id);
+    json_out_text(ret, "execution_id", texts->execution_id);
     buf_puts(ret, "}\n");
     return ret->failed ? err_errno(reterr, ENOMEM, "writing a reply") : 0;
 }

@@ -34,14 +34,16 @@ struct execution {
     struct job_limits limits; /* what applies */
     struct output_limits output_limits;
     char *policy, policy_sha256[65];
+    char *workspace; /* where the jail shows it; NULL: nowhere */
     bool has_outer_id;
     uint32_t outer_uid, outer_gid;
     int scratch_fd;
     struct scratch_list before; /* the workspace as the program found it */
     struct jail *jail;
-    struct warm_jail *warm; /* NULL, or who owns jail, scratch and outer id */
-    struct err run_err;     /* warm: why the program could not be handed over */
-    int stdio[3];           /* warm: kept until the jail is parked; -1 otherwise */
+    struct warm_jail *warm;    /* NULL, or who owns jail, scratch and outer id */
+    struct err run_err;        /* warm: why the program could not be handed over */
+    int fds[JAIL_PROGRAM_FDS]; /* warm: the program's, kept until the jail is parked; -1 otherwise */
+    size_t n_fds;
     bool enforced_by_cgroup, list_outputs;
     uint64_t started_ns;
 };
@@ -70,6 +72,8 @@ static void copy_policy_facts(struct execution *execution, const struct policy *
     execution->output_limits =
         (struct output_limits){limits->output_files, limits->output_file_bytes, limits->scratch_bytes};
     execution->policy = strdup(policy_name(policy));
+    const char *workspace = policy_workspace(policy);
+    execution->workspace = workspace ? strdup(workspace) : NULL;
     snprintf(execution->policy_sha256, sizeof execution->policy_sha256, "%s", policy_sha256(policy));
 }
 
@@ -171,37 +175,40 @@ static int fit_scratch(struct execution *execution, struct err *reterr)
     return scratch_resize(execution->scratch_fd, size_bytes + pages * SCRIPT_PAGE_BYTES, reterr);
 }
 
-static int keep_stdio(struct execution *execution, const int fds[JAIL_FD_COUNT], struct err *reterr)
+static int keep_fds(struct execution *execution, const int fds[JAIL_FD_COUNT], struct err *reterr)
 {
-    for (int i = 0; i < 3; i++) {
-        execution->stdio[i] = fcntl(fds[JAIL_FD_STDIN + i], F_DUPFD_CLOEXEC, 3);
-        if (execution->stdio[i] < 0) {
+    static const enum jail_fd slots[JAIL_PROGRAM_FDS] = {JAIL_FD_STDIN, JAIL_FD_STDOUT, JAIL_FD_STDERR,
+                                                         JAIL_FD_BRIDGE_IN, JAIL_FD_BRIDGE_OUT};
+    execution->n_fds = fds[JAIL_FD_BRIDGE_IN] >= 0 ? JAIL_PROGRAM_FDS : 3;
+    for (size_t i = 0; i < execution->n_fds; i++) {
+        execution->fds[i] = fcntl(fds[slots[i]], F_DUPFD_CLOEXEC, 3);
+        if (execution->fds[i] < 0) {
             return err_errno(reterr, errno, "keeping a job's pipes");
         }
     }
     return 0;
 }
 
-static void close_stdio(struct execution *execution)
+static void close_fds(struct execution *execution)
 {
-    for (int i = 0; i < 3; i++) {
-        fd_closep(&execution->stdio[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(execution->fds); i++) {
+        fd_closep(&execution->fds[i]);
     }
 }
 
 /* Hands the program over as soon as the jail is parked. */
 static int run_when_parked(struct execution *execution, struct err *reterr)
 {
-    if (jail_state(execution->jail) != JAIL_PARKED || execution->stdio[0] < 0) {
+    if (jail_state(execution->jail) != JAIL_PARKED || execution->fds[0] < 0) {
         return 0;
     }
     struct jail_plan *plan;
     int r = jail_plan_for_run(execution->plan, &plan, reterr);
     if (r == 0) {
-        r = jail_run(execution->jail, plan, execution->stdio, reterr);
+        r = jail_run(execution->jail, plan, execution->fds, execution->n_fds, reterr);
         jail_plan_free(plan);
     }
-    close_stdio(execution);
+    close_fds(execution);
     return r;
 }
 
@@ -223,7 +230,7 @@ static int start_warm(struct execution *execution, const struct execution_reques
     int r = fit_scratch(execution, reterr);
     r = r < 0 ? r : fill_scratch(execution, input_fd, reterr);
     r = r < 0 ? r : fill_script(execution, input_fd, reterr);
-    r = r < 0 ? r : keep_stdio(execution, request->fds, reterr);
+    r = r < 0 ? r : keep_fds(execution, request->fds, reterr);
     advance(execution, EXECUTION_BUILDING);
     r = r < 0 ? r : run_when_parked(execution, reterr);
     return r < 0 ? r : 1;
@@ -279,7 +286,7 @@ int execution_start(const struct execution_request *request, struct execution **
     execution->host = request->host;
     execution->scratch_fd = -1;
     execution->list_outputs = request->list_outputs;
-    memset(execution->stdio, 0xff, sizeof execution->stdio);
+    memset(execution->fds, 0xff, sizeof execution->fds);
     int r = prepare_plan(execution, request, reterr);
     r = r < 0 ? r : start_warm(execution, request, reterr);
     if (r == 1) {
@@ -307,7 +314,7 @@ void execution_free(struct execution *execution)
     if (!execution) {
         return;
     }
-    close_stdio(execution);
+    close_fds(execution);
     if (execution->warm) {
         execution->jail = NULL; /* the warm jail's, like the scratch */
         execution->scratch_fd = -1;
@@ -323,6 +330,7 @@ void execution_free(struct execution *execution)
     jail_plan_free(execution->plan);
     job_free(execution->job);
     free(execution->policy);
+    free(execution->workspace);
     free(execution);
 }
 
@@ -375,6 +383,36 @@ void execution_watch(struct execution *execution)
 void execution_cancel(struct execution *execution)
 {
     jail_kill(execution->jail, JAIL_END_CANCEL);
+}
+
+/* What is left of a path below the workspace; NULL where it does not lie there. */
+static const char *in_workspace(const struct execution *execution, const char *path)
+{
+    size_t length = execution->workspace ? strlen(execution->workspace) : 0;
+    if (length == 0 || strncmp(path, execution->workspace, length) != 0 || path[length] != '/') {
+        return NULL;
+    }
+    return path + length + 1;
+}
+
+void execution_name_outputs(struct execution *execution, char ***paths, size_t *n)
+{
+    struct job *job = execution->job;
+    job_clear_named(job);
+    size_t kept = 0;
+    for (size_t i = 0; i < *n; i++) {
+        char *path = (*paths)[i];
+        const char *relative = in_workspace(execution, path);
+        if (relative) {
+            memmove(path, relative, strlen(relative) + 1);
+            (*paths)[kept++] = path;
+        } else {
+            free(path);
+        }
+    }
+    job->named = TAKE_PTR(*paths);
+    job->n_named = kept;
+    *n = 0;
 }
 
 uint64_t execution_remaining_ms(const struct execution *execution, uint64_t now_ns)

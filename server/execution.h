@@ -67,6 +67,10 @@ void execution_watch(struct execution *execution);
 
 void execution_cancel(struct execution *execution);
 
+/* Files to be returned with the result, by their paths in the jail, instead of those that were named before.
+ * What lies outside of the workspace names nothing. Takes the list and leaves an empty one. */
+void execution_name_outputs(struct execution *execution, char ***paths, size_t *n);
+
 /* Milliseconds until its deadline ends it at the latest; UINT64_MAX: it has none. */
 uint64_t execution_remaining_ms(const struct execution *execution, uint64_t now_ns);
 

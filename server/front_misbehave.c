@@ -114,7 +114,7 @@ static void say(const void *data, size_t size, const int *fds, size_t n_fds)
 /* What a front sends when it is itself: a job of an unknown runtime, with descriptors as they should be. */
 struct job_parts {
     struct msg msg;
-    int fds[4], others[3];
+    int fds[MSG_JOB_FDS], others[MSG_JOB_FDS - 1];
 };
 
 static void make_job(struct job_parts *parts)
@@ -129,11 +129,12 @@ static void make_job(struct job_parts *parts)
     }
     parts->fds[0] = memfd_create("input", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     fcntl(parts->fds[0], F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < MSG_JOB_FDS - 1; i++) {
+        bool writes = i != 0 && i != 3; /* stdout, stderr, what goes out over the bridge */
         int ends[2] = {-1, -1};
         if (pipe2(ends, O_CLOEXEC) == 0) {
-            parts->fds[1 + i] = ends[i > 0];
-            parts->others[i] = ends[i == 0];
+            parts->fds[1 + i] = ends[writes];
+            parts->others[i] = ends[!writes];
         }
     }
 }
@@ -152,7 +153,7 @@ static void job_with(int place, int fd)
     struct job_parts parts;
     make_job(&parts);
     parts.fds[place] = fd;
-    send_job(&parts, SIZE_MAX, parts.fds, 4);
+    send_job(&parts, SIZE_MAX, parts.fds, MSG_JOB_FDS);
 }
 
 static void say_type(enum msg_type type, const int *fds, size_t n_fds)
@@ -191,7 +192,7 @@ static void truncated_job(void)
 {
     struct job_parts parts;
     make_job(&parts);
-    send_job(&parts, 9, parts.fds, 4);
+    send_job(&parts, 9, parts.fds, MSG_JOB_FDS);
 }
 
 static void oversized(void)
@@ -255,15 +256,15 @@ static void same_id_twice(void)
 {
     struct job_parts parts;
     make_job(&parts);
-    send_job(&parts, SIZE_MAX, parts.fds, 4);
-    send_job(&parts, SIZE_MAX, parts.fds, 4);
+    send_job(&parts, SIZE_MAX, parts.fds, MSG_JOB_FDS);
+    send_job(&parts, SIZE_MAX, parts.fds, MSG_JOB_FDS);
 }
 
 static void too_few_descriptors(void)
 {
     struct job_parts parts;
     make_job(&parts);
-    send_job(&parts, SIZE_MAX, parts.fds, 3);
+    send_job(&parts, SIZE_MAX, parts.fds, MSG_JOB_FDS - 1);
 }
 
 static void too_many_descriptors(void)
@@ -272,7 +273,7 @@ static void too_many_descriptors(void)
     int fds[IO_FDS_MAX];
     make_job(&parts);
     for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
-        fds[i] = parts.fds[i % 4];
+        fds[i] = parts.fds[i % MSG_JOB_FDS];
     }
     send_job(&parts, SIZE_MAX, fds, ARRAY_SIZE(fds));
 }
@@ -312,7 +313,20 @@ static void stdin_can_be_written(void)
     struct job_parts parts;
     make_job(&parts);
     parts.fds[1] = parts.others[0];
-    send_job(&parts, SIZE_MAX, parts.fds, 4);
+    send_job(&parts, SIZE_MAX, parts.fds, MSG_JOB_FDS);
+}
+
+static void bridge_is_a_socket(void)
+{
+    job_with(4, FRONT_LISTEN_FD);
+}
+
+static void bridge_is_the_wrong_way_round(void)
+{
+    struct job_parts parts;
+    make_job(&parts);
+    parts.fds[5] = parts.others[4];
+    send_job(&parts, SIZE_MAX, parts.fds, MSG_JOB_FDS);
 }
 
 /* The front holds one directory: /proc/self/fd. */
@@ -342,7 +356,7 @@ static void input_is_a_pipe(void)
     struct job_parts parts;
     make_job(&parts);
     parts.fds[0] = parts.fds[1];
-    send_job(&parts, SIZE_MAX, parts.fds, 4);
+    send_job(&parts, SIZE_MAX, parts.fds, MSG_JOB_FDS);
 }
 
 static void input_is_not_sealed(void)
@@ -355,12 +369,12 @@ static void flood_without_reading(void)
     for (int i = 0; i < 100000; i++) {
         struct job_parts parts;
         make_job(&parts);
-        send_job(&parts, SIZE_MAX, parts.fds, 4);
+        send_job(&parts, SIZE_MAX, parts.fds, MSG_JOB_FDS);
         msg_clear(&parts.msg);
-        for (int j = 0; j < 4; j++) {
+        for (int j = 0; j < MSG_JOB_FDS; j++) {
             close(parts.fds[j]);
         }
-        for (int j = 0; j < 3; j++) {
+        for (int j = 0; j < MSG_JOB_FDS - 1; j++) {
             close(parts.others[j]);
         }
     }
@@ -431,6 +445,8 @@ static const struct {
     {"heaps of descriptors", heaps_of_descriptors},
     {"stdout is a socket", stdout_is_a_socket},
     {"stdout is the channel", stdout_is_the_channel},
+    {"the bridge is a socket", bridge_is_a_socket},
+    {"the bridge is the wrong way round", bridge_is_the_wrong_way_round},
     {"stdin is a device", stdin_is_a_device},
     {"stdin can be written", stdin_can_be_written},
     {"input is a directory", input_is_a_directory},

@@ -56,6 +56,11 @@ static bool is_asked(const struct job *job, const char *path)
             return true;
         }
     }
+    for (size_t i = 0; i < job->n_named; i++) {
+        if (strcmp(job->named[i], path) == 0) {
+            return true;
+        }
+    }
     return false;
 }
 

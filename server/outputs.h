@@ -15,9 +15,9 @@ struct output_limits {
     uint64_t all_bytes_max;  /* of all of them */
 };
 
-/* Lists the workspace behind `scratch_fd` into `ret->files`: files that `job->outputs` names, with their
- * content open where it is within the limit, and files that the program wrote, told from unchanged inputs by
- * `before` (the workspace as the program found it). Sorted by path; asked ones first where not all fit. Sets
- * `ret->files_truncated`. */
+/* Lists the workspace behind `scratch_fd` into `ret->files`: files that `job->outputs` or `job->named` names,
+ * with their content open where it is within the limit, and files that the program wrote, told from unchanged
+ * inputs by `before` (the workspace as the program found it). Sorted by path; asked ones first where not all
+ * fit. Sets `ret->files_truncated`. */
 int outputs_collect(int scratch_fd, const struct job *job, const struct scratch_list *before,
                     const struct output_limits *limits, struct job_result *ret, struct err *reterr);

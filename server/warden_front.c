@@ -191,6 +191,9 @@ static void handle(struct front *front, struct msg *msg, int *fds, size_t n_fds)
     case MSG_PONG:
         guard_pong(front, msg->pong.number);
         break;
+    case MSG_OUTPUTS:
+        job_name_outputs(front, &msg->outputs);
+        break;
     default: /* channel_recv() lets nothing else through */
         break;
     }
@@ -200,10 +203,9 @@ static void handle(struct front *front, struct msg *msg, int *fds, size_t n_fds)
     msg_clear(msg);
 }
 
-static void receive(struct front *front)
+void front_receive(struct front *front, int most)
 {
-    /* One front must not keep the warden from its other duties. */
-    for (int i = 0; i < 16 && front->channel; i++) {
+    for (int i = 0; i < most && front->channel; i++) {
         struct msg msg = {.type = MSG_NONE};
         struct err err = {0};
         int fds[IO_FDS_MAX];
@@ -241,7 +243,7 @@ static void on_channel_event(void *arg, uint32_t events)
         update_events(front);
     }
     if (events & ~(uint32_t)EPOLLOUT) {
-        receive(front);
+        front_receive(front, 16); /* one front must not keep the warden from its other duties */
     }
 }
 

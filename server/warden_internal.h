@@ -133,6 +133,8 @@ void front_drain(struct front *front);
 void front_kill(struct front *front, const char *why);
 /* Sends or queues; a front that cannot be told anything is killed. */
 void front_send(struct front *front, const struct msg *msg, const int *fds, size_t n_fds);
+/* Handles what it has said until now, `most` messages of it. */
+void front_receive(struct front *front, int most);
 /* Frees it without ceremony, at the warden's end. */
 void front_discard(struct front *front);
 
@@ -146,9 +148,11 @@ void guard_pong(struct front *front, uint64_t number);
 void guard_tick(void *arg, uint32_t events);
 
 /* warden_job.c */
-/* Handles MSG_JOB: takes the job and the descriptors (input, stdin, stdout, stderr). */
-void job_accept(struct front *front, struct job *job, int fds[4]);
+/* Handles MSG_JOB: takes the job and the descriptors. */
+void job_accept(struct front *front, struct job *job, int fds[MSG_JOB_FDS]);
 void job_cancel(struct front *front, uint64_t id);
+/* Takes the paths. */
+void job_name_outputs(struct front *front, struct msg_outputs *outputs);
 /* The front is gone: its jobs end, and nobody hears of them. */
 void job_cancel_all_of(struct front *front);
 void job_cancel_all(struct warden *warden);
@@ -156,7 +160,7 @@ void job_watch_due(void *arg, uint32_t events);
 void job_discard(struct warden_job *job);
 /* Starts a job of the warden's own. */
 int job_start_selftest(struct warden *warden, const struct settings *settings, struct job *job,
-                       const int fds[4], struct warden_job **ret, struct err *reterr);
+                       const int fds[MSG_JOB_FDS], struct warden_job **ret, struct err *reterr);
 
 /* warden_selftest.c */
 void selftest_start(struct warden *warden);

@@ -1,8 +1,8 @@
 /* A job's life in the warden: MSG_JOB in, a jail, MSG_DONE or MSG_REFUSED out.
  *
  * The front's word is not taken: ids must rise, the input must be an anonymous file, since reading anything
- * else could block this single thread, and what becomes the program's stdio must be pipes, since a socket in
- * a jail would be a way out of it. Capacity is decided here and nowhere else. */
+ * else could block this single thread, and what becomes the program's stdio and bridge must be pipes, since a
+ * socket in a jail would be a way out of it. Capacity is decided here and nowhere else. */
 #include "server/warden_internal.h"
 
 #include <errno.h>
@@ -32,7 +32,16 @@
 #define DYING_MAX 64
 
 /* The descriptors of MSG_JOB, in their order. */
-enum { JOB_FD_INPUT, JOB_FD_STDIN, JOB_FD_STDOUT, JOB_FD_STDERR, JOB_FD_COUNT };
+enum {
+    JOB_FD_INPUT,
+    JOB_FD_STDIN,
+    JOB_FD_STDOUT,
+    JOB_FD_STDERR,
+    JOB_FD_BRIDGE_IN, /* of the program: -1 in the self-test's jobs */
+    JOB_FD_BRIDGE_OUT,
+    JOB_FD_COUNT,
+};
+_Static_assert(JOB_FD_COUNT == MSG_JOB_FDS, "the message and its reader count differently");
 
 static uint64_t soonest_end_ms(const struct warden *warden)
 {
@@ -198,6 +207,11 @@ static void on_jail_event(void *arg, uint32_t events)
     struct warden_job *job = arg;
     enum execution_state state = execution_dispatch(job->execution);
     if (!job->is_reported && state == EXECUTION_ENDED) {
+        /* A program is told that its result has arrived when the front has told us of the files: that is in
+         * the socket by now. */
+        if (job->front) {
+            front_receive(job->front, 1024);
+        }
         finish(job);
     } else if (job->is_reported && execution_is_gone(job->execution)) {
         job_discard(job);
@@ -267,7 +281,7 @@ static int start(struct warden *warden, const struct settings *settings, struct 
     }
     *job = (struct warden_job){.warden = warden, .is_selftest = is_selftest, .id = wish->id};
     struct policy_ceilings ceilings = ceilings_of(warden, settings);
-    struct policy_program program = {.runtime = runtime};
+    struct policy_program program = {.runtime = runtime, .bridge = !is_selftest};
     struct execution_request request = {.host = &warden->host,
                                         .policy = policy,
                                         .ceilings = &ceilings,
@@ -280,6 +294,8 @@ static int start(struct warden *warden, const struct settings *settings, struct 
     request.fds[JAIL_FD_STDERR] = fds[JOB_FD_STDERR];
     request.fds[JAIL_FD_INPUT] = fds[JOB_FD_INPUT];
     request.fds[JAIL_FD_SCRATCH] = -1;
+    request.fds[JAIL_FD_BRIDGE_IN] = fds[JOB_FD_BRIDGE_IN];
+    request.fds[JAIL_FD_BRIDGE_OUT] = fds[JOB_FD_BRIDGE_OUT];
     r = execution_start(&request, &job->execution, reterr);
     if (r == 0) {
         r = adopt(job, reterr);
@@ -314,9 +330,9 @@ static const char *check_descriptors(const int fds[JOB_FD_COUNT])
         (seals & sealed) != sealed) {
         return "a job's input is not a sealed anonymous file";
     }
-    for (int i = JOB_FD_STDIN; i <= JOB_FD_STDERR; i++) {
-        if (!is_pipe_end(fds[i], i == JOB_FD_STDIN ? O_RDONLY : O_WRONLY)) {
-            return "a job's stdio is not a pipe";
+    for (int i = JOB_FD_STDIN; i < JOB_FD_COUNT; i++) {
+        if (!is_pipe_end(fds[i], i == JOB_FD_STDIN || i == JOB_FD_BRIDGE_IN ? O_RDONLY : O_WRONLY)) {
+            return "what a program is given is not a pipe";
         }
     }
     return NULL;
@@ -362,6 +378,15 @@ void job_cancel(struct front *front, uint64_t id)
         }
     }
     /* One that is not there has ended meanwhile: its verdict is on the way. */
+}
+
+void job_name_outputs(struct front *front, struct msg_outputs *outputs)
+{
+    for (struct warden_job *job = front->warden->jobs; job; job = job->next) {
+        if (job->front == front && job->id == outputs->id) {
+            execution_name_outputs(job->execution, &outputs->paths, &outputs->n_paths);
+        }
+    }
 }
 
 void job_cancel_all_of(struct front *front)

@@ -91,7 +91,7 @@ static int start_runtime(struct warden *warden, struct err *reterr)
     if (!job) {
         return err_errno(reterr, ENOMEM, "preparing the self-test");
     }
-    const int fds[] = {input, null, null, null};
+    const int fds[MSG_JOB_FDS] = {input, null, null, null, -1, -1};
     return job_start_selftest(warden, selftest->settings, job, fds, &selftest->job, reterr);
 }
 

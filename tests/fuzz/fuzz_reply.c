@@ -70,7 +70,9 @@ void fuzz_one(const uint8_t *data, size_t size)
     }
     REQUIRE(capture_finish(&capture, 0) == 0);
     REQUIRE(capture.truncated[0] == (whole[0].len > limit) && capture.truncated[1] == (whole[1].len > limit));
-    REQUIRE(execute_encode(&result, "id", &capture, &reply, NULL) == 0);
+    const struct job_texts texts = {
+        .execution_id = "id", .capture = &capture, .output = "[1]", .output_size = 3};
+    REQUIRE(execute_encode(&result, &texts, &reply, NULL) == 0);
     require_reply(&reply, whole, limit);
     capture_clear(&capture);
     buf_free(&whole[0]);

@@ -30,7 +30,8 @@ size_t messages_mutate(uint8_t *data, size_t size, size_t max_size, unsigned see
 /* What the warden may hear at all; the rest is the front's. */
 static bool may_hear(enum channel_side receiver, enum msg_type type)
 {
-    bool to_warden = type == MSG_HELLO || type == MSG_JOB || type == MSG_CANCEL || type == MSG_PONG;
+    bool to_warden =
+        type == MSG_HELLO || type == MSG_JOB || type == MSG_CANCEL || type == MSG_OUTPUTS || type == MSG_PONG;
     return type != MSG_NONE && to_warden == (receiver == CHANNEL_WARDEN);
 }
 
@@ -51,7 +52,7 @@ static void require_accepted(enum channel_side receiver, struct msg *msg, const 
     REQUIRE(msg_encode(msg, &again, NULL) == 0);
     REQUIRE(again.len == datagram->size && memcmp(again.data, datagram->data, again.len) == 0);
     REQUIRE(n_fds + attached(msg) == datagram->n_fds);
-    REQUIRE(msg->type != MSG_JOB || n_fds == 4);
+    REQUIRE(msg->type != MSG_JOB || n_fds == MSG_JOB_FDS);
     for (size_t i = 0; i < n_fds; i++) {
         REQUIRE(close(fds[i]) == 0);
     }

@@ -114,8 +114,10 @@ static void write_to_warden(const char *directory)
                       .limits = {.memory_bytes = 1 << 20, .timeout_ms = 1000}};
     struct buf all = BUF_INIT;
     put_message(&all, &(struct msg){.type = MSG_HELLO}, 0);
-    put_message(&all, &(struct msg){.type = MSG_JOB, .job = &job}, 4);
+    put_message(&all, &(struct msg){.type = MSG_JOB, .job = &job}, MSG_JOB_FDS);
     put_message(&all, &(struct msg){.type = MSG_CANCEL, .cancel = {.id = 7}}, 0);
+    put_message(&all,
+                &(struct msg){.type = MSG_OUTPUTS, .outputs = {.id = 7, .paths = outputs, .n_paths = 1}}, 0);
     put_message(&all, &(struct msg){.type = MSG_PONG, .pong = {.number = 1}}, 0);
     write_seed(directory, "to_warden", "job", &all);
 }

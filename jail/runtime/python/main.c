@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "jail/base/cleanup.h"
+#include "jail/plan.h"
 #include "jail/runtime/python/job.h"
 #include "jail/runtime/python/match.h"
 #include "jail/runtime/python/template.h"
@@ -60,6 +61,10 @@ static int exec_interpreter(const struct zygote_run *run)
 {
     signal(SIGPIPE, SIG_DFL);
     signal(SIGXFSZ, SIG_DFL);
+    if (run->bridge) {
+        fcntl(JAIL_BRIDGE_IN, F_SETFD, 0);
+        fcntl(JAIL_BRIDGE_OUT, F_SETFD, 0);
+    }
     execve(run->argv[0], run->argv, run->envp);
     fail(STDERR_FILENO, run->argv[0]);
     return EXIT_NOT_RUN;

@@ -155,6 +155,19 @@ static int call_and_drop(const char *module, const char *name)
     return none ? 0 : -1;
 }
 
+/* What is behind the functions of a prelude is read at their first call, unless it is there already
+ * (prelude/immure-prelude.py). */
+static int load_prelude(void)
+{
+    PyObject *function = PyDict_GetItemString(PyEval_GetBuiltins(), "call_tool");
+    PyObject *load = function && PyFunction_Check(function)
+                         ? PyDict_GetItemString(PyFunction_GetGlobals(function), "load")
+                         : NULL;
+    PyObject *none = load ? PyObject_CallNoArgs(load) : Py_NewRef(Py_None);
+    Py_XDECREF(none);
+    return none ? 0 : -1;
+}
+
 /* Takes all that exists out of the collector's sight, so that no collection in a job touches its pages; but
  * for __main__, which is the program's. The collector then stands as in a fresh interpreter, so that it runs
  * when it would run there. */
@@ -193,8 +206,9 @@ int python_start(char **argv, size_t argc, char *const *modules, size_t n, int l
     }
     PyOS_BeforeFork();
     PyOS_AfterFork_Child();
-    if (rehearse(REHEARSAL_LIBRARY, REHEARSALS) < 0 || rehearse(REHEARSAL_JOB, REHEARSALS) < 0 ||
-        forget_directories() < 0 || remember(ret) < 0 || freeze() < 0) {
+    if (load_prelude() < 0 || rehearse(REHEARSAL_LIBRARY, REHEARSALS) < 0 ||
+        rehearse(REHEARSAL_JOB, REHEARSALS) < 0 || forget_directories() < 0 || remember(ret) < 0 ||
+        freeze() < 0) {
         return complain_exception(log_fd, "making ready for jobs");
     }
     if (check_single_thread(log_fd) < 0) {

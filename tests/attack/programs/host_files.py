@@ -86,7 +86,7 @@ def roots_of_all_processes():
     attempts("processes", [lambda pid=pid: read(f"/proc/{pid}/root{GIVEN['secret']}") for pid in numbers if pid != os.getpid()])
 
 
-@attack("descriptors are close-on-exec from birth and closed by close_range again", {"open": r"\[\]", "secret": ""}, outside=True)
+@attack("descriptors are close-on-exec from birth and closed by close_range again", {"open": r"\[3, 4\]", "secret": ""}, outside=True)
 def inherited_descriptors():
     """Looks for descriptors that were left open, and reads them."""
     import fcntl
@@ -105,11 +105,11 @@ def inherited_descriptors():
     found("secret", content.replace("\n", " "))
 
 
-@attack("standard streams are pipes of the job's own", {"kinds": "fifo fifo fifo", "seek": "ESPIPE", "directory": "ENOTDIR"})
+@attack("standard streams and the bridge are pipes of the job's own", {"kinds": "fifo fifo fifo fifo fifo", "seek": "ESPIPE", "directory": "ENOTDIR"})
 def standard_streams():
-    """Uses its standard streams for more than reading and writing."""
+    """Uses its standard streams and its bridge for more than reading and writing."""
     import stat
-    found("kinds", " ".join("fifo" if stat.S_ISFIFO(os.fstat(fd).st_mode) else "other" for fd in (0, 1, 2)))
+    found("kinds", " ".join("fifo" if stat.S_ISFIFO(os.fstat(fd).st_mode) else "other" for fd in (0, 1, 2, 3, 4)))
     attempt("seek", os.lseek, 1, 0, 0)
     attempt("directory", lambda: os.open(GIVEN["secret"].lstrip("/"), os.O_RDONLY, dir_fd=0))
 

@@ -317,6 +317,76 @@ static void test_write_string(void **state)
     }
 }
 
+static void assert_slice(const struct json_slice *slice, enum json_type type, const char *text)
+{
+    assert_int_equal(slice->type, type);
+    assert_int_equal(slice->size, strlen(text));
+    assert_memory_equal(slice->text, text, slice->size);
+}
+
+static void test_split(void **state)
+{
+    (void)state;
+    static const char text[] =
+        " { \"b\" : [1e999, {\"x\":1,\"x\":2}] ,\"a\":\"\\u0000\\\"\",\"\\u0063\":1,\"d\":null} ";
+    static const char *const names[] = {"a", "b", "c", "d", "dd"};
+    struct json_slice slices[ARRAY_SIZE(names)];
+    const char *why = "";
+    assert_int_equal(json_split(text, strlen(text), names, ARRAY_SIZE(names), slices, &why), 0);
+    assert_null(why);
+    assert_slice(&slices[0], JSON_STRING, "\"\\u0000\\\"\"");
+    assert_slice(&slices[1], JSON_ARRAY, "[1e999, {\"x\":1,\"x\":2}]");
+    assert_int_equal(slices[2].type, JSON_ABSENT);
+    assert_slice(&slices[3], JSON_NULL, "null");
+    assert_int_equal(slices[4].type, JSON_ABSENT);
+}
+
+static void test_split_refuses(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "",
+        "[]",
+        "1",
+        "{",
+        "{}x",
+        "{\"a\"}",
+        "{\"a\":}",
+        "{\"a\":1,}",
+        "{a:1}",
+        "{\"a\":1 2}",
+        "{,}",
+        "{\"a\":01}",
+        "{\"a\":\"\\ud800\"}",
+        "{\"a\":\"\x80\"}",
+        "{\"a\":1,\"b\":2,\"a\":3}",
+        "{\"a\":\"\n\"}",
+    };
+    static const char *const names[] = {"a"};
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+        struct json_slice slice;
+        const char *why = NULL;
+        assert_int_equal(json_split(bad[i], strlen(bad[i]), names, 1, &slice, &why), -EINVAL);
+        assert_non_null(why);
+    }
+    /* Deep, but not without end. */
+    for (size_t depth = JSON_PASSED_DEPTH_MAX - 2; depth < JSON_PASSED_DEPTH_MAX + 2; depth++) {
+        CLEANUP(buf_free) struct buf text = BUF_INIT;
+        struct json_slice slice;
+        const char *why;
+        buf_puts(&text, "{\"a\":");
+        for (size_t i = 0; i < depth; i++) {
+            buf_putc(&text, '[');
+        }
+        for (size_t i = 0; i < depth; i++) {
+            buf_putc(&text, ']');
+        }
+        buf_putc(&text, '}');
+        int r = json_split(text.data, text.len, names, 1, &slice, &why);
+        assert_int_equal(r, depth < JSON_PASSED_DEPTH_MAX ? 0 : -EINVAL);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -330,6 +400,8 @@ int main(void)
         cmocka_unit_test(test_number_of_values),
         cmocka_unit_test(test_file_errors_have_a_place),
         cmocka_unit_test(test_write_string),
+        cmocka_unit_test(test_split),
+        cmocka_unit_test(test_split_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

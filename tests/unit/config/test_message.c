@@ -471,12 +471,32 @@ static void test_mutations(void **state)
     assert_true(accepted > 100);
 }
 
+static void test_outputs_round_trip(void **state)
+{
+    (void)state;
+    char a[] = "/workspace/a.png", b[] = "/workspace/\xff";
+    struct msg out = {.type = MSG_OUTPUTS}, in = {0};
+    out.outputs = (struct msg_outputs){.id = 7, .paths = (char *[]){a, b}, .n_paths = 2};
+    CLEANUP(buf_free) struct buf bytes = BUF_INIT;
+    encode(&out, &bytes);
+    assert_int_equal(msg_decode(bytes.data, bytes.len, NULL, 0, &in, NULL), 0);
+    assert_int_equal(in.type, MSG_OUTPUTS);
+    assert_int_equal(in.outputs.id, 7);
+    assert_int_equal(in.outputs.n_paths, 2);
+    assert_string_equal(in.outputs.paths[0], a);
+    assert_string_equal(in.outputs.paths[1], b);
+    msg_clear(&in);
+    bytes.data[bytes.len - 1] = '\0';
+    assert_true(msg_decode(bytes.data, bytes.len, NULL, 0, &in, NULL) < 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_job_round_trip),
         cmocka_unit_test(test_done_round_trip),
         cmocka_unit_test(test_small_messages_round_trip),
+        cmocka_unit_test(test_outputs_round_trip),
         cmocka_unit_test(test_descriptors_must_match),
         cmocka_unit_test(test_too_large),
         cmocka_unit_test(test_hostile_jobs),

@@ -55,6 +55,7 @@ struct recipe {
     const char *exec_path;
     const char *bind_source;
     bool loopback;
+    const int *bridge; /* the program's two ends */
     uint64_t timeout_ms, memory_bytes, cpu_ms;
     const struct sock_filter *bpf;
     uint32_t bpf_length;
@@ -120,6 +121,9 @@ static inline struct jail_plan *make_plan(const struct recipe *recipe)
     jail_plan_add(plan, JAIL_STEP_PIVOT);
     jail_plan_add(plan, JAIL_STEP_ROOT_READONLY);
     jail_plan_add(plan, JAIL_STEP_STDIO);
+    if (recipe->bridge) {
+        jail_plan_add(plan, JAIL_STEP_BRIDGE);
+    }
     ADD(plan, CAPABILITIES, capabilities, .keep = 0);
     jail_plan_add(plan, JAIL_STEP_NO_NEW_PRIVS);
     jail_plan_add(plan, JAIL_STEP_PROGRAM);
@@ -185,6 +189,8 @@ static inline void launch_begin(void **state, const struct recipe *recipe, struc
     options.fds[JAIL_FD_STDOUT] = options.fds[JAIL_FD_STDERR] = pipes[1];
     options.fds[JAIL_FD_SCRATCH] = launch->scratch;
     options.fds[JAIL_FD_INPUT] = recipe->extra_fd ? recipe->extra_fd : -1;
+    options.fds[JAIL_FD_BRIDGE_IN] = recipe->bridge ? recipe->bridge[0] : -1;
+    options.fds[JAIL_FD_BRIDGE_OUT] = recipe->bridge ? recipe->bridge[1] : -1;
     for (int i = 0; i < 3 && recipe->without_standard_fds; i++) {
         launch->standard[i] = fcntl(i, F_DUPFD_CLOEXEC, 3);
         close(i);

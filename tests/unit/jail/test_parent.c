@@ -47,6 +47,31 @@ static void test_closed_standard_descriptors(void **state)
     assert_string_equal(o.output, "out\nerr\n");
 }
 
+/* Wherever the parent's descriptors happen to lie, the program's are 0 to 4 and nothing else. */
+static void test_bridge(void **state)
+{
+    static const char script[] = "read word <&3; echo $word back >&4; echo out; ls /proc/self/fd";
+    for (int taken = 0; taken < 2; taken++) {
+        int in[2], out[2];
+        char answer[32] = "";
+        assert_int_equal(pipe2(in, O_CLOEXEC), 0);
+        assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+        assert_int_equal(write(in[1], "there\n", 6), 6);
+        struct outcome o = run(state, &(struct recipe){.script = script,
+                                                       .bridge = (const int[]){in[0], out[1]},
+                                                       .without_standard_fds = taken});
+        assert_exited(&o, 0);
+        assert_string_equal(o.output, "out\n0\n1\n2\n3\n4\n5\n");
+        close(out[1]);
+        assert_int_equal(read(out[0], answer, sizeof answer - 1), 11);
+        assert_string_equal(answer, "there back\n");
+        const int ours[] = {in[0], in[1], out[0]};
+        for (size_t i = 0; i < ARRAY_SIZE(ours); i++) {
+            close(ours[i]);
+        }
+    }
+}
+
 static void test_descriptors_without_close_on_exec(void **state)
 {
     int given = open("/dev/null", O_RDONLY); /* NOLINT: that it is not close-on-exec is the point */
@@ -165,6 +190,7 @@ int main(void)
         cmocka_unit_test(test_ignored_sigchld),
         cmocka_unit_test(test_signal_dispositions),
         cmocka_unit_test(test_closed_standard_descriptors),
+        cmocka_unit_test(test_bridge),
         cmocka_unit_test(test_descriptors_without_close_on_exec),
         cmocka_unit_test(test_launch_that_cannot_clone),
         cmocka_unit_test(test_killed_parent),

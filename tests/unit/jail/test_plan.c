@@ -90,6 +90,7 @@ static struct jail_plan *good_plan(void)
     jail_plan_add(plan, JAIL_STEP_PIVOT);
     jail_plan_add(plan, JAIL_STEP_ROOT_READONLY);
     jail_plan_add(plan, JAIL_STEP_STDIO);
+    jail_plan_add(plan, JAIL_STEP_BRIDGE);
     jail_plan_add(plan, JAIL_STEP_CAPABILITIES);
     jail_plan_add(plan, JAIL_STEP_NO_NEW_PRIVS);
     jail_plan_add(plan, JAIL_STEP_PROGRAM);
@@ -197,7 +198,8 @@ static void test_counts(void **state)
         assert_refused(twice, needed[i].words);
     }
     static const enum jail_step_kind optional[] = {JAIL_STEP_LOOPBACK, JAIL_STEP_HOSTNAME, JAIL_STEP_SCRATCH,
-                                                   JAIL_STEP_UMASK,    JAIL_STEP_WORKDIR,  JAIL_STEP_SECCOMP};
+                                                   JAIL_STEP_UMASK,    JAIL_STEP_WORKDIR,  JAIL_STEP_SECCOMP,
+                                                   JAIL_STEP_BRIDGE};
     for (size_t i = 0; i < ARRAY_SIZE(optional); i++) {
         CLEANUP(plan_freep) struct jail_plan *without = good_plan();
         remove_step(without, optional[i]);
@@ -231,7 +233,9 @@ static void test_order(void **state)
         {JAIL_STEP_NO_NEW_PRIVS, JAIL_STEP_CAPABILITIES, false,
          "capabilities are dropped before no_new_privs"},
         {JAIL_STEP_SECCOMP, JAIL_STEP_NO_NEW_PRIVS, false, "no_new_privs comes before seccomp"},
-        {JAIL_STEP_STDIO, JAIL_STEP_PROGRAM, true, "what PID 1 does stands before"},
+        {JAIL_STEP_STDIO, JAIL_STEP_PROGRAM, true, "the bridge comes after stdio"},
+        {JAIL_STEP_BRIDGE, JAIL_STEP_PROGRAM, true, "what PID 1 does stands before"},
+        {JAIL_STEP_BRIDGE, JAIL_STEP_PIVOT, false, "the bridge comes after stdio"},
         {JAIL_STEP_NO_NEW_PRIVS, JAIL_STEP_PROGRAM, true, "what PID 1 does stands before"},
         {JAIL_STEP_RLIMIT, JAIL_STEP_PROGRAM, false, "stands behind its birth"},
         {JAIL_STEP_UMASK, JAIL_STEP_PROPAGATION, false, "stands behind its birth"},
@@ -356,7 +360,7 @@ static void test_describe(void **state)
     jail_plan_describe_step(plan, 0, text, sizeof text);
     assert_string_equal(text, "step 1 (propagation)");
     jail_plan_describe_step(plan, plan->n_steps - 1, text, sizeof text);
-    assert_string_equal(text, "step 26 (exec /usr/bin/python3)");
+    assert_string_equal(text, "step 27 (exec /usr/bin/python3)");
     jail_plan_describe_step(plan, 999, text, sizeof text);
     assert_string_equal(text, "step 1000");
     char small[8];
@@ -385,15 +389,16 @@ static const char printed[] =
     " 15 pivot\n"
     " 16 root-readonly\n"
     " 17 stdio\n"
-    " 18 capabilities keep none\n"
-    " 19 no-new-privs\n"
-    " 20 program\n"
-    " 21 session\n"
-    " 22 umask 0022\n"
-    " 23 workdir /workspace\n"
-    " 24 rlimit NOFILE soft 64 hard unlimited\n"
-    " 25 seccomp 1 instructions, denials are reported\n"
-    " 26 exec /usr/bin/python3 argv [python3, \"a b\"] environment [HOME=/workspace]\n";
+    " 18 bridge\n"
+    " 19 capabilities keep none\n"
+    " 20 no-new-privs\n"
+    " 21 program\n"
+    " 22 session\n"
+    " 23 umask 0022\n"
+    " 24 workdir /workspace\n"
+    " 25 rlimit NOFILE soft 64 hard unlimited\n"
+    " 26 seccomp 1 instructions, denials are reported\n"
+    " 27 exec /usr/bin/python3 argv [python3, \"a b\"] environment [HOME=/workspace]\n";
 
 static void test_print(void **state)
 {
@@ -421,8 +426,8 @@ static void test_copy_is_equal_and_independent(void **state)
             jail_plan_text(copy, "/a/directory/with/a/longish/name");
     }
     assert_false(copy->failed);
-    assert_int_equal(copy->n_steps, 526);
-    assert_string_equal(jail_plan_string(copy, copy->steps[525].mkdir.path),
+    assert_int_equal(copy->n_steps, 527);
+    assert_string_equal(jail_plan_string(copy, copy->steps[526].mkdir.path),
                         "/a/directory/with/a/longish/name");
 }
 

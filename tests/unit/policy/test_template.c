@@ -212,7 +212,7 @@ static struct outcome finish(struct fixture *fixture, struct warm *warm, const c
     assert_int_equal(pipe2(out, O_CLOEXEC), 0);
     assert_int_equal(pipe2(in, O_CLOEXEC), 0);
     struct jail_plan *plan = run_plan(fixture, argument, timeout_ms);
-    assert_int_equal(jail_run(warm->jail, plan, (int[]){in[0], out[1], out[1]}, &outcome.err), 0);
+    assert_int_equal(jail_run(warm->jail, plan, (int[]){in[0], out[1], out[1]}, 3, &outcome.err), 0);
     jail_plan_free(plan);
     close(in[0]);
     close(in[1]);

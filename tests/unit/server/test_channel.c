@@ -72,7 +72,7 @@ static struct msg make_msg(enum msg_type type)
 
 static size_t fds_of(enum msg_type type)
 {
-    return type == MSG_JOB ? 4 : type == MSG_CONFIG ? 1 : 0;
+    return type == MSG_JOB ? MSG_JOB_FDS : type == MSG_CONFIG ? 1 : 0;
 }
 
 /* Sends with the sender's own rules. */
@@ -155,7 +155,7 @@ static void test_a_whole_conversation(void **state)
     assert_int_equal(say(pair.warden, MSG_STATE), 0);
     assert_int_equal(say(pair.front, MSG_JOB), 0);
     assert_int_equal(say(pair.front, MSG_CANCEL), 0);
-    expect(pair.warden, MSG_JOB, 4);
+    expect(pair.warden, MSG_JOB, MSG_JOB_FDS);
     expect(pair.warden, MSG_CANCEL, 0);
     assert_int_equal(say(pair.warden, MSG_REFUSED), 0);
     assert_int_equal(say(pair.warden, MSG_DONE), 0);
@@ -196,6 +196,7 @@ static const struct {
     {MSG_STATE, {false, false, false}, {false, true, true}},
     {MSG_JOB, {false, false, true}, {false, false, false}},
     {MSG_CANCEL, {false, false, true}, {false, false, false}},
+    {MSG_OUTPUTS, {false, false, true}, {false, false, false}},
     {MSG_REFUSED, {false, false, false}, {false, false, true}},
     {MSG_DONE, {false, false, false}, {false, false, true}},
     {MSG_PING, {false, false, false}, {false, false, true}},
@@ -257,8 +258,9 @@ static void test_foreign_descriptors(void **state)
         {MSG_PING, CHANNEL_WARDEN, 2, 1},
         {MSG_PONG, CHANNEL_FRONT, 2, 1},
         {MSG_JOB, CHANNEL_FRONT, 2, 0},
-        {MSG_JOB, CHANNEL_FRONT, 2, 3},
-        {MSG_JOB, CHANNEL_FRONT, 2, 5},
+        {MSG_JOB, CHANNEL_FRONT, 2, MSG_JOB_FDS - 1},
+        {MSG_JOB, CHANNEL_FRONT, 2, MSG_JOB_FDS + 1},
+        {MSG_OUTPUTS, CHANNEL_FRONT, 2, 1},
         {MSG_CANCEL, CHANNEL_FRONT, 2, 1},
         {MSG_REFUSED, CHANNEL_WARDEN, 2, 1},
         {MSG_STATE, CHANNEL_WARDEN, 2, 1},
@@ -316,11 +318,11 @@ static void test_truncated(void **state)
     msg_clear(&msg);
     int before = count_fds();
     for (size_t size = 1; size < packed.len; size++) {
-        const int fds[] = {2, 2, 2, 2};
+        const int fds[MSG_JOB_FDS] = {2, 2, 2, 2, 2, 2};
         struct err err = {0};
         enum msg_type got;
         size_t n_fds;
-        assert_int_equal(io_send_fds(channel_fd(pair.front), packed.data, size, fds, 4), 0);
+        assert_int_equal(io_send_fds(channel_fd(pair.front), packed.data, size, fds, MSG_JOB_FDS), 0);
         assert_true(hear(pair.warden, &got, &n_fds, &err) < 0);
         assert_true(err_is_set(&err));
         assert_int_equal(count_fds(), before);
@@ -422,7 +424,7 @@ static void test_queue(void **state)
         sent++;
     }
     for (size_t heard = 0; heard < sent; heard++) {
-        expect(pair.warden, heard % 2 ? MSG_JOB : MSG_CANCEL, heard % 2 ? 4 : 0);
+        expect(pair.warden, heard % 2 ? MSG_JOB : MSG_CANCEL, heard % 2 ? MSG_JOB_FDS : 0);
         assert_int_equal(channel_flush(pair.front, NULL), 0);
     }
     assert_false(channel_wants_write(pair.front));

@@ -24,6 +24,7 @@
 struct reply {
     struct capture capture;
     struct job_result result;
+    const char *output;
     struct json_doc *doc;
 };
 
@@ -40,7 +41,11 @@ static const struct json *encode(struct reply *reply)
     struct buf text = BUF_INIT;
     struct err err = {0};
     assert_int_equal(capture_finish(&reply->capture, 0), 0);
-    assert_int_equal(execute_encode(&reply->result, "id-1", &reply->capture, &text, &err), 0);
+    const struct job_texts texts = {.execution_id = "id-1",
+                                    .capture = &reply->capture,
+                                    .output = reply->output ? reply->output : "",
+                                    .output_size = reply->output ? strlen(reply->output) : 0};
+    assert_int_equal(execute_encode(&reply->result, &texts, &text, &err), 0);
     if (json_parse(text.data, text.len, &reply->doc, &err) < 0) {
         fail_msg("%s: %s", err.text, text.data);
     }
@@ -198,6 +203,16 @@ static void failed_programs(void **state)
     close_reply(&reply);
 }
 
+static void a_result_is_the_text_as_it_came(void **state)
+{
+    (void)state;
+    struct reply reply;
+    open_reply(&reply);
+    reply.output = "{\"a\": \"\\u0000\", \"b\": 1e999}";
+    assert_text(encode(&reply), "output", reply.output);
+    close_reply(&reply);
+}
+
 static void output_is_only_ever_a_string(void **state)
 {
     (void)state;
@@ -294,6 +309,7 @@ int main(void)
         cmocka_unit_test(a_timeout),
         cmocka_unit_test(failed_programs),
         cmocka_unit_test(output_is_only_ever_a_string),
+        cmocka_unit_test(a_result_is_the_text_as_it_came),
         cmocka_unit_test(files_come_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
