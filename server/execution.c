@@ -69,8 +69,8 @@ static void advance(struct execution *execution, enum execution_state state)
 static void copy_policy_facts(struct execution *execution, const struct policy *policy)
 {
     const struct policy_limits *limits = &policy_spec(policy)->limits;
-    execution->output_limits =
-        (struct output_limits){limits->output_files, limits->output_file_bytes, limits->scratch_bytes};
+    execution->output_limits.files_max = limits->output_files;
+    execution->output_limits.file_bytes_max = limits->output_file_bytes;
     execution->policy = strdup(policy_name(policy));
     const char *workspace = policy_workspace(policy);
     execution->workspace = workspace ? strdup(workspace) : NULL;
@@ -97,6 +97,7 @@ static int prepare_plan(struct execution *execution, const struct execution_requ
         return err_errno(reterr, ENOMEM, "preparing a job");
     }
     int r = policy_limits_for(request->policy, request->ceilings, execution->job, &execution->limits, reterr);
+    execution->output_limits.all_bytes_max = execution->limits.scratch_bytes;
     if (r == 0) {
         r = check_file_names(execution->job, reterr);
     }
