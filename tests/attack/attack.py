@@ -31,12 +31,19 @@ class Attack:
     outside: bool     # harmless and successful without a jail: run there, too, to see that it would be noticed
     alone: bool       # disturbs others or is disturbed by them
     unfiltered: bool  # run without a filter, too: the next layer must hold
-    host: object = field(default=None, repr=False)  # host(world, send) -> what is wrong; runs in place of a single job
+    check: object = field(default=None, repr=False)   # check(verdict) yields what else is wrong with the reply
+    victim: object = field(default=None, repr=False)  # an attack that fails: the job that runs at the same time
 
-    def by_host(self, function):
-        """Decorates what the test does outside of the jail: function(world, send) yields what is wrong."""
-        self.host = function
+    def checks(self, function):
+        self.check = function
         return self
+
+    def beside(self, **expect):
+        """Decorates the program of a job that holds still while this attack runs (see hold()), and what it must say."""
+        def decorate(function):
+            self.victim = make(function, self.refused_by, expect)
+            return self
+        return decorate
 
     def __str__(self):
         return f"{self.kind}.{self.name}"
@@ -51,15 +58,20 @@ def body_of(function):
     return textwrap.dedent("\n".join(source.splitlines()[body[0].lineno - 1:])) + "\n"
 
 
-def attack(refused_by, expect=None, denied=(), verdict=None, outside=False, alone=False, unfiltered=False, **request):
-    """Decorates a program. `denied` names the system calls that the reply must name, in any number; a dict counts them."""
+def make(function, refused_by, expect, denied=(), verdict=None, outside=False, alone=False, unfiltered=False, **request):
+    return Attack(
+        name=function.__name__, kind=function.__module__, tries=" ".join(function.__doc__.split()), refused_by=refused_by,
+        code=PRELUDE + "\n\n" + body_of(function), expect=expect,
+        denied=denied if denied is None or isinstance(denied, dict) else dict.fromkeys(denied),
+        verdict={"status": "success", "exit_code": 0, **(verdict or {})}, request=request, outside=outside, alone=alone,
+        unfiltered=unfiltered)
+
+
+def attack(refused_by, expect=(), **options):
+    """Decorates a program. `expect` of None is anything at all. `denied` names the system calls that the reply must name, in any number; a dict counts them.
+    What is no field of an Attack is one of the request."""
     def decorate(function):
-        ATTACKS.append(Attack(
-            name=function.__name__, kind=function.__module__, tries=" ".join(function.__doc__.split()), refused_by=refused_by,
-            code=PRELUDE + "\n\n" + body_of(function), expect=expect or {},
-            denied=denied if denied is None or isinstance(denied, dict) else dict.fromkeys(denied),
-            verdict={"status": "success", "exit_code": 0, **(verdict or {})}, request=request, outside=outside, alone=alone,
-            unfiltered=unfiltered))
+        ATTACKS.append(make(function, refused_by, expect if expect is None else dict(expect), **options))
         return ATTACKS[-1]
     return decorate
 
@@ -84,7 +96,7 @@ def judge(tried, verdict, secrets):
     named = {row["name"]: row["count"] for row in verdict.get("denied_syscalls", [])}
     if tried.denied is not None and (set(named) != set(tried.denied) or any(count not in (None, named[name]) for name, count in tried.denied.items())):
         wrong.append(f"denied_syscalls is {named}, not {tried.denied}")
-    return wrong
+    return wrong + list(tried.check(verdict) if tried.check else [])
 
 
 def load():

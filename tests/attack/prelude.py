@@ -83,6 +83,12 @@ def read(path):
         return file.read(65536).decode(errors="replace")
 
 
+def hold():
+    """Waits until the tester, who sees the waiting process, ends it."""
+    import subprocess
+    subprocess.run([os.environ["ATTACK_HOLD"], "100"], executable="/usr/bin/sleep")
+
+
 def loot(what, path):
     """Reads a file and shows it."""
     try:

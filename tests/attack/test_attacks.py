@@ -1,6 +1,5 @@
 """Every attack of programs/, on every way that a job can start: it must fail, in the way that its table says."""
 
-import json
 import os
 import platform
 import subprocess
@@ -9,7 +8,8 @@ import sys
 import pytest
 
 from attack import judge, load
-from conftest import ways
+from conftest import beside, ways
+from harness import wait_for
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="the programs have x86_64's system call numbers")
 ATTACKS = load()
@@ -23,14 +23,39 @@ def test_attack_fails(arena, one, count):
     assert not wrong, f"{one}: {one.tries}\n" + "\n".join(wrong)
 
 
+@pytest.mark.parametrize("arena", ways(), indirect=True)
+def test_nothing_is_left(arena):
+    """After all of them: the server is as it was, its front is the same process, and its log is lines of its own."""
+    wait_for(lambda: arena.state() == arena.before or print(arena.state(), arena.before), "everything is as it was")
+    assert arena.server.get("/readyz").status == 200
+    lines = arena.server.log().splitlines()
+    assert all(line.startswith("time=") and line.isprintable() for line in lines), [line for line in lines if not line.isprintable()]
+    assert not [line for line in lines if "level=error" in line]
+
+
 @pytest.mark.parametrize("one", [one for one in ATTACKS if one.outside], ids=str)
 def test_without_a_jail_it_is_noticed(world, one, tmp_path):
     """That the tests above can fail: the same program as an ordinary process of this host."""
-    environment = {**os.environ, "ATTACK_GIVEN": world.given(), "ATTACK_SECRET": world.secrets["environment"]}
+    replies = []
+
+    def run(program, **env):
+        environment = {**os.environ, "ATTACK_GIVEN": world.given(), "ATTACK_SECRET": world.secrets["environment"], **env}
+        done = subprocess.run([sys.executable, "-c", program.code], cwd=tmp_path, env=environment, capture_output=True, text=True,
+                              timeout=60, close_fds=False)
+        replies.append({"status": "success" if done.returncode == 0 else "execution_error", "exit_code": done.returncode,
+                        "stdout": done.stdout, "stderr": done.stderr})
+        return judge(program, replies[-1], world.secrets)
+
     with open(world.held) as held:
         os.set_inheritable(held.fileno(), True)
-        done = subprocess.run([sys.executable, "-c", one.code], cwd=tmp_path, env=environment, capture_output=True, text=True,
-                              timeout=60, close_fds=False)
-    verdict = {"status": "success" if done.returncode == 0 else "execution_error", "exit_code": done.returncode,
-               "stdout": done.stdout, "stderr": done.stderr}
-    assert judge(one, verdict, world.secrets) + world.harm(), json.dumps(verdict, indent=1)
+        wrong = beside(one, run, world.secrets["neighbour"]) if one.victim else run(one)
+    assert wrong + world.harm(), replies
+
+
+@pytest.mark.parametrize("one", [one for one in ATTACKS if one.unfiltered], ids=str)
+def test_without_a_filter_it_is_noticed_and_still_harmless(unfiltered, world, one):
+    """The other layers hold, too: no canary is touched, no secret told, though the calls are not refused by name."""
+    wrong = unfiltered.run(one)
+    assert any("denied_syscalls" in what for what in wrong), wrong
+    assert not [what for what in wrong if "the reply holds" in what]
+    assert world.harm() == []

@@ -46,13 +46,22 @@ class Listener:
         self.socket.close()
 
 
+def find_process(name):
+    """-> the pid of the process with this argv[0], or None"""
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (place / "cmdline").read_bytes().split(b"\0")[0] == name.encode():
+                return int(place.name)
+    return None
+
+
 class World:
     """Everything in `given` is told to the attacks; none of `secrets` may ever turn up in a reply."""
 
     def __init__(self, directory):
         self.directory = Path(directory)
         self.directory.mkdir()
-        self.secrets = {name: secrets.token_hex(16) for name in ("file", "environment", "descriptor", "memory", "key")}
+        self.secrets = {name: secrets.token_hex(16) for name in ("file", "environment", "descriptor", "memory", "neighbour", "key")}
         self.secret = self.directory / "secret"
         self.secret.write_text(self.secrets["file"])
         self.held = self.directory / "held-open"
@@ -88,7 +97,7 @@ class World:
         return json.dumps({
             "secret": str(self.secret), "target": str(self.target), "directory": str(self.directory),
             "abstract": self.abstract, "bystander": self.bystander.pid, "ipc_key": self.ipc_key, "ipc_id": self.segment,
-            "server_port": server_port, "tester": os.getpid(), "host_python": sys.executable,
+            "backwards": {name: self.secrets[name][::-1] for name in ("key", "environment", "descriptor")}, "server_port": server_port, "tester": os.getpid(), "host_python": sys.executable,
             **{f"{name}_port": self.listeners[name].port for name in ("tcp4", "udp4", "tcp6") if name in self.listeners},
         })
 

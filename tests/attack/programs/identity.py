@@ -98,8 +98,8 @@ def tools():
 def own_filter():
     """Puts filters of its own in front, to hide calls or to answer them itself."""
     import struct
-    allow = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0x7FFF0000))  # noqa: F821
-    program = struct.pack("HxxxxxxQ", 1, ctypes.addressof(allow))  # noqa: F821
+    allow = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0x7FFF0000))
+    program = struct.pack("HxxxxxxQ", 1, ctypes.addressof(allow))
     attempts("seccomp", [lambda flags=flags: syscall("seccomp", 1, flags, program) for flags in (0, 1, 8)])
     attempts("prctl", [lambda: syscall("prctl", 22, 2, program, 0, 0), lambda: syscall("prctl", 22, 1, 0, 0, 0)])
     found("mode", read("/proc/self/status").split("Seccomp:\t")[1][0])
