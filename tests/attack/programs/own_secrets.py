@@ -78,7 +78,7 @@ def command_lines():
 def interpreter_state():
     """Looks through Python itself for paths and names of the host."""
     import sys
-    found("paths", all(path.startswith(("/usr/lib/python3", "/immure", "/workspace")) for path in sys.path if path))
+    found("paths", all(path.startswith(("/usr/lib/python3", "/usr/local/lib/python3", "/immure", "/workspace")) for path in sys.path if path))
     text = repr(vars(sys)) + repr(sorted(sys.modules)) + repr(vars(sys.modules["__main__"]).keys())
     found("home", any(word in text for word in ("/root", "/home", "/build")))
     found("modules", any(name.startswith("immure") for name in sys.modules))
