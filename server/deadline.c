@@ -22,7 +22,7 @@ static void arm(struct deadlines *deadlines)
     }
 }
 
-static void leave(struct deadline *deadline)
+void deadline_leave(struct deadline *deadline)
 {
     struct deadline_queue *queue = deadline->queue;
     if (queue) {
@@ -35,7 +35,7 @@ static void leave(struct deadline *deadline)
 
 void deadline_join(struct deadlines *deadlines, struct deadline *deadline, struct deadline_queue *queue)
 {
-    leave(deadline);
+    deadline_leave(deadline);
     if (!queue) {
         return;
     }
@@ -56,7 +56,7 @@ static void on_timer(void *arg, uint32_t events)
     for (size_t i = 0; i < deadlines->n_queues; i++) {
         struct deadline *first;
         while ((first = deadlines->queues[i].first) && first->at_ns <= now) {
-            leave(first);
+            deadline_leave(first);
             deadlines->passed(deadlines->arg, first);
         }
     }

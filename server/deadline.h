@@ -35,5 +35,8 @@ struct deadlines {
 int deadlines_start(struct deadlines *deadlines, struct loop *loop, struct err *reterr);
 void deadlines_stop(struct deadlines *deadlines);
 
+/* Leaves the queue it is in, if any. */
+void deadline_leave(struct deadline *deadline);
+
 /* From now on; leaves the queue it was in. `queue` NULL: no deadline. */
 void deadline_join(struct deadlines *deadlines, struct deadline *deadline, struct deadline_queue *queue);

@@ -25,6 +25,7 @@
 #include "server/dispatch.h"
 #include "server/front_context.h"
 #include "server/front_sandbox.h"
+#include "server/guesses.h"
 #include "server/http.h"
 #include "server/log.h"
 #include "server/metrics.h"
@@ -100,7 +101,8 @@ static void limit_descriptors(const struct server_config *config)
 }
 
 /* Waits for one message. The channel's table says which may come at that point. */
-static int receive_first(struct channel *channel, struct msg *msg, int fds[2], size_t *n_fds, struct err *reterr)
+static int receive_first(struct channel *channel, struct msg *msg, int fds[2], size_t *n_fds,
+                         struct err *reterr)
 {
     struct pollfd ready = {.fd = channel_fd(channel), .events = POLLIN};
     int r = 0;
@@ -296,6 +298,9 @@ static int start(struct front_process *process, struct err *reterr)
         r = dispatch_new(front, process->channel, &front->dispatch, reterr);
     }
     if (r == 0) {
+        r = guesses_new(front->loop, request_refuse_key, &front->guesses, reterr);
+    }
+    if (r == 0) {
         r = start_http(process, reterr);
     }
     if (r == 0) {
@@ -345,6 +350,7 @@ static void clean_up(struct front_process *process)
     struct front *front = &process->front;
     http_server_free(front->http); /* ends the requests, which know of jobs */
     dispatch_free(front->dispatch);
+    guesses_free(front->guesses);
     loop_remove(process->channel_source);
     loop_free(front->loop);
     channel_free(process->channel);

@@ -6,6 +6,7 @@
 #include "config/message.h"
 
 struct dispatch;
+struct guesses;
 struct http_server;
 struct log;
 struct loop;
@@ -22,6 +23,7 @@ struct front {
     struct process_stats *process;
     struct http_server *http;
     struct dispatch *dispatch;
+    struct guesses *guesses;
     struct msg_state state; /* the warden's last word */
     bool draining; /* the server is shutting down: nothing new is begun */
 };

@@ -26,20 +26,30 @@
 #include "jail/base/io.h"
 #include "jail/base/loop.h"
 #include "server/http_connection.h"
+#include "server/http_syntax.h"
 #include "server/http_wire.h"
 
 /* Loaded when the HTTP server starts instead of linked: it brings GnuTLS and ten more libraries along, and
  * every `immure run` would wait a millisecond for them. */
 #define LIBRARY "libmicrohttpd.so.12"
+
+/* Of one request. Each costs a walk through all whenever one is looked up. */
+#define HEADERS_MAX 100
+
+/* How often a server without a free place looks for a connection that can be closed. */
+#define FULL_POLL_MS 100
+
 #define FUNCTIONS                                                                                            \
     X(add_response_header)                                                                                   \
     X(create_response_from_buffer_with_free_callback)                                                        \
     X(destroy_response)                                                                                      \
     X(get_connection_info)                                                                                   \
     X(get_connection_values)                                                                                 \
+    X(get_connection_values_n)                                                                               \
     X(get_daemon_info)                                                                                       \
     X(get_reason_phrase_for)                                                                                 \
     X(get_timeout)                                                                                           \
+    X(get_version)                                                                                           \
     X(lookup_connection_value)                                                                               \
     X(queue_response)                                                                                        \
     X(quiesce_daemon)                                                                                        \
@@ -67,6 +77,7 @@ struct http_server {
     struct http_connections connections;
     size_t bodies_bytes;
     bool draining;
+    bool reads_in_place; /* see http_syntax.h */
 };
 
 struct http_request {
@@ -76,6 +87,8 @@ struct http_request {
     struct buf body;
     bool body_announced, expects_continue;
     bool deciding; /* inside the handler's first call, where libmicrohttpd takes a reply before the body */
+    bool held;     /* its reply comes later, and it is not read until then */
+    bool last;     /* the connection ends with its reply */
     bool gone;     /* the caller has hung up */
     bool replied;
     bool refused;                  /* past libmicrohttpd */
@@ -129,6 +142,7 @@ static bool read_framing(struct http_request *request, uint64_t *ret_length)
         return !request->body_announced;
     }
     if (n_encodings == 1) {
+        request->last = true; /* where a body in chunks ends, others may see elsewhere */
         return strcasecmp(http_header(request, "Transfer-Encoding"), "chunked") == 0;
     }
     if (io_parse_u64(http_header(request, "Content-Length"), ret_length) < 0) {
@@ -138,23 +152,51 @@ static bool read_framing(struct http_request *request, uint64_t *ret_length)
     return true;
 }
 
-static void begin_request(struct http_request *request)
+static enum MHD_Result check_header(void *arg, enum MHD_ValueKind kind, const char *name, size_t name_size,
+                                    const char *value, size_t value_size)
+{
+    (void)kind;
+    http_syntax_header(arg, name, name_size, value ? value : "", value ? value_size : 0);
+    return MHD_YES;
+}
+
+/* False: answered. */
+static bool check_syntax(struct http_request *request, const char *version)
+{
+    struct http_server *server = request->server;
+    struct http_syntax syntax;
+    struct MHD_Connection *mhd = request->connection->mhd;
+    const union MHD_ConnectionInfo *info =
+        server->mhd.get_connection_info(mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    size_t size = info ? info->header_size : 0;
+    http_syntax_begin(&syntax, request->method, request->path, version, server->reads_in_place);
+    server->mhd.get_connection_values_n(mhd, MHD_HEADER_KIND, check_header, &syntax);
+    bool fits = size <= server->options.max_header_bytes && syntax.n_headers <= HEADERS_MAX;
+    if (fits && http_syntax_end(&syntax, size)) {
+        return true;
+    }
+    request->last = true;
+    server->events.fault(server->arg, request, fits ? HTTP_FAULT_SYNTAX : HTTP_FAULT_HEADERS_TOO_LARGE);
+    return false;
+}
+
+static void begin_request(struct http_request *request, const char *version)
 {
     struct http_server *server = request->server;
     uint64_t length;
-    const union MHD_ConnectionInfo *header_size =
-        server->mhd.get_connection_info(request->connection->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
     const char *expect = http_header(request, "Expect");
     request->expects_continue = expect && strcasecmp(expect, "100-continue") == 0;
-    if (!read_framing(request, &length)) {
+    bool framed = read_framing(request, &length); /* first: it tells how any refusal is to be sent */
+    if (!check_syntax(request, version)) {
+        return;
+    }
+    if (!framed) {
         server->events.fault(server->arg, request, HTTP_FAULT_FRAMING);
-    } else if (header_size && header_size->header_size > server->options.max_header_bytes) {
-        server->events.fault(server->arg, request, HTTP_FAULT_HEADERS_TOO_LARGE);
     } else {
         server->events.headers(server->arg, request);
         if (!request->replied && length > server->options.max_body_bytes) {
             server->events.fault(server->arg, request, HTTP_FAULT_BODY_TOO_LARGE);
-        } else if (!request->replied && length > 0) {
+        } else if (!request->replied && !request->held && length > 0) {
             buf_reserve(&request->body, (size_t)length); /* untouched memory costs nothing */
         }
     }
@@ -226,7 +268,6 @@ static enum MHD_Result serve(struct http_request *request)
 static enum MHD_Result handle(void *arg, struct MHD_Connection *mhd, const char *path, const char *method,
                               const char *version, const char *data, size_t *size, void **request_slot)
 {
-    (void)version;
     struct http_server *server = arg;
     struct http_request *request = *request_slot;
     if (request && *size > 0) {
@@ -249,8 +290,11 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *mhd, const char 
     *request_slot = request;
     http_connection_enter(connection, HTTP_RECEIVING);
     request->deciding = true;
-    begin_request(request);
+    begin_request(request, version);
     request->deciding = false;
+    if (request->held && !request->replied) {
+        server->mhd.suspend_connection(mhd);
+    }
     return MHD_YES;
 }
 
@@ -290,8 +334,9 @@ static void refuse(struct http_request *request, const struct http_header *heade
     http_connection_enter(connection, HTTP_LINGERING);
 }
 
-static struct MHD_Response *make_response(const struct http_server *server, const struct http_header *headers,
-                                          size_t n_headers, struct buf *body)
+static struct MHD_Response *make_response(const struct http_server *server, bool last,
+                                          const struct http_header *headers, size_t n_headers,
+                                          struct buf *body)
 {
     if (body->failed || !body->data) {
         return NULL;
@@ -307,7 +352,7 @@ static struct MHD_Response *make_response(const struct http_server *server, cons
         complete = server->mhd.add_response_header(response, headers[i].name, headers[i].value) == MHD_YES &&
                    complete;
     }
-    if (server->draining) {
+    if (server->draining || last) {
         complete = server->mhd.add_response_header(response, "Connection", "close") == MHD_YES && complete;
     }
     if (!complete) {
@@ -322,6 +367,11 @@ static bool is_suspended(const struct http_server *server, const struct http_con
     const union MHD_ConnectionInfo *info =
         server->mhd.get_connection_info(connection->mhd, MHD_CONNECTION_INFO_CONNECTION_SUSPENDED);
     return info && info->suspended == MHD_YES;
+}
+
+void http_hold(struct http_request *request)
+{
+    request->held = true;
 }
 
 void http_reply(struct http_request *request, unsigned status, const struct http_header *headers,
@@ -339,13 +389,13 @@ void http_reply(struct http_request *request, unsigned status, const struct http
     if (arriving && !early) {
         refuse(request, headers, n_headers, body);
     } else {
-        request->response = make_response(request->server, headers, n_headers, body);
+        request->response = make_response(request->server, request->last, headers, n_headers, body);
     }
     if (early && request->response) {
         /* The caller has sent nothing yet and will not: libmicrohttpd can say no and close without harm. */
         http_connection_enter(connection, HTTP_REPLYING);
         queue_response(request);
-    } else if (connection->phase == HTTP_WORKING && is_suspended(request->server, connection)) {
+    } else if (is_suspended(request->server, connection)) {
         request->server->mhd.resume_connection(connection->mhd);
     }
     buf_free(body);
@@ -457,6 +507,7 @@ int http_server_new(struct loop *loop, const struct http_options *options, const
     server->connections = (struct http_connections){
         .loop = loop, .arg = server, .too_slow = on_too_slow, .hung_up = on_hung_up};
     int r = load_library(&server->mhd, reterr);
+    server->reads_in_place = r == 0 && strncmp(server->mhd.get_version(), "0.9.", 4) == 0;
     r = r < 0 ? r
               : http_connections_start(&server->connections, options->idle_timeout_ms,
                                        options->request_timeout_ms, reterr);
@@ -484,7 +535,7 @@ void http_server_free(struct http_server *server)
         /* libmicrohttpd does not stop while a connection is suspended. */
         for (struct http_connection *connection = server->connections.first; connection;
              connection = connection->next) {
-            if (connection->phase == HTTP_WORKING) {
+            if (is_suspended(server, connection)) {
                 hang_up(connection->request);
             }
         }
@@ -500,13 +551,20 @@ void http_server_free(struct http_server *server)
     free(server);
 }
 
+static bool is_full(const struct http_server *server)
+{
+    return server->connections.count >= server->options.max_connections && !server->draining;
+}
+
 int http_server_timeout_ms(const struct http_server *server)
 {
     MHD_UNSIGNED_LONG_LONG timeout_ms;
+    int longest_ms = is_full(server) ? FULL_POLL_MS : -1;
     if (server->mhd.get_timeout(server->daemon, &timeout_ms) != MHD_YES) {
-        return -1;
+        return longest_ms;
     }
-    return timeout_ms > INT32_MAX ? INT32_MAX : (int)timeout_ms;
+    longest_ms = longest_ms < 0 ? INT32_MAX : longest_ms;
+    return timeout_ms > (unsigned)longest_ms ? longest_ms : (int)timeout_ms;
 }
 
 void http_server_run(struct http_server *server)
@@ -519,6 +577,9 @@ void http_server_run(struct http_server *server)
         server->mhd.run(server->daemon);
     }
     http_connections_close_ended(&server->connections);
+    if (is_full(server)) {
+        http_connections_close_oldest(&server->connections);
+    }
 }
 
 void http_server_drain(struct http_server *server, bool take_waiting)
@@ -536,7 +597,7 @@ void http_server_drain(struct http_server *server, bool take_waiting)
 
 size_t http_server_busy(const struct http_server *server)
 {
-    return server->connections.count - server->connections.queues[HTTP_IDLE].count;
+    return server->connections.count - http_connections_waiting(&server->connections);
 }
 
 size_t http_server_connections(const struct http_server *server)
@@ -609,11 +670,30 @@ const struct buf *http_body(const struct http_request *request)
     return &request->body;
 }
 
-void http_client(const struct http_request *request, char *ret, size_t size)
+static const struct sockaddr *client_address(const struct http_request *request)
 {
     const union MHD_ConnectionInfo *info = request->server->mhd.get_connection_info(
         request->connection->mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    const struct sockaddr *address = info ? info->client_addr : NULL;
+    return info ? info->client_addr : NULL;
+}
+
+uint64_t http_client_network(const struct http_request *request)
+{
+    const struct sockaddr *address = client_address(request);
+    uint64_t network = 0;
+    if (address && address->sa_family == AF_INET) {
+        network = ((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr;
+    } else if (address && address->sa_family == AF_INET6) {
+        const struct in6_addr *ip6 = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+        memcpy(&network, ip6, sizeof network);
+        network ^= IN6_IS_ADDR_V4MAPPED(ip6) ? ip6->s6_addr32[3] : 0;
+    }
+    return network;
+}
+
+void http_client(const struct http_request *request, char *ret, size_t size)
+{
+    const struct sockaddr *address = client_address(request);
     snprintf(ret, size, "unix");
     if (address && address->sa_family == AF_INET) {
         inet_ntop(AF_INET, &((const struct sockaddr_in *)(const void *)address)->sin_addr, ret,

@@ -22,8 +22,9 @@ struct http_options {
 
 /* What is wrong with a request before anybody has looked at what it asks for. */
 enum http_fault {
+    HTTP_FAULT_SYNTAX,            /* server/http_syntax.h */
     HTTP_FAULT_FRAMING,           /* where the body ends is not clear */
-    HTTP_FAULT_HEADERS_TOO_LARGE, /* max_header_bytes */
+    HTTP_FAULT_HEADERS_TOO_LARGE, /* max_header_bytes, or too many */
     HTTP_FAULT_BODY_TOO_LARGE,    /* max_body_bytes */
     HTTP_FAULT_TOO_SLOW,          /* request_timeout_ms */
     HTTP_FAULT_OVERLOADED,        /* max_bodies_bytes */
@@ -70,6 +71,9 @@ void http_wipe_header(struct http_request *request, const char *name);
 bool http_has_body(const struct http_request *request); /* announced, or there */
 const struct buf *http_body(const struct http_request *request);
 void http_free_body(struct http_request *request);
+/* The caller's network: an IPv4 address, or the half of an IPv6 address that its owner cannot choose; 0:
+ * unix. */
+uint64_t http_client_network(const struct http_request *request);
 /* "192.0.2.1", "unix". */
 void http_client(const struct http_request *request, char *ret, size_t size);
 
@@ -79,6 +83,8 @@ void *http_user(const struct http_request *request);
 struct http_header {
     const char *name, *value;
 };
+/* In `headers`: the reply comes later, and nothing of the request is read until then. */
+void http_hold(struct http_request *request);
 /* Once per request. Takes the body, on failure too. A failure closes the connection. */
 void http_reply(struct http_request *request, unsigned status, const struct http_header *headers,
                 size_t n_headers, struct buf *body);

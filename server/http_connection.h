@@ -16,7 +16,8 @@ struct MHD_Connection;
 
 /* What a connection waits for. The first ones have deadlines, and a queue each. */
 enum http_phase {
-    HTTP_IDLE,      /* the first byte of a request */
+    HTTP_NEW,       /* the first byte ever */
+    HTTP_IDLE,      /* the first byte of another request */
     HTTP_RECEIVING, /* its last byte */
     HTTP_LINGERING, /* the caller's end of a refused request */
     HTTP_PHASES_WITH_DEADLINE,
@@ -65,5 +66,9 @@ void http_connection_give_up(struct http_connection *connection);
 
 /* Gives up those whose other end is closed, that wait for bytes, and that have none left to read. */
 void http_connections_close_ended(struct http_connections *all);
+/* How many wait for a request. */
+size_t http_connections_waiting(const struct http_connections *all);
+/* Gives up the one that has waited for a request longest, if any has for a second. */
+void http_connections_close_oldest(struct http_connections *all);
 /* Gives up those that have been served and wait for another request. */
 void http_connections_close_idle(struct http_connections *all);

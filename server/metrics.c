@@ -61,6 +61,11 @@ static const struct family families[] = {
                               {0},
                               SECONDS_BUCKETS},
     [METRIC_HTTP_CONNECTIONS] = {"immure_http_connections", GAUGE, "Open connections.", {0}, {0}},
+    [METRIC_AUTH_FAILURES] = {"immure_auth_failures_total",
+                              COUNTER,
+                              "Requests without a key (missing) or with none of ours (wrong).",
+                              {"reason"},
+                              {0}},
     [METRIC_LIMITS_ENFORCED_BY] =
         {"immure_limits_enforced_by", GAUGE, "1 for what holds jobs to their limits.", {"backend"}, {0}},
     [METRIC_READY] = {"immure_ready", GAUGE, "1 if /readyz answers 200.", {0}, {0}},

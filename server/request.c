@@ -14,6 +14,7 @@
 #include "jail/base/err.h"
 #include "server/dispatch.h"
 #include "server/front_context.h"
+#include "server/guesses.h"
 #include "server/http.h"
 #include "server/log.h"
 #include "server/metrics.h"
@@ -131,6 +132,29 @@ static bool identify(struct request *request)
     return identified;
 }
 
+struct request *request_of_deadline(struct deadline *deadline)
+{
+    return (struct request *)(void *)deadline;
+}
+
+void request_refuse_key(struct request *request)
+{
+    request_refuse(request, ERROR_UNAUTHORIZED, NULL, NULL);
+}
+
+/* Whoever has guessed too often waits for the answer. */
+static void refuse_key(struct request *request, bool presented)
+{
+    struct front *front = request->front;
+    metrics_add(front->metrics, METRIC_AUTH_FAILURES, presented ? "wrong" : "missing", NULL, 1);
+    if (presented && guesses_note(front->guesses, http_client_network(request->http), clock_now_ns()) > 0) {
+        http_hold(request->http);
+        guesses_hold(front->guesses, request);
+    } else {
+        request_refuse_key(request);
+    }
+}
+
 static bool needs_key(const struct front *front, const struct route *route)
 {
     return !route || route->access == ROUTE_FOR_KEYS ||
@@ -173,9 +197,10 @@ static void on_headers(void *arg, struct http_request *http)
     const struct route *path;
     char allow[ROUTE_ALLOW_BYTES];
     request->route = route_find(http_method(http), http_path(http), &path, allow);
+    bool presented = http_header(http, "X-Service-API-Key") || http_header(http, "Authorization");
     bool identified = identify(request);
     if (!identified && needs_key(front, path)) {
-        request_refuse(request, ERROR_UNAUTHORIZED, NULL, NULL);
+        refuse_key(request, presented);
     } else if (!path) {
         request_refuse(request, ERROR_NO_SUCH_PATH, NULL, NULL);
     } else if (!request->route) {
@@ -192,10 +217,9 @@ static void on_headers(void *arg, struct http_request *http)
 static void on_complete(void *arg, struct http_request *http)
 {
     struct request *request = request_of(arg, http);
-    if (!request || !request->route) {
-        return;
+    if (request && request->route && !request->held.queue) {
+        request->route->handle(request);
     }
-    request->route->handle(request);
 }
 
 static void on_fault(void *arg, struct http_request *http, enum http_fault fault)
@@ -206,6 +230,7 @@ static void on_fault(void *arg, struct http_request *http, enum http_fault fault
     } answers[] = {
         [HTTP_FAULT_FRAMING] = {ERROR_BAD_REQUEST,
                                 "Content-Length and Transfer-Encoding do not tell where the body ends"},
+        [HTTP_FAULT_SYNTAX] = {ERROR_BAD_REQUEST, "the request line or a header is malformed"},
         [HTTP_FAULT_HEADERS_TOO_LARGE] = {ERROR_HEADERS, NULL},
         [HTTP_FAULT_BODY_TOO_LARGE] = {ERROR_TOO_LARGE, NULL},
         [HTTP_FAULT_TOO_SLOW] = {ERROR_TOO_SLOW, NULL},
@@ -258,6 +283,7 @@ static void on_end(void *arg, struct http_request *http, bool sent)
                 1);
     metrics_observe(front->metrics, METRIC_HTTP_DURATION, (double)duration_ns / (double)NS_PER_S);
     log_access(request, sent, duration_ns);
+    guesses_forget(request);
     http_set_user(http, NULL);
     free(request);
 }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "server/auth.h"
+#include "server/deadline.h"
 #include "server/error_reply.h"
 #include "server/ident.h"
 
@@ -21,6 +22,7 @@ struct running;
 #define TRACEPARENT_BYTES 56
 
 struct request {
+    struct deadline held; /* a refusal that takes its time; first, so that one is the other */
     struct front *front;
     struct http_request *http;
     const struct route *route; /* NULL: none */
@@ -35,6 +37,11 @@ struct request {
 
 /* What the HTTP server calls; its `arg` is the struct front. */
 extern const struct http_events request_events;
+
+/* Whose `held` it is. */
+struct request *request_of_deadline(struct deadline *deadline);
+/* Tells the caller that its key is none. */
+void request_refuse_key(struct request *request);
 
 /* Each answers the request and takes the body. */
 void request_reply(struct request *request, unsigned status, const char *content_type, struct buf *body);

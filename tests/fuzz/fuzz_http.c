@@ -76,8 +76,8 @@ static void on_complete(void *arg, struct http_request *request)
 static void on_fault(void *arg, struct http_request *request, enum http_fault fault)
 {
     static const unsigned statuses[] = {
-        [HTTP_FAULT_FRAMING] = 400,  [HTTP_FAULT_HEADERS_TOO_LARGE] = 431, [HTTP_FAULT_BODY_TOO_LARGE] = 413,
-        [HTTP_FAULT_TOO_SLOW] = 408, [HTTP_FAULT_OVERLOADED] = 503,
+        [HTTP_FAULT_SYNTAX] = 400,         [HTTP_FAULT_FRAMING] = 400,  [HTTP_FAULT_HEADERS_TOO_LARGE] = 431,
+        [HTTP_FAULT_BODY_TOO_LARGE] = 413, [HTTP_FAULT_TOO_SLOW] = 408, [HTTP_FAULT_OVERLOADED] = 503,
     };
     struct world *world = arg;
     begin(world, request);

@@ -51,6 +51,9 @@ static void on_headers(void *arg, struct http_request *request)
         reply_text(request, 200, "got");
     } else if (strcmp(http_path(request), "/refuse") == 0) {
         reply_text(request, 401, "no");
+    } else if (strcmp(http_path(request), "/hold") == 0) {
+        http_hold(request);
+        world->waiting = request;
     } else if (strcmp(http_path(request), "/wipe") == 0) {
         http_wipe_header(request, "X-Secret");
         snprintf(world->secret, sizeof world->secret, "<%s>", http_header(request, "X-Secret"));
@@ -73,8 +76,8 @@ static void on_complete(void *arg, struct http_request *request)
 static void on_fault(void *arg, struct http_request *request, enum http_fault fault)
 {
     static const unsigned statuses[] = {
-        [HTTP_FAULT_FRAMING] = 400,  [HTTP_FAULT_HEADERS_TOO_LARGE] = 431, [HTTP_FAULT_BODY_TOO_LARGE] = 413,
-        [HTTP_FAULT_TOO_SLOW] = 408, [HTTP_FAULT_OVERLOADED] = 503,
+        [HTTP_FAULT_SYNTAX] = 400,         [HTTP_FAULT_FRAMING] = 400,  [HTTP_FAULT_HEADERS_TOO_LARGE] = 431,
+        [HTTP_FAULT_BODY_TOO_LARGE] = 413, [HTTP_FAULT_TOO_SLOW] = 408, [HTTP_FAULT_OVERLOADED] = 503,
     };
     struct world *world = arg;
     world->last_fault = (int)fault;
@@ -218,16 +221,114 @@ static void answers_many_requests_on_one_connection(void **state)
     }
     client_send(&client, "POST /now HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello");
     client_expect(&client, "POST 5 bytes");
-    client_send(&client, "POST /now HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: "
-                         "chunked\r\n\r\n3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n");
-    client_expect(&client, "POST 7 bytes");
     client_send(&client, "HEAD /get HTTP/1.1\r\nHost: x\r\n\r\n");
     client_expect(&client, "Content-Length: 3");
-    assert_int_equal(world.n_ends, 6);
-    assert_int_equal(world.n_sent, 6);
+    assert_int_equal(world.n_ends, 5);
+    assert_int_equal(world.n_sent, 5);
     assert_int_equal(http_server_busy(world.server), 0);
     assert_int_equal(http_server_connections(world.server), 1);
     client_close(&client);
+    close_world(&world);
+}
+
+/* After a body in chunks or a malformed request nothing that comes behind is taken for a request. */
+static void believes_nothing_behind_what_is_ambiguous(void **state)
+{
+    (void)state;
+    static const char *const first[][2] = {
+        {"POST /now HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: "
+         "chunked\r\n\r\n3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n",
+         "POST 7 bytes"},
+        {"GET /get HTTP/1.1\r\nHost: x\nA: b\r\n\r\n", "fault"},
+        {"GET /get HTTP/1.1\r\nHost: x\r\nContent-Length : 30\r\n\r\n", "fault"},
+        {"GET /get HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n", "fault"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(first); i++) {
+        struct world world;
+        struct client client;
+        open_world(&world, default_options);
+        client_open(&client, &world);
+        char text[512];
+        snprintf(text, sizeof text, "%sGET /get HTTP/1.1\r\nHost: x\r\n\r\n", first[i][0]);
+        client_send(&client, text);
+        client_expect(&client, first[i][1]);
+        client_expect_end(&client);
+        assert_int_equal(world.n_ends, 1);
+        client_close(&client);
+        close_world(&world);
+    }
+}
+
+static void holds_back_a_reply(void **state)
+{
+    (void)state;
+    static const char *const requests[] = {
+        "GET /hold HTTP/1.1\r\nHost: x\r\n\r\n",
+        "POST /hold HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\nhello",
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(requests); i++) {
+        struct world world;
+        struct client client, other;
+        open_world(&world, default_options);
+        client_open(&client, &world);
+        client_send(&client, requests[i]);
+        PUMP_UNTIL(&world, world.waiting != NULL);
+        client_open(&other, &world);
+        client_send(&other, "GET /get HTTP/1.1\r\nHost: x\r\n\r\n");
+        client_expect(&other, "\r\n\r\ngot"); /* nobody else waits */
+        reply_text(world.waiting, 401, "no");
+        world.waiting = NULL;
+        client_expect(&client, "\r\n\r\nno");
+        client_close(&client);
+        client_close(&other);
+        close_world(&world);
+    }
+}
+
+/* The caller leaves, or the server ends, while a reply is held back. */
+static void forgets_what_is_held_back(void **state)
+{
+    (void)state;
+    for (int leaves = 0; leaves < 2; leaves++) {
+        struct world world;
+        struct client client;
+        open_world(&world, default_options);
+        client_open(&client, &world);
+        client_send(&client, "GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
+        PUMP_UNTIL(&world, world.waiting != NULL);
+        if (leaves) {
+            client_close(&client);
+            reply_text(world.waiting, 401, "no");
+            PUMP_UNTIL(&world, world.n_ends == 1);
+        } else {
+            http_server_drain(world.server, false);
+        }
+        close_world(&world);
+        if (!leaves) {
+            client_close(&client);
+        }
+    }
+}
+
+static void closes_the_oldest_for_the_newest(void **state)
+{
+    (void)state;
+    struct world world;
+    struct client clients[4];
+    struct http_options options = default_options;
+    options.max_connections = 3;
+    open_world(&world, options);
+    for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
+        client_open(&clients[i], &world);
+        client_send(&clients[i], "GET /get HTTP/1.1\r\nHost: x\r\n\r\n");
+        client_expect(&clients[i], "\r\n\r\ngot");
+    }
+    client_expect_end(&clients[0]);
+    client_send(&clients[3], "GET /get HTTP/1.1\r\nHost: x\r\n\r\n");
+    client_expect(&clients[3], "\r\n\r\ngot");
+    for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
+        client_close(&clients[i]);
+    }
     close_world(&world);
 }
 
@@ -636,6 +737,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_many_requests_on_one_connection),
+        cmocka_unit_test(believes_nothing_behind_what_is_ambiguous),
+        cmocka_unit_test(holds_back_a_reply),
+        cmocka_unit_test(forgets_what_is_held_back),
+        cmocka_unit_test(closes_the_oldest_for_the_newest),
         cmocka_unit_test(takes_requests_one_behind_the_other),
         cmocka_unit_test(refuses_before_the_body),
         cmocka_unit_test(refuses_a_caller_who_goes_on_sending),
