@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "jail/base/cleanup.h"
+#include "jail/base/io.h"
 
 int child_send(const struct child *child, const struct child_message *message, int fd)
 {
@@ -174,6 +175,41 @@ void child_report_failure(const struct child *child, uint32_t step, int error)
     child_send(child, &message, -1);
 }
 
+/* Leaves the parent's network namespace, for the one that the parent has made meanwhile (jail/network.h). */
+static int enter_network(struct child *child)
+{
+    struct parent_message message;
+    size_t n_fds = 1;
+    CLEANUP(fd_closep) int network = -1;
+    child->call = "recvmsg";
+    ssize_t n = io_recv_fds(child->control, &message, sizeof message, &network, &n_fds);
+    if (n != (ssize_t)sizeof message || message.phase != PHASE_NETWORK) {
+        return n < 0 ? (int)n : -EPIPE;
+    }
+    if (n_fds == 0) {
+        child->call = "unshare";
+        return unshare(CLONE_NEWNET) < 0 ? -errno : 0;
+    }
+    child->call = "setns";
+    return setns(network, CLONE_NEWNET) < 0 ? -errno : 0;
+}
+
+/* Applies what PID 1 does without the network namespace, unless it has failed already (`r`), and enters it:
+ * before lo is wanted, and while we may. A failure waits for the parent's word as well: one that we left
+ * unread would take our own words to the parent along. */
+static int build_up_to_network(struct child *child, uint32_t *index, int r)
+{
+    enum jail_step_kind stop = JAIL_STEP_CAPABILITIES;
+    for (uint32_t i = 0; i < child->plan->n_steps; i++) {
+        stop = child->plan->steps[i].kind == JAIL_STEP_LOOPBACK ? JAIL_STEP_LOOPBACK : stop;
+    }
+    r = r < 0 ? r : child_apply(child, index, stop);
+    const char *call = child->call;
+    int entered = enter_network(child);
+    child->call = r < 0 ? call : child->call;
+    return r < 0 ? r : entered;
+}
+
 void child_main(struct child *child)
 {
     int r = clear_program_fds(child);
@@ -190,6 +226,9 @@ void child_main(struct child *child)
     if (r == 0 && (child->plan->namespaces & CLONE_NEWCGROUP)) {
         child->call = "unshare";
         r = unshare(CLONE_NEWCGROUP) < 0 ? -errno : 0;
+    }
+    if (child->plan->namespaces & CLONE_NEWNET) {
+        r = build_up_to_network(child, &index, r);
     }
     if (r == 0) {
         r = child_apply(child, &index, JAIL_STEP_PROGRAM);

@@ -16,6 +16,7 @@
 /* Barriers: what the parent tells the child, in this order. */
 enum jail_phase {
     PHASE_IDMAP,    /* uid_map and gid_map are written: build */
+    PHASE_NETWORK,  /* the network namespace to enter comes along; if not, make one */
     PHASE_LOOPBACK, /* lo is up (`error` 0) or is not */
 };
 

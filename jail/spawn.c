@@ -4,8 +4,10 @@
  *     parent                              PID 1                          program
  *     clone3 ───────────────────────────► waits for PHASE_IDMAP
  *     writes its /proc files (uid_map, …)
- *     PHASE_IDMAP ──────────────────────► applies the plan up to PROGRAM
- *     brings lo up ◄──── CHILD_LOOPBACK ─ (only if the plan says so)
+ *     PHASE_IDMAP ──────────────────────► applies the plan up to CAPABILITIES
+ *     makes the network namespace
+ *     PHASE_NETWORK ────────────────────► enters it, applies the plan up to PROGRAM
+ *     brings lo up ◄──── CHILD_LOOPBACK ─ (only if the plan says so; the network comes before that, then)
  *     PHASE_LOOPBACK ───────────────────► makes the program's process ─► applies the rest, exec
  *     deadline runs ◄───── CHILD_STARTED ─
  *     verdict ◄────────────── CHILD_ENDED ─ ends the rest of the PID namespace, exits
@@ -38,6 +40,7 @@
 #include "jail/child.h"
 #include "jail/jail.h"
 #include "jail/netns.h"
+#include "jail/network.h"
 #include "jail/watch.h"
 
 #define SETUP_TIMEOUT_MS 10000
@@ -105,9 +108,9 @@ static int clone_child(struct jail *jail, struct child *child, struct err *reter
 {
     uint64_t cgroup = jail->cgroup ? (uint64_t)jail_cgroup_fd(jail->cgroup) : 0u;
     struct clone_args args = {
-        /* CLONE_NEWCGROUP is the child's to make (child.c). */
-        .flags = (jail->plan->namespaces & ~(uint64_t)CLONE_NEWCGROUP) | (uint64_t)CLONE_PIDFD |
-                 CLONE_CLEAR_SIGHAND | (jail->cgroup ? CLONE_INTO_CGROUP : 0),
+        /* These two follow (child.c). */
+        .flags = (jail->plan->namespaces & ~(uint64_t)(CLONE_NEWCGROUP | CLONE_NEWNET)) |
+                 (uint64_t)CLONE_PIDFD | CLONE_CLEAR_SIGHAND | (jail->cgroup ? CLONE_INTO_CGROUP : 0),
         .pidfd = (uint64_t)(uintptr_t)&jail->pidfd,
         .exit_signal = SIGCHLD,
         .cgroup = cgroup,
@@ -129,7 +132,33 @@ static int clone_child(struct jail *jail, struct child *child, struct err *reter
     return r < 0 ? err_errno(reterr, -r, "watching a jail") : 0;
 }
 
-/* Everything between the check of the plan and PHASE_IDMAP. */
+static int open_user_namespace(const struct jail *jail)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/ns/user", (int)jail->pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+/* Lets the building begin and makes the network namespace meanwhile. Where that fails, nothing comes with the
+ * message, and PID 1 makes it itself: it may be that only our way to it is barred, and if not, PID 1 says so.
+ */
+static int tell_to_build(const struct jail *jail)
+{
+    bool network = jail->plan->namespaces & CLONE_NEWNET;
+    CLEANUP(fd_closep) int userns = network ? open_user_namespace(jail) : -1;
+    int r = jail_tell(jail, PHASE_IDMAP, 0);
+    if (r < 0 || !network) {
+        return r;
+    }
+    CLEANUP(fd_closep) int made = userns < 0 ? userns : network_new(userns);
+    const struct parent_message message = {.phase = PHASE_NETWORK};
+    r = io_send_fds(jail->control, &message, sizeof message, &made, made < 0 ? 0 : 1);
+    /* A child that has failed already says itself why. */
+    return r == -EPIPE || r == -ECONNRESET ? 0 : r;
+}
+
+/* Everything between the check of the plan and the last word to a child that is on its own from there. */
 static int launch(struct jail *jail, const struct jail_spawn_options *options, int childs_end,
                   struct err *reterr)
 {
@@ -155,7 +184,7 @@ static int launch(struct jail *jail, const struct jail_spawn_options *options, i
         r = write_proc_files(jail, options, reterr);
     }
     if (r == 0) {
-        r = jail_tell(jail, PHASE_IDMAP, 0);
+        r = tell_to_build(jail);
         r = r < 0 ? err_errno(reterr, -r, "starting the building of a jail") : 0;
     }
     return r;
