@@ -31,7 +31,8 @@ bool policy_allows(const struct policy *policy, const char *syscall);
 int policy_set_load(char *const *paths, size_t n_paths, struct policy_set **ret, struct err *reterr);
 void policy_set_free(struct policy_set *set);
 const struct policy *policy_set_find(const struct policy_set *set, const char *name);
-/* By name in the set, or a path if it holds a '/'. For the command line. */
+/* A shipped policy by name, or a file: a path with a '/', or a file of the current directory with the
+ * extension of a policy. For the command line. */
 int policy_resolve(const char *name_or_path, struct policy **ret, struct err *reterr);
 
 /* What the server allows at most; 0: no ceiling. */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "config/shipped.h"
 #include "config/textformat.h"
@@ -108,17 +109,22 @@ static int add_file(struct policy_set *set, const char *path, struct err *reterr
     return 0;
 }
 
-static int is_policy_file(const struct dirent *entry)
+static bool has_extension(const char *name)
 {
     static const char *const extensions[] = {".textproto", ".json", ".binpb"};
-    size_t len = strlen(entry->d_name);
+    size_t len = strlen(name);
     for (size_t i = 0; i < ARRAY_SIZE(extensions); i++) {
         size_t ext = strlen(extensions[i]);
-        if (entry->d_name[0] != '.' && len > ext && strcmp(entry->d_name + len - ext, extensions[i]) == 0) {
-            return 1;
+        if (name[0] != '.' && len > ext && strcmp(name + len - ext, extensions[i]) == 0) {
+            return true;
         }
     }
-    return 0;
+    return false;
+}
+
+static int is_policy_file(const struct dirent *entry)
+{
+    return has_extension(entry->d_name);
 }
 
 static int add_directory(struct policy_set *set, const char *path, struct err *reterr)
@@ -175,7 +181,7 @@ int policy_set_load(char *const *paths, size_t n_paths, struct policy_set **ret,
 
 int policy_resolve(const char *name_or_path, struct policy **ret, struct err *reterr)
 {
-    if (strchr(name_or_path, '/')) {
+    if (strchr(name_or_path, '/') || (has_extension(name_or_path) && access(name_or_path, F_OK) == 0)) {
         return compile_file(name_or_path, ret, reterr);
     }
     const struct shipped_file *file = shipped_policy(name_or_path);
@@ -189,6 +195,6 @@ int policy_resolve(const char *name_or_path, struct policy **ret, struct err *re
     }
     const char *near = textformat_did_you_mean(name_or_path, names, n_names);
     return err_set(reterr, ERR_NOT_FOUND, ENOENT, name_or_path,
-                   "no such policy; %s%s%sa file is named with a '/'", near ? "did you mean " : "",
-                   near ? near : "", near ? "? " : "");
+                   "no such policy; %s%s%sa file is named with a '/' or by its .textproto",
+                   near ? "did you mean " : "", near ? near : "", near ? "? " : "");
 }

@@ -37,8 +37,9 @@
 
 #define OPTION(member) offsetof(struct run_options, member)
 static const struct option_row run_rows[] = {
-    {"--policy", "NAME|FILE", "what the command may do: a shipped policy by name, or a file (with a '/')",
-     OPTION_TEXT, OPTION(policy)},
+    {"--policy", "NAME|FILE",
+     "what the command may do: a shipped policy by name, or a file (with a '/', or x.textproto)", OPTION_TEXT,
+     OPTION(policy)},
     {"--cgroup", "MODE",
      "required: limits are enforced by a cgroup, or nothing runs; best-effort: by "
      "rlimits and by watching where there is none; default: $" CGROUP_VARIABLE ", else required",

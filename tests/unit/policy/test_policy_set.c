@@ -1,5 +1,6 @@
 /* policy/policy_set.c: which policies there are, which hides which, and what stops all of them. */
 #include <errno.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -143,7 +144,19 @@ static void test_resolve(void **state)
     assert_int_equal(policy_resolve(file, &mine, &err), 0);
     assert_string_equal(policy_name(mine), "mine");
 
+    /* In the current directory its extension is enough, if it is there. */
+    char here[PATH_MAX];
+    assert_non_null(getcwd(here, sizeof here));
+    assert_int_equal(chdir(directory), 0);
+    CLEANUP(policy_freep) struct policy *near = NULL;
     struct policy *none = NULL;
+    assert_int_equal(policy_resolve("a.textproto", &near, &err), 0);
+    assert_string_equal(policy_name(near), "mine");
+    assert_true(policy_resolve("b.textproto", &none, &err) < 0);
+    assert_int_equal(err.kind, ERR_NOT_FOUND);
+    err_clear(&err);
+    assert_int_equal(chdir(here), 0);
+
     assert_true(policy_resolve("pyton", &none, &err) < 0);
     assert_int_equal(err.kind, ERR_NOT_FOUND);
     assert_string_equal(err.item, "pyton");
