@@ -88,6 +88,12 @@ static const step_fn step_functions[JAIL_STEP_COUNT] = {
 #undef X
 };
 
+int child_apply_step(struct child *child, const struct jail_step *step)
+{
+    child->call = "";
+    return step_functions[step->kind](child, step);
+}
+
 int child_apply(struct child *child, uint32_t *index, enum jail_step_kind stop)
 {
     const struct jail_plan *plan = child->plan;
@@ -96,8 +102,7 @@ int child_apply(struct child *child, uint32_t *index, enum jail_step_kind stop)
         if (step->kind == stop) {
             return 0;
         }
-        child->call = "";
-        int r = step_functions[step->kind](child, step);
+        int r = child_apply_step(child, step);
         if (r < 0) {
             return r;
         }

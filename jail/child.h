@@ -76,6 +76,9 @@ void child_main(struct child *child) __attribute__((noreturn));
  * end). `*index` is where it stopped or failed. */
 int child_apply(struct child *child, uint32_t *index, enum jail_step_kind stop);
 
+/* Applies one step. */
+int child_apply_step(struct child *child, const struct jail_step *step);
+
 int child_send(const struct child *child, const struct child_message *message, int fd);
 int child_receive(const struct child *child, enum jail_phase phase);
 

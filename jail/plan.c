@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "jail/base/buf.h"
 
@@ -226,4 +227,10 @@ int jail_plan_decode(const void *data, size_t size, struct jail_plan **ret)
     }
     *ret = plan;
     return 0;
+}
+
+bool jail_step_is_wish(const struct jail_step *step)
+{
+    return step->kind == JAIL_STEP_RLIMIT &&
+           (step->rlimit.resource == RLIMIT_NPROC || step->rlimit.resource == RLIMIT_AS);
 }

@@ -179,6 +179,9 @@ int jail_plan_decode(const void *data, size_t size, struct jail_plan **ret);
 /* Stable text, one line per step: what `immure policy explain` prints and the golden tests compare. */
 void jail_plan_print(const struct jail_plan *plan, struct buf *ret);
 
+/* True for a resource limit that is a job's to choose; all others are the policy's. */
+bool jail_step_is_wish(const struct jail_step *step);
+
 const char *jail_step_word(enum jail_step_kind kind);
 const char *jail_step_doc(enum jail_step_kind kind);
 /* "step 7 (bind /usr)", numbered from 1, into `ret` of `size` bytes. */

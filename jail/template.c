@@ -6,6 +6,7 @@
 #include "jail/template.h"
 
 #include <errno.h>
+#include <linux/filter.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -115,6 +116,7 @@ int jail_park(struct jail_template *template, const struct jail_park_options *op
     memset(&header, 0, sizeof header);
     header.kind = ZYGOTE_PARK;
     header.drop_groups = template->range_count > 0;
+    header.filter_early = options->filter_early;
     header.inner_uid = template->range_count > 0
                            ? TEMPLATE_INNER_BASE + (options->outer_uid - template->range_base)
                            : template->inner_self;
@@ -129,6 +131,41 @@ int jail_park(struct jail_template *template, const struct jail_park_options *op
     return 0;
 }
 
+/* The filter, the limits and the rest of what a parked process may have applied already. */
+static bool same_step(const struct jail_plan *plan_a, const struct jail_step *a,
+                      const struct jail_plan *plan_b, const struct jail_step *b)
+{
+    if (a->kind != b->kind) {
+        return false;
+    }
+    switch (a->kind) {
+    case JAIL_STEP_UMASK:
+        return a->umask.mask == b->umask.mask;
+    case JAIL_STEP_WORKDIR:
+        return strcmp(jail_plan_string(plan_a, a->workdir.path), jail_plan_string(plan_b, b->workdir.path)) ==
+               0;
+    case JAIL_STEP_RLIMIT:
+        return a->rlimit.resource == b->rlimit.resource &&
+               (jail_step_is_wish(a) ||
+                (a->rlimit.soft == b->rlimit.soft && a->rlimit.hard == b->rlimit.hard));
+    case JAIL_STEP_SECCOMP:
+        return a->seccomp.length == b->seccomp.length && a->seccomp.notify == b->seccomp.notify &&
+               memcmp(plan_a->arena + a->seccomp.bpf, plan_b->arena + b->seccomp.bpf,
+                      a->seccomp.length * sizeof(struct sock_filter)) == 0;
+    default:
+        return true;
+    }
+}
+
+static bool same_steps(const struct jail_plan *a, const struct jail_plan *b)
+{
+    bool same = a->n_steps == b->n_steps;
+    for (uint32_t i = 0; same && i < a->n_steps; i++) {
+        same = same_step(a, &a->steps[i], b, &b->steps[i]);
+    }
+    return same;
+}
+
 int jail_run(struct jail *jail, const struct jail_plan *plan, const int *fds, size_t n_fds,
              struct err *reterr)
 {
@@ -139,6 +176,10 @@ int jail_run(struct jail *jail, const struct jail_plan *plan, const int *fds, si
     int r = jail_plan_check(plan, reterr);
     if (r < 0) {
         return r;
+    }
+    if (!same_steps(jail->plan, plan)) {
+        return err_set(reterr, ERR_SETUP, EINVAL, NULL,
+                       "a program's plan is not the one its jail was parked with");
     }
     r = jail->cgroup ? jail_cgroup_set_limits(jail->cgroup, &plan->limits, reterr) : 0;
     if (r < 0) {

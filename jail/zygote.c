@@ -5,7 +5,8 @@
  *     clone3 into new namespaces ─► waits for its id maps
  *     writes them, CHILD_CLONED
  *                                   applies the plan up to PROGRAM
- *                                   fork ──────────────────────────► CHILD_PARKED, waits for a program
+ *                                   fork ──────────────────────────► applies what is the policy's, if it may
+ *                                                                    CHILD_PARKED, waits for a program
  *                                   reaps, answers denied calls      ◄─ ZYGOTE_RUN (parent)
  *                                                                    applies the rest, CHILD_STARTED, returns
  *
@@ -54,6 +55,7 @@ struct parking {
     int cgroup;         /* -1: none */
     uint32_t inner_uid; /* of the template's own user namespace */
     int go[2];          /* pipe: one byte says that the id maps are written */
+    bool filter_early;
     const struct park_hook *hook;
 };
 
@@ -122,26 +124,40 @@ static int receive_run(const struct child *child, struct jail_plan **ret_plan, i
     return r;
 }
 
-/* Everything between the order to run and the interpreter. Sends the listener to PID 1 and closes all that is
- * not the job's: the only system calls behind the filter, so a policy needs to allow sendmsg and close_range
- * for this path. */
-static int confine(struct child *child, uint32_t *index, int to_init, size_t n_fds)
+/* The steps between PROGRAM and RUN: those that the policy alone decides, those that are a job's own wishes,
+ * or both. PID 1 gets the filter's listener as soon as there is one. */
+struct part {
+    bool policy, wishes;
+};
+
+static int apply_part(struct child *child, struct part part, uint32_t *index, int to_init)
 {
-    int r = child_apply(child, index, JAIL_STEP_RUN);
-    if (r < 0) {
-        return r;
+    const struct jail_plan *plan = child->plan;
+    for (*index = behind_program(plan); plan->steps[*index].kind != JAIL_STEP_RUN; (*index)++) {
+        const struct jail_step *step = &plan->steps[*index];
+        int r = (jail_step_is_wish(step) ? part.wishes : part.policy) ? child_apply_step(child, step) : 0;
+        if (r < 0) {
+            return r;
+        }
     }
     child->call = "sendmsg";
-    if (child->listener >= 0) {
-        r = io_send_fds(to_init, "l", 1, &child->listener, 1);
-    }
+    int r = child->listener < 0 ? 0 : io_send_fds(to_init, "l", 1, &child->listener, 1);
+    fd_closep(&child->listener);
+    return r;
+}
+
+/* Everything between the order to run and the interpreter. Closes all that is not the job's. */
+static int confine(struct child *child, struct part part, uint32_t *index, int to_init, size_t n_fds)
+{
+    int r = apply_part(child, part, index, to_init);
     struct child_message started;
     memset(&started, 0, sizeof started);
     started.kind = CHILD_STARTED;
     started.proc_absent = child->proc_absent;
     started.time_ns = clock_now_ns();
+    child->call = r < 0 ? child->call : "sendmsg";
     r = r < 0 ? r : child_send(child, &started, -1);
-    child->call = "close_range";
+    child->call = r < 0 ? child->call : "close_range";
     return r < 0 ? r : close_range((unsigned)n_fds, UINT32_MAX, 0) < 0 ? -errno : 0;
 }
 
@@ -158,8 +174,14 @@ static void move_away(int *fd)
     *fd = moved;
 }
 
+static void __attribute__((noreturn)) give_up(const struct child *child, uint32_t index, int error)
+{
+    child_report_failure(child, index, error);
+    _exit(1);
+}
+
 /* The parked process. Returns once it is the program's. */
-static void wait_for_program(struct child *child, int to_init, struct zygote_run *ret)
+static void wait_for_program(struct child *child, bool filter_early, int to_init, struct zygote_run *ret)
 {
     struct child_message parked;
     memset(&parked, 0, sizeof parked);
@@ -169,17 +191,24 @@ static void wait_for_program(struct child *child, int to_init, struct zygote_run
     struct jail_plan *plan = NULL;
     int fds[JAIL_PROGRAM_FDS];
     size_t n_fds = 0;
+    uint32_t index;
+    /* Since the change of ids /proc/self belonged to root, and the program would not find its own descriptors
+     * there. */
+    prctl(PR_SET_DUMPABLE, 1);
+    int r = filter_early ? apply_part(child, (struct part){.policy = true}, &index, to_init) : 0;
+    if (r < 0) {
+        give_up(child, index, r);
+    }
     child->call = "";
     if (child_send(child, &parked, -1) < 0 || receive_run(child, &plan, fds, &n_fds) < 0) {
         _exit(1); /* the parent is gone or has no use for us */
     }
     child->plan = plan;
-    uint32_t index = behind_program(plan);
-    int r = take_fds(fds, n_fds);
-    /* Since the change of ids /proc/self belonged to root, and the program would not find its own descriptors
-     * there. */
-    prctl(PR_SET_DUMPABLE, 1);
-    r = r < 0 ? r : confine(child, &index, to_init, n_fds);
+    index = behind_program(plan);
+    r = take_fds(fds, n_fds);
+    r = r < 0
+            ? r
+            : confine(child, (struct part){.policy = !filter_early, .wishes = true}, &index, to_init, n_fds);
     const struct jail_step *run = &plan->steps[plan->n_steps - 1];
     *ret = (struct zygote_run){.argv = copy_vector(plan, run->exec.argv, run->exec.argc),
                                .argc = run->exec.argc,
@@ -187,8 +216,7 @@ static void wait_for_program(struct child *child, int to_init, struct zygote_run
                                .envc = run->exec.envc,
                                .bridge = n_fds == JAIL_PROGRAM_FDS};
     if (r < 0 || !ret->argv || !ret->envp) {
-        child_report_failure(child, index, r < 0 ? r : -ENOMEM);
-        _exit(1);
+        give_up(child, index, r < 0 ? r : -ENOMEM);
     }
 }
 
@@ -220,7 +248,7 @@ static void build(struct parking *parking, struct zygote_run *ret)
         if (parking->hook->call) {
             parking->hook->call(parking->hook->argument);
         }
-        wait_for_program(child, pair[1], ret);
+        wait_for_program(child, parking->filter_early, pair[1], ret);
         return;
     }
     if (pid < 0) {
@@ -295,8 +323,12 @@ static int clone_jail(struct parking *parking, struct zygote_run *ret)
 static int prepare(const struct zygote_header *header, const unsigned char *message, size_t size,
                    const int *fds, size_t n_fds, struct parking *ret)
 {
-    *ret = (struct parking){
-        .control = -1, .scratch = -1, .cgroup = -1, .go = {-1, -1}, .inner_uid = header->inner_uid};
+    *ret = (struct parking){.control = -1,
+                            .scratch = -1,
+                            .cgroup = -1,
+                            .go = {-1, -1},
+                            .inner_uid = header->inner_uid,
+                            .filter_early = header->filter_early};
     int *const places[] = {&ret->control, &ret->scratch, &ret->cgroup};
     for (size_t i = 0; i < n_fds; i++) {
         *places[i] = fds[i];

@@ -23,7 +23,7 @@ int zygote_decode_header(const void *message, size_t size, struct zygote_header 
         return -EBADMSG;
     }
     memcpy(&header, message, sizeof header);
-    if (header.kind > ZYGOTE_RUN || !holds_bool(&header.drop_groups)) {
+    if (header.kind > ZYGOTE_RUN || !holds_bool(&header.drop_groups) || !holds_bool(&header.filter_early)) {
         return -EBADMSG;
     }
     *ret = header;

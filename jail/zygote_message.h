@@ -19,6 +19,7 @@ struct zygote_header {
     enum zygote_kind kind;
     uint32_t inner_uid; /* PARK: the jail's ids outside, as the template's user namespace calls them */
     bool drop_groups;   /* PARK */
+    bool filter_early;  /* PARK: the filter lets the process do what is left to do after parking */
 };
 
 #define ZYGOTE_MESSAGE_MAX (160u << 10)

@@ -11,6 +11,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/plan.h"
+#include "policy/bpf.h"
 #include "policy/capabilities.h"
 #include "policy/check.h"
 #include "policy/compiled.h"
@@ -114,6 +115,15 @@ const char *policy_sha256(const struct policy *policy)
 const struct policy_spec *policy_spec(const struct policy *policy)
 {
     return policy->spec;
+}
+
+bool policy_allows_call(const struct policy *policy, const char *syscall, const uint64_t arguments[6])
+{
+    int nr = policy_syscall_number(syscall, NULL);
+    struct seccomp_data data = {.nr = nr, .arch = policy_native_arch()};
+    memcpy(data.args, arguments, sizeof data.args);
+    uint32_t answer = bpf_run(policy->filter.instructions, policy->filter.length, &data);
+    return nr >= 0 && (answer == SECCOMP_RET_ALLOW || answer == SECCOMP_RET_LOG);
 }
 
 bool policy_allows(const struct policy *policy, const char *syscall)

@@ -25,6 +25,8 @@ const struct policy_spec *policy_spec(const struct policy *policy);
 const char *policy_workspace(const struct policy *policy);
 /* True if programs under this policy may make that system call whatever its arguments are. */
 bool policy_allows(const struct policy *policy, const char *syscall);
+/* True if they may make it with these arguments: what the filter itself says. */
+bool policy_allows_call(const struct policy *policy, const char *syscall, const uint64_t arguments[6]);
 
 /* The shipped policies plus those of `paths` (files, or directories whose *.textproto, *.json and *.binpb are
  * read); a later one of the same name hides an earlier one, twice the same name within `paths` is refused. */

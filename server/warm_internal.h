@@ -41,6 +41,7 @@ struct warm_template {
     uint32_t uid, gid; /* outer */
     bool has_id;
     struct jail_plan *park_plan;
+    bool filter_early; /* the policy lets a parked process run behind its filter */
     struct warm_jail *stock; /* oldest first */
     unsigned n_ready, n_building, failures;
     uint64_t pause_ns; /* not started, nothing parked before then */

@@ -122,6 +122,25 @@ static int check_filter(const struct warm_template *template, struct err *reterr
     return 0;
 }
 
+/* True if a parked process that is behind its filter already can still become the program's. */
+static bool can_filter_early(const struct warm_template *template)
+{
+    static const char *const needed[] = {"recvmsg", "dup3", "sendmsg", "close_range"};
+    for (size_t i = 0; i < ARRAY_SIZE(needed); i++) {
+        if (!policy_allows(template->policy, needed[i])) {
+            return false;
+        }
+    }
+    for (uint32_t i = 0; i < template->park_plan->n_steps; i++) {
+        const struct jail_step *step = &template->park_plan->steps[i];
+        const uint64_t arguments[6] = {0, step->rlimit.resource, UINTPTR_MAX / 2};
+        if (jail_step_is_wish(step) && !policy_allows_call(template->policy, "prlimit64", arguments)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Makes the plan of the template itself, and the one that jails are parked with. */
 static int make_plans(struct warm_template *template, uint32_t inner_uid, uint64_t program_bytes,
                       struct jail_plan **ret_own, struct err *reterr)
@@ -134,6 +153,7 @@ static int make_plans(struct warm_template *template, uint32_t inner_uid, uint64
     if (r < 0) {
         return r;
     }
+    template->filter_early = can_filter_early(template);
     CLEANUP(freep) char **argv = template_arguments(template);
     if (!argv) {
         return err_errno(reterr, ENOMEM, "planning a template");
@@ -310,8 +330,10 @@ static int park(struct warm_template *template, struct warm_jail *jail, struct e
     jail->has_id = true;
     r = scratch_open(limits->scratch_bytes + SCRIPT_ROOM_BYTES, limits->scratch_inodes, jail->uid, jail->gid,
                      &jail->scratch_fd, reterr);
-    struct jail_park_options options = {
-        .plan = template->park_plan, .scratch_fd = jail->scratch_fd, .outer_uid = jail->uid};
+    struct jail_park_options options = {.plan = template->park_plan,
+                                        .scratch_fd = jail->scratch_fd,
+                                        .outer_uid = jail->uid,
+                                        .filter_early = template->filter_early};
     r = r < 0 ? r : make_cgroup(template, &options.cgroup, reterr);
     if (r < 0) {
         jail_cgroup_free(options.cgroup);

@@ -54,6 +54,16 @@ def test_stock_is_filled_and_renewed(serve):
     full(server)
 
 
+def test_parked_processes_are_behind_their_filter(serve):
+    server = full(serve())
+
+    def filters(pid):
+        return int(re.search(r"^Seccomp_filters:\s*(\d+)$", Path(f"/proc/{pid}/status").read_text(), re.M)[1])
+
+    template, *jails = map(filters, templates(server))
+    assert sorted(jails) == 4 * [template] + 4 * [template + 1]  # PID 1 of each jail, and the process that waits
+
+
 def test_jobs_do_not_see_each_other(serve):
     server = full(serve())
     look = """if True:

@@ -1,5 +1,6 @@
 /* policy/filter.c and seccomp.c: which rule decides, what is refused, and that the compiled filter does
  * exactly that: in an interpreter for every call and many arguments, and in the kernel for some. */
+#include "policy/bpf.h"
 #include "policy/filter.h"
 
 #include <errno.h>
@@ -25,7 +26,6 @@
 #include "policy/compiled.h"
 #include "policy/conditions.h"
 #include "policy/seccomp.h"
-#include "tests/unit/policy/bpf.h"
 #include "tests/unit/policy/helper.h"
 
 #define X32_BIT 0x40000000

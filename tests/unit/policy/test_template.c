@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,6 +37,7 @@ struct fixture {
     struct policy *policy;
     struct jail_template *template;
     uint32_t template_uid;
+    bool filter_early;
 };
 
 static char *word(const char *text)
@@ -172,7 +174,10 @@ static struct warm park(struct fixture *fixture)
                      &err) < 0) {
         fail_msg("%s", err.text);
     }
-    struct jail_park_options options = {.plan = plan, .scratch_fd = warm.scratch, .outer_uid = warm.uid};
+    struct jail_park_options options = {.plan = plan,
+                                        .scratch_fd = warm.scratch,
+                                        .outer_uid = warm.uid,
+                                        .filter_early = fixture->filter_early};
     if (jail_park(fixture->template, &options, &warm.jail, &err) < 0) {
         fail_msg("%s", err.text);
     }
@@ -225,9 +230,8 @@ static struct outcome finish(struct fixture *fixture, struct warm *warm, const c
     return outcome;
 }
 
-static void test_confinement(void **state)
+static void check_confinement(struct fixture *fixture)
 {
-    struct fixture *fixture = *state;
     struct warm warm = park(fixture);
     struct outcome o = finish(fixture, &warm, "look", 0);
     assert_string_equal(o.err.text, "");
@@ -261,6 +265,35 @@ static void test_confinement(void **state)
             fail_msg("no %s in\n%s", expected[i], o.output);
         }
     }
+}
+
+static void test_confinement(void **state)
+{
+    struct fixture *fixture = *state;
+    check_confinement(fixture);
+    fixture->filter_early = true;
+    check_confinement(fixture);
+}
+
+/* What the parked process may have applied already cannot be taken back. */
+static void test_another_plan_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    struct warm warm = park(fixture);
+    struct err err = {0};
+    struct jail_plan *plan = run_plan(fixture, "exit", 0);
+    uint32_t changed = 0;
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        struct jail_step *step = &plan->steps[i];
+        if (step->kind == JAIL_STEP_RLIMIT && step->rlimit.resource == RLIMIT_FSIZE) {
+            step->rlimit.soft--;
+            changed++;
+        }
+    }
+    assert_int_equal(changed, 1);
+    assert_int_equal(jail_run(warm.jail, plan, (int[]){0, 1, 2}, 3, &err), -EINVAL);
+    jail_plan_free(plan);
+    assert_int_equal(WEXITSTATUS(finish(fixture, &warm, "exit", 0).result.wstatus), 3);
 }
 
 static void test_verdicts(void **state)
@@ -316,6 +349,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_confinement),
+        cmocka_unit_test(test_another_plan_is_refused),
         cmocka_unit_test(test_verdicts),
         cmocka_unit_test(test_many_at_once),
         cmocka_unit_test(test_the_template_takes_its_jails_along),
