@@ -21,6 +21,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/io.h"
+#include "jail/proc_text.h"
 
 #define PATH_CHARS     64
 #define CHILDREN_BYTES (16 << 20) /* of one list of children; more processes than PIDs there are */
@@ -41,17 +42,15 @@ static int read_stat(const char *path, struct stat_line *ret)
         return (int)n;
     }
     text[n] = '\0';
-    /* Fields 3 to 24, counted behind the name, which may hold anything. */
-    const char *p = strrchr(text, ')');
-    unsigned long long utime, stime, cutime, cstime, pages;
-    if (!p ||
-        sscanf(p + 1,
-               " %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %llu %llu %*d %*d %d %*d %*u %*u %llu",
-               &ret->parent, &utime, &stime, &cutime, &cstime, &ret->threads, &pages) != 7) {
-        return -EINVAL;
+    struct proc_stat stat;
+    int r = proc_text_stat(text, &stat);
+    if (r < 0) {
+        return r;
     }
-    ret->resident_bytes = pages * (uint64_t)sysconf(_SC_PAGESIZE);
-    ret->cpu_ns = (utime + stime + cutime + cstime) * (NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK));
+    ret->parent = stat.parent;
+    ret->threads = stat.threads;
+    ret->resident_bytes = stat.resident_pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    ret->cpu_ns = stat.cpu_ticks * (NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK));
     return 0;
 }
 

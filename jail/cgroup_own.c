@@ -17,33 +17,12 @@
 #include "jail/base/io.h"
 #include "jail/cgroup.h"
 #include "jail/cgroup_tree.h"
+#include "jail/proc_text.h"
 
 const char *const cgroup_controllers[CGROUP_CONTROLLERS] = {"memory", "pids", "cpu"};
 
 const char *const cgroup_remedy = "give this process a delegated cgroup v2 subtree (systemd: Delegate=yes; "
                                   "containers: a writable cgroup2 mount and cgroupns private)";
-
-/* Splits off the next blank-separated word. */
-static char *next_word(char **save)
-{
-    return strtok_r(NULL, " ", save);
-}
-
-/* One line of mountinfo: true if it is a cgroup2 mount; points `*ret_root` and `*ret_point` into the line. */
-static bool parse_mountinfo_line(char *line, char **ret_root, char **ret_point)
-{
-    char *dash = strstr(line, " - ");
-    if (!dash || strncmp(dash + 3, "cgroup2 ", 8) != 0) {
-        return false;
-    }
-    char *save = NULL;
-    if (!strtok_r(line, " ", &save) || !next_word(&save) || !next_word(&save)) {
-        return false;
-    }
-    *ret_root = next_word(&save);
-    *ret_point = next_word(&save);
-    return *ret_root && *ret_point;
-}
 
 /* Our cgroup in the v2 hierarchy, as the kernel spells it ("/user.slice/..."). */
 static int read_own_cgroup(char **ret, struct err *reterr)
@@ -53,12 +32,10 @@ static int read_own_cgroup(char **ret, struct err *reterr)
     if (r < 0) {
         return err_set(reterr, ERR_HOST, -r, NULL, "reading /proc/self/cgroup: %s", strerror(-r));
     }
-    char *save = NULL;
-    for (char *line = strtok_r(text.data, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        if (strncmp(line, "0::", 3) == 0) {
-            *ret = strdup(line + 3);
-            return *ret ? 0 : err_errno(reterr, ENOMEM, "finding our cgroup");
-        }
+    const char *own = proc_text_own_cgroup(text.data);
+    if (own) {
+        *ret = strdup(own);
+        return *ret ? 0 : err_errno(reterr, ENOMEM, "finding our cgroup");
     }
     return err_set(reterr, ERR_HOST, ENOENT, NULL, "this kernel runs without cgroup v2: %s", cgroup_remedy);
 }
@@ -76,21 +53,9 @@ static int find_own_path(char **ret, struct err *reterr)
     if (r < 0) {
         return err_set(reterr, ERR_HOST, -r, NULL, "reading /proc/self/mountinfo: %s", strerror(-r));
     }
-    char *save = NULL;
-    for (char *line = strtok_r(text.data, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        char *root, *point;
-        if (!parse_mountinfo_line(line, &root, &point)) {
-            continue;
-        }
-        size_t length = strcmp(root, "/") == 0 ? 0 : strlen(root);
-        if (strncmp(own, root, length) != 0 || (own[length] != '/' && own[length] != '\0')) {
-            continue;
-        }
-        const char *below = strcmp(own + length, "/") == 0 ? "" : own + length;
-        if (asprintf(ret, "%s%s", point, below) < 0) {
-            return err_errno(reterr, ENOMEM, "finding our cgroup");
-        }
-        return 0;
+    r = proc_text_cgroup_path(own, text.data, ret);
+    if (r != -ENOENT) {
+        return r < 0 ? err_errno(reterr, -r, "finding our cgroup") : 0;
     }
     return err_set(reterr, ERR_HOST, ENOENT, NULL,
                    "no cgroup2 file system with our cgroup %s is mounted here: %s", own, cgroup_remedy);

@@ -20,6 +20,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
+#include "jail/proc_text.h"
 
 struct idmap_pool {
     enum idmap_mode mode;
@@ -47,18 +48,7 @@ static bool range_is_mapped(const char *map_path, uint32_t base, uint32_t count)
     if (io_read_file_at(AT_FDCWD, map_path, 1 << 20, &text) < 0) {
         return false;
     }
-    uint64_t covered = 0;
-    char *save = NULL;
-    for (char *line = strtok_r(text.data, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        uint64_t first, outside, length;
-        if (sscanf(line, "%lu %lu %lu", &first, &outside, &length) != 3) {
-            continue;
-        }
-        uint64_t from = first > base ? first : base;
-        uint64_t to = first + length < (uint64_t)base + count ? first + length : (uint64_t)base + count;
-        covered += to > from ? to - from : 0;
-    }
-    return covered == count;
+    return proc_text_maps_range(text.data, base, count);
 }
 
 static int write_self(const char *path, const char *text, struct err *reterr)
