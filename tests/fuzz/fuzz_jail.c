@@ -107,7 +107,7 @@ static void open_side(struct side *side, bool by_template)
 static void hand_over(struct side *side)
 {
     const int stdio[3] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO};
-    int r = jail_run(side->jail, the_plan(), stdio, NULL);
+    int r = jail_run(side->jail, the_plan(), stdio, ARRAY_SIZE(stdio), NULL);
     REQUIRE(r < 0 || jail_state(side->jail) == JAIL_BUILDING);
     side->before = jail_state(side->jail);
 }

@@ -11,6 +11,8 @@
 #include "server/text.h"
 #include "tests/fuzz/fuzz.h"
 
+#define SLICES 3
+
 static void json_freep(struct json_doc **doc)
 {
     json_free(*doc);
@@ -133,6 +135,32 @@ static void require_places(const struct json *value, const uint8_t *data, size_t
     }
 }
 
+/* The other reader, which passes values on as they stand, finds them where this one does. */
+static void require_slices(const struct json *root, const uint8_t *data, size_t size)
+{
+    const char *names[SLICES] = {"", "", ""};
+    const struct json *members[SLICES] = {NULL};
+    struct json_slice slices[SLICES];
+    const char *why, *text = (const char *)data;
+    size_t n = 0;
+    for (const struct json *member = json_first(root); member && n < SLICES; member = json_next(member)) {
+        const char *key = json_key(member);
+        bool plain = *key && strspn(key, "abcdefghijklmnopqrstuvwxyz_0123456789") == strlen(key);
+        if (plain) {
+            names[n] = key;
+            members[n++] = member;
+        }
+    }
+    REQUIRE(json_split(text, size, names, n, slices, &why) == 0);
+    for (size_t i = 0; i < n; i++) {
+        if (slices[i].type != JSON_ABSENT) { /* a name in escapes is nobody's there */
+            REQUIRE(slices[i].type == json_type_of(members[i]));
+            REQUIRE(slices[i].text == text + json_offset(members[i]));
+            REQUIRE(slices[i].size <= size - json_offset(members[i]));
+        }
+    }
+}
+
 void fuzz_one(const uint8_t *data, size_t size)
 {
     CLEANUP(json_freep) struct json_doc *doc = NULL, *doc_again = NULL;
@@ -146,6 +174,9 @@ void fuzz_one(const uint8_t *data, size_t size)
     }
     REQUIRE(r == 0 && !err_is_set(&err));
     require_places(json_root(doc), data, size);
+    if (json_type_of(json_root(doc)) == JSON_OBJECT) {
+        require_slices(json_root(doc), data, size);
+    }
     write_value(json_root(doc), &written);
     REQUIRE(json_parse(written.data, written.len, &doc_again, &err) == 0);
     require_equal_members(json_root(doc), json_root(doc_again));
