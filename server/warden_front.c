@@ -358,21 +358,34 @@ static int watch_front(struct front *front, struct err *reterr)
 
 int front_start(struct warden *warden, struct settings *settings, struct front **ret, struct err *reterr)
 {
-    struct front *front = calloc(1, sizeof *front);
-    if (!front) {
-        return err_errno(reterr, ENOMEM, "starting the front");
-    }
     const struct front_process_options options = {
         .executable_fd = warden->executable_fd,
         .listen_fd = warden->listen_fd,
         .change_ids = warden->host.privileged,
         .uid = settings->config->outer_uid_base - 1, /* no jail ever has it */
     };
-    int r = front_process_start(&options, &front->process, reterr);
-    if (r < 0) {
-        free(front);
-        return r;
+    struct front_process process;
+    int r = front_process_start(&options, &process, reterr);
+    return r < 0 ? r : front_adopt(warden, settings, &process, ret, reterr);
+}
+
+static void end_process(struct front_process *process)
+{
+    pidfd_send_signal(process->pidfd, SIGKILL, NULL, 0);
+    waitpid(process->pid, NULL, 0);
+    fd_closep(&process->pidfd);
+    fd_closep(&process->channel_fd);
+}
+
+int front_adopt(struct warden *warden, struct settings *settings, struct front_process *process,
+                struct front **ret, struct err *reterr)
+{
+    struct front *front = calloc(1, sizeof *front);
+    if (!front) {
+        end_process(process);
+        return err_errno(reterr, ENOMEM, "starting the front");
     }
+    front->process = *process;
     front->warden = warden;
     front->state = FRONT_STARTING;
     front->settings = settings_ref(settings);
@@ -380,7 +393,7 @@ int front_start(struct warden *warden, struct settings *settings, struct front *
     front->next = warden->fronts;
     warden->fronts = front;
     guard_begin(front);
-    r = watch_front(front, reterr);
+    int r = watch_front(front, reterr);
     if (r < 0) {
         front_discard(front);
         return r;

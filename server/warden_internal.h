@@ -125,6 +125,9 @@ void warden_reload_failed(struct warden *warden);
 
 /* warden_front.c */
 int front_start(struct warden *warden, struct settings *settings, struct front **ret, struct err *reterr);
+/* The same for a process that runs already. Takes it, on failure too. */
+int front_adopt(struct warden *warden, struct settings *settings, struct front_process *process,
+                struct front **ret, struct err *reterr);
 /* Starts the current front; on failure, and after deaths in quick succession, later. */
 void front_start_current(struct warden *warden);
 void front_restart_due(void *arg, uint32_t events);
