@@ -110,8 +110,6 @@ class Arena:
         return {
             "processes": len(descendants(warden)),
             "descriptors": len(os.listdir(f"/proc/{warden}/fd")),
-            "mounts": len(Path(f"/proc/{warden}/mountinfo").read_text().splitlines()),
-            "mounts here": len(Path("/proc/self/mountinfo").read_text().splitlines()),
             "parked": int(stock[1]) if stock else 0,
             "running": self.server.metric("immure_jobs_running"),
             "front": front(warden),
