@@ -1,8 +1,10 @@
 """Every attack of programs/, on every way that a job can start: it must fail, in the way that its table says."""
 
+import collections
 import contextlib
 import os
 import platform
+import re
 import subprocess
 import sys
 
@@ -10,7 +12,7 @@ import pytest
 
 from attack import judge, load
 from conftest import beside, ways
-from harness import wait_for
+from harness import ROOT, wait_for
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="the programs have x86_64's system call numbers")
 ATTACKS = load()
@@ -62,3 +64,9 @@ def test_without_a_filter_it_is_noticed_and_still_harmless(unfiltered, world, on
     assert any("denied_syscalls" in what for what in wrong), wrong
     assert not [what for what in wrong if "the reply holds" in what]
     assert world.harm() == []
+
+
+def test_the_table_counts_them():
+    """SECURITY.md names every class with its number of programs."""
+    table = re.findall(r"`(\w+)\.py` \| (\d+) \|", (ROOT / "SECURITY.md").read_text())
+    assert {name: int(number) for name, number in table} == collections.Counter(one.kind for one in ATTACKS)

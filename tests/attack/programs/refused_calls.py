@@ -12,14 +12,14 @@ def all_refused(*names):
             "denied": dict.fromkeys(names, 1)}
 
 
-@attack(**all_refused("init_module", "finit_module", "delete_module", "create_module", "query_module", "get_kernel_syms"))
+@attack(unfiltered=True, **all_refused("init_module", "finit_module", "delete_module", "create_module", "query_module", "get_kernel_syms"))
 def kernel_modules():
     """Loads, removes and lists kernel modules."""
     refused(("init_module", b"\x7fELF", 4, b""), ("finit_module", 0, b"", 0), ("delete_module", b"ext4", 0o1000),
             ("create_module", b"x", 4096), ("query_module", 0, 1, 0, 0, 0), ("get_kernel_syms", 0))
 
 
-@attack(**all_refused("kexec_load", "kexec_file_load", "reboot"))
+@attack(unfiltered=True, **all_refused("kexec_load", "kexec_file_load", "reboot"))
 def other_kernel():
     """Loads another kernel, and reboots into it."""
     refused(("kexec_load", 0, 0, 0, 0), ("kexec_file_load", 0, 0, 0, 0, 0), ("reboot", 0xFEE1DEAD, 672274793, 0x01234567, 0))
@@ -56,7 +56,7 @@ def fault_handling():
 
 
 @attack("the filter allows none of these calls", {"traceme": "EPERM", "init": "EPERM", "child": "EPERM"}, denied={"ptrace": 6},
-        unfiltered=False)
+        unfiltered=True)
 def trace():
     """Traces PID 1, its own child and itself."""
     import signal
@@ -82,7 +82,7 @@ def memory_of_init():
             ("pidfd_getfd", pidfd, 3, 0))
 
 
-@attack(**all_refused("clock_settime", "settimeofday", "adjtimex", "clock_adjtime"))
+@attack(unfiltered=True, **all_refused("clock_settime", "settimeofday", "adjtimex", "clock_adjtime"))
 def clocks():
     """Sets the host's clock, and bends it."""
     import struct
@@ -144,13 +144,13 @@ def memory_placement():
             ("migrate_pages", 1, 0, 0, 0), ("move_pages", 1, 0, 0, 0, 0, 0))
 
 
-@attack(**all_refused("iopl", "ioperm", "modify_ldt"))
+@attack(unfiltered=True, **all_refused("iopl", "ioperm", "modify_ldt"))
 def hardware():
     """Talks to ports, and puts segments of its own into the CPU's tables."""
     refused(("iopl", 3), ("ioperm", 0, 1024, 1), ("modify_ldt", 1, bytes(16), 16))
 
 
-@attack(**all_refused("_sysctl", "sysfs", "uselib", "ustat", "afs_syscall", "vserver", "tuxcall", "security", "epoll_ctl_old",
+@attack(unfiltered=True, **all_refused("_sysctl", "sysfs", "uselib", "ustat", "afs_syscall", "vserver", "tuxcall", "security", "epoll_ctl_old",
                       "lookup_dcookie"))
 def entries_of_the_past():
     """Calls what nothing made in this century uses."""
@@ -158,7 +158,7 @@ def entries_of_the_past():
                                              "epoll_ctl_old", "lookup_dcookie")])
 
 
-@attack("only asking and PER_LINUX are allowed", {"personality": "EPERM", "asked": "0"}, denied={"personality": 5})
+@attack("only asking and PER_LINUX are allowed", {"personality": "EPERM", "asked": "0"}, denied={"personality": 5}, unfiltered=True)
 def personalities():
     """Turns off the randomisation of addresses, and makes what is readable executable."""
     attempts("personality", [lambda value=value: syscall("personality", value)
