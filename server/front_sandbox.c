@@ -104,6 +104,7 @@ static const int allowed[] = {
     SYS_getpeername,
     SYS_close,
     SYS_pipe2,
+    SYS_fchmod,
     /* a job's input and output files, /proc/self */
     SYS_memfd_create,
     SYS_pread64,

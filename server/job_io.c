@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "jail/base/cleanup.h"
@@ -101,7 +102,9 @@ static int make_pipe(int ours, int *ret_ours, int *ret_theirs, struct err *reter
     }
     *ret_ours = ends[ours];
     *ret_theirs = ends[!ours];
-    if (fcntl(ends[ours], F_SETFL, O_NONBLOCK) < 0) {
+    /* To the program the pipe is a stranger's: this is what lets it open /dev/stdin or /dev/stdout. */
+    mode_t mode = S_IRUSR | S_IWUSR | (ours == 1 ? S_IROTH : S_IWOTH);
+    if (fcntl(ends[ours], F_SETFL, O_NONBLOCK) < 0 || fchmod(ends[ours], mode) < 0) {
         return err_errno(reterr, errno, "setting up a pipe");
     }
     return 0;

@@ -45,6 +45,12 @@ def test_runtimes_by_name_and_alias(server, name):
     assert server.execute("print(1)", runtime=name, language="python")["stdout"] == "1\n"
 
 
+def test_streams_can_be_opened_by_name(server):
+    code = "open('/dev/stdout', 'w').write(open('/dev/stdin').read()); open('/dev/stderr', 'w').write('err')"
+    reply = server.execute(code, stdin="in")
+    assert (reply["stdout"], reply["stderr"]) == ("in", "err")
+
+
 def test_stdin_is_piped_in(server):
     code = "import sys; data = sys.stdin.read(); print(len(data), data[-3:], sys.stdin.read() == '')"
     assert server.execute(code)["stdout"] == "0  True\n"
