@@ -216,7 +216,7 @@ static void on_jail_event(void *arg, uint32_t events)
     } else if (job->is_reported && execution_is_gone(job->execution)) {
         job_discard(job);
     } else if (state == EXECUTION_RUNNING && job->warden->warm) {
-        warm_tend(job->warden->warm); /* while this one runs, the jail of the next can be made */
+        warm_tend_empty(job->warden->warm);
     }
 }
 

@@ -117,6 +117,16 @@ static void tend_template(struct warm_template *template, uint64_t now_ns)
     }
 }
 
+void warm_tend_empty(struct warm *warm)
+{
+    uint64_t now_ns = clock_now_ns();
+    for (struct warm_template *template = warm->templates; template; template = template->next) {
+        if (!template->stock) {
+            tend_template(template, now_ns);
+        }
+    }
+}
+
 void warm_tend(struct warm *warm)
 {
     uint64_t now_ns = clock_now_ns();

@@ -36,8 +36,10 @@ int warm_new(const struct warm_options *options, struct warm **ret, struct err *
 /* Ends the parked jails; templates live until the last job that came from them. Takes NULL. */
 void warm_free(struct warm *warm);
 
-/* A job has ended, or started: time to look whether jails should be parked. */
+/* A job has ended: time to look whether jails should be parked. */
 void warm_tend(struct warm *warm);
+/* A job has started: parking would be in its way, unless the next job would find nothing. */
+void warm_tend_empty(struct warm *warm);
 
 /* A jail for a job: a parked one, or one that its template is now asked for; NULL where there is no template
  * for this runtime under this policy that works. */

@@ -101,8 +101,23 @@ static void park(void *python)
     job_park(python);
 }
 
+/* The functions that libraries call of each other are looked up here, once and for all, rather than in every
+ * job on the first call. Only the dynamic linker can do that, and only when a process begins. */
+static void bind_all(char **argv)
+{
+    static const char variable[] = "LD_BIND_NOW", mark[] = "template";
+    const char *value = getenv(variable);
+    if (value && strcmp(value, mark) == 0) {
+        unsetenv(variable);
+    } else if (!value && setenv(variable, mark, 1) == 0) {
+        execv("/proc/self/exe", argv);
+        unsetenv(variable); /* it works without */
+    }
+}
+
 int main(int argc, char **argv)
 {
+    bind_all(argv);
     int options = 1;
     while (options < argc && strcmp(argv[options], "--") != 0) {
         options++;
