@@ -1,9 +1,8 @@
 import threading
-import time
 
 
 def work():
-    time.sleep(0.1)
+    threading.main_thread().join()  # which is over when the interpreter begins to end
     print("thread done")
 
 
