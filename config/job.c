@@ -2,6 +2,7 @@
 #include "config/job.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static void strings_free(char **strings, size_t n)
@@ -28,6 +29,7 @@ void job_free(struct job *job)
     free(job->policy);
     free(job->execution_id);
     free(job->key);
+    free(job->session_id);
     for (size_t i = 0; i < job->n_files; i++) {
         free(job->files[i].path);
     }
@@ -71,4 +73,11 @@ void job_result_clear(struct job_result *result)
     free(result->step);
     free(result->error_text);
     *result = (struct job_result){0};
+}
+
+bool session_id_is_valid(const char *session_id)
+{
+    static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.";
+    size_t len = strlen(session_id);
+    return len > 0 && len < SESSION_ID_BYTES && session_id[0] != '.' && strspn(session_id, allowed) == len;
 }

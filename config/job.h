@@ -8,6 +8,12 @@
 
 struct err;
 
+/* Room for a session's name. */
+#define SESSION_ID_BYTES 129
+
+#define SESSION_ID_RULE "must be 1 to 128 of A-Z a-z 0-9 . _ -, and not begin with a dot"
+bool session_id_is_valid(const char *session_id);
+
 /* Wishes and, in a result, what applied. 0: not given / no limit. */
 struct job_limits {
     uint64_t memory_bytes, pids, cpu_percent, cpu_ms, scratch_bytes, output_bytes, timeout_ms;
@@ -30,7 +36,8 @@ struct job {
     char *runtime;
     char *policy; /* NULL: the runtime's own */
     char *execution_id;
-    char *key; /* the calling key's name */
+    char *key;        /* the calling key's name */
+    char *session_id; /* NULL: a workspace of its own */
     uint64_t code_size;
     struct job_file *files;
     size_t n_files;

@@ -114,8 +114,12 @@ int child_apply(struct child *child, uint32_t *index, enum jail_step_kind stop)
  * with some of them closed may have been given their numbers. */
 static int clear_program_fds(struct child *child)
 {
-    int *const ours[] = {&child->control, &child->fds[JAIL_FD_SCRATCH], &child->fds[JAIL_FD_INPUT],
-                         &child->fds[JAIL_FD_BRIDGE_IN], &child->fds[JAIL_FD_BRIDGE_OUT]};
+    int *const ours[] = {&child->control,
+                         &child->fds[JAIL_FD_SCRATCH],
+                         &child->fds[JAIL_FD_INPUT],
+                         &child->fds[JAIL_FD_BRIDGE_IN],
+                         &child->fds[JAIL_FD_BRIDGE_OUT],
+                         &child->fds[JAIL_FD_WORKSPACE]};
     child->call = "fcntl";
     for (size_t i = 0; i < ARRAY_SIZE(ours); i++) {
         if (*ours[i] >= 0 && *ours[i] < JAIL_PROGRAM_FDS) {

@@ -119,6 +119,16 @@ struct jail_step *jail_plan_add(struct jail_plan *plan, enum jail_step_kind kind
     return step;
 }
 
+bool jail_plan_has(const struct jail_plan *plan, enum jail_step_kind kind)
+{
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        if (plan->steps[i].kind == kind) {
+            return true;
+        }
+    }
+    return false;
+}
+
 const char *jail_plan_string(const struct jail_plan *plan, jail_ref ref)
 {
     if (ref >= plan->arena_size || !memchr(plan->arena + ref, '\0', plan->arena_size - ref)) {

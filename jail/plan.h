@@ -30,6 +30,7 @@ enum jail_fd {
     JAIL_FD_INPUT,      /* a readable, seekable file that FILE steps copy from */
     JAIL_FD_BRIDGE_IN,  /* pipes of the BRIDGE step: the end that the program reads, */
     JAIL_FD_BRIDGE_OUT, /* and the end that it writes */
+    JAIL_FD_WORKSPACE,  /* a detached mount: keeper_copy() */
     JAIL_FD_COUNT,
 };
 
@@ -39,7 +40,7 @@ enum { JAIL_BRIDGE_IN = 3, JAIL_BRIDGE_OUT = 4, JAIL_PROGRAM_FDS = 5 };
 /* A place in the arena. Offset 0 is always the empty string, so a zeroed reference is "". */
 typedef uint32_t jail_ref;
 
-/* BIND, TMPFS, PROC, SCRATCH and SUBMOUNT: restrictions put on the whole tree of the mount. */
+/* BIND, TMPFS, PROC, SCRATCH, SUBMOUNT and WORKSPACE: restrictions put on the whole tree of the mount. */
 enum {
     JAIL_MOUNT_READONLY = 1 << 0,
     JAIL_MOUNT_NOSUID = 1 << 1,
@@ -103,6 +104,10 @@ struct jail_step {
             uint32_t flags;
         } submount;
         struct {
+            jail_ref path;
+            uint32_t flags;
+        } workspace;
+        struct {
             uint64_t keep; /* bit n: capability number n stays (permitted, effective, inheritable, ambient) */
         } capabilities;
         struct {
@@ -162,6 +167,8 @@ jail_ref jail_plan_bytes(struct jail_plan *plan, const void *data, size_t size, 
 /* Appends a zeroed step; the pointer is good until the next one. Never NULL (a static dummy once `failed`).
  */
 struct jail_step *jail_plan_add(struct jail_plan *plan, enum jail_step_kind kind);
+
+bool jail_plan_has(const struct jail_plan *plan, enum jail_step_kind kind);
 
 /* The NUL-terminated string at `ref`. Safe between clone and exec. */
 const char *jail_plan_string(const struct jail_plan *plan, jail_ref ref);

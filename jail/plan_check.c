@@ -38,7 +38,7 @@
 /* Steps that put something into the new root. */
 #define TREE_STEPS                                                                                           \
     (BIT(MKDIR) | BIT(FILE) | BIT(SYMLINK) | BIT(BIND) | BIT(TMPFS) | BIT(PROC) | BIT(SCRATCH) |             \
-     BIT(SUBMOUNT))
+     BIT(SUBMOUNT) | BIT(WORKSPACE))
 
 /* All INIT rows of steps.def, and all PROGRAM rows. */
 enum {
@@ -69,6 +69,7 @@ static const struct count_rule {
     {JAIL_STEP_ROOT, 0, 1, "there is exactly one root"},
     {JAIL_STEP_ROOT_INHERITED, 0, 1, "a root is inherited at most once"},
     {JAIL_STEP_SCRATCH, 0, 1, "the scratch is attached at most once"},
+    {JAIL_STEP_WORKSPACE, 0, 1, "the workspace is attached at most once"},
     {JAIL_STEP_PIVOT, 0, 1, "there is exactly one pivot"},
     {JAIL_STEP_ROOT_READONLY, 0, 1, "the root is made read-only exactly once"},
     {JAIL_STEP_STDIO, 0, 1, "descriptors 0, 1 and 2 are set at most once"},
@@ -143,6 +144,8 @@ static const struct flag_rule {
     {JAIL_STEP_SCRATCH, JAIL_MOUNT_NOSUID | JAIL_MOUNT_NODEV | JAIL_MOUNT_NOEXEC,
      JAIL_MOUNT_NOSUID | JAIL_MOUNT_NODEV},
     {JAIL_STEP_SUBMOUNT, JAIL_MOUNT_READONLY | JAIL_MOUNT_NOSUID | JAIL_MOUNT_NODEV | JAIL_MOUNT_NOEXEC,
+     JAIL_MOUNT_NOSUID | JAIL_MOUNT_NODEV},
+    {JAIL_STEP_WORKSPACE, JAIL_MOUNT_READONLY | JAIL_MOUNT_NOSUID | JAIL_MOUNT_NODEV | JAIL_MOUNT_NOEXEC,
      JAIL_MOUNT_NOSUID | JAIL_MOUNT_NODEV},
 };
 
@@ -390,6 +393,9 @@ static verdict check_content(const struct jail_plan *plan, const struct jail_ste
     case JAIL_STEP_SUBMOUNT:
         words = check_submount(plan, step);
         return words ? words : check_flags(step->kind, step->submount.flags);
+    case JAIL_STEP_WORKSPACE:
+        words = check_path(plan, step->workspace.path, false);
+        return words ? words : check_flags(step->kind, step->workspace.flags);
     case JAIL_STEP_CAPABILITIES:
         return step->capabilities.keep >> (CAP_LAST_CAP + 1) ? "capabilities are ones that the kernel has"
                                                              : NULL;
@@ -481,6 +487,8 @@ static const char *made_path(const struct jail_plan *plan, const struct jail_ste
         return jail_plan_string(plan, step->scratch.path);
     case JAIL_STEP_SUBMOUNT:
         return jail_plan_string(plan, step->submount.path);
+    case JAIL_STEP_WORKSPACE:
+        return jail_plan_string(plan, step->workspace.path);
     default:
         return NULL;
     }

@@ -239,6 +239,10 @@ static void put_content(struct buf *ret, const struct jail_plan *plan, const str
     case JAIL_STEP_SUBMOUNT:
         put_attach(ret, plan, step->submount.source, step->submount.path, step->submount.flags);
         break;
+    case JAIL_STEP_WORKSPACE:
+        put_string(ret, plan, step->workspace.path);
+        put_flags(ret, step->workspace.flags);
+        break;
     case JAIL_STEP_CAPABILITIES:
         put_capabilities(ret, step->capabilities.keep);
         break;
@@ -329,6 +333,8 @@ static const char *step_item(const struct jail_plan *plan, const struct jail_ste
         return jail_plan_string(plan, step->scratch.path);
     case JAIL_STEP_SUBMOUNT:
         return jail_plan_string(plan, step->submount.path);
+    case JAIL_STEP_WORKSPACE:
+        return jail_plan_string(plan, step->workspace.path);
     case JAIL_STEP_WORKDIR:
         return jail_plan_string(plan, step->workdir.path);
     case JAIL_STEP_RLIMIT:

@@ -113,8 +113,10 @@ static int fail_put(struct err *reterr, int code, const char *path)
                        "the input files do not fit into the scratch limit");
     }
     if (code == EEXIST || code == ENOTDIR || code == EISDIR) {
-        return err_set(reterr, ERR_INVALID, code, path,
-                       "a file and a directory of this request have the same name");
+        return err_set(reterr, ERR_INVALID, code, path, "a file and a directory have the same name");
+    }
+    if (code == ELOOP || code == EXDEV) {
+        return err_set(reterr, ERR_INVALID, code, path, "the name leads through a link");
     }
     return err_set(reterr, ERR_SETUP, code, path, "writing an input file: %s", strerror(code));
 }
@@ -154,6 +156,30 @@ static int write_file(int directory, const char *name, int from, uint64_t offset
     return r == 0 && (fchmod(file, 0644) < 0 || fchown(file, uid, gid) < 0) ? -errno : r;
 }
 
+/* Opens the directory that `path` lies in and points `*ret_name` at its last part. Directories that are
+ * missing are made for uid and gid; UINT32_MAX: none are made. */
+static int enter_parents(int scratch_fd, const char *path, uint32_t uid, uint32_t gid, const char **ret_name)
+{
+    CLEANUP(fd_closep) int directory = open_beneath(scratch_fd, SCRATCH_WORK, O_RDONLY | O_DIRECTORY, 0);
+    if (directory < 0) {
+        return directory;
+    }
+    const char *part = path;
+    for (const char *slash; (slash = strchr(part, '/')); part = slash + 1) {
+        char name[NAME_MAX + 1] = "";
+        memcpy(name, part, (size_t)(slash - part));
+        int next = uid == UINT32_MAX ? open_beneath(directory, name, O_RDONLY | O_DIRECTORY, 0)
+                                     : enter_directory(directory, name, uid, gid);
+        if (next < 0) {
+            return next;
+        }
+        close(directory);
+        directory = next;
+    }
+    *ret_name = part;
+    return TAKE_FD(directory);
+}
+
 int scratch_put(int scratch_fd, const char *path, int from, uint64_t offset, uint64_t size, uint32_t uid,
                 uint32_t gid, struct err *reterr)
 {
@@ -161,23 +187,22 @@ int scratch_put(int scratch_fd, const char *path, int from, uint64_t offset, uin
     if (r < 0) {
         return r;
     }
-    CLEANUP(fd_closep) int directory = open_beneath(scratch_fd, SCRATCH_WORK, O_RDONLY | O_DIRECTORY, 0);
-    if (directory < 0) {
-        return fail_put(reterr, -directory, path);
-    }
-    const char *part = path;
-    for (const char *slash; (slash = strchr(part, '/')); part = slash + 1) {
-        char name[NAME_MAX + 1] = "";
-        memcpy(name, part, (size_t)(slash - part));
-        int next = enter_directory(directory, name, uid, gid);
-        if (next < 0) {
-            return fail_put(reterr, -next, path);
-        }
-        close(directory);
-        directory = next;
-    }
-    r = write_file(directory, part, from, offset, size, uid, gid);
+    const char *name;
+    CLEANUP(fd_closep) int directory = enter_parents(scratch_fd, path, uid, gid, &name);
+    r = directory < 0 ? directory : write_file(directory, name, from, offset, size, uid, gid);
     return r < 0 ? fail_put(reterr, -r, path) : 0;
+}
+
+void scratch_remove(int scratch_fd, const char *path)
+{
+    const char *name;
+    CLEANUP(fd_closep) int directory = -1;
+    if (scratch_check_path(path, NULL) == 0) {
+        directory = enter_parents(scratch_fd, path, UINT32_MAX, UINT32_MAX, &name);
+    }
+    if (directory >= 0) {
+        unlinkat(directory, name, 0);
+    }
 }
 
 int scratch_put_script(int scratch_fd, const char *name, int from, uint64_t size, uint32_t uid, uint32_t gid,
@@ -210,7 +235,7 @@ int scratch_usage(int scratch_fd, uint64_t *ret_bytes, uint64_t *ret_inodes)
 
 struct walk {
     struct scratch_list *list;
-    size_t max_files, cap;
+    size_t max_files, entries_left, cap;
     char path[PATH_MAX];
 };
 
@@ -280,6 +305,11 @@ static int walk_directory(struct walk *walk, int dirfd, size_t length, unsigned 
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) {
             continue;
         }
+        if (walk->entries_left-- == 0) {
+            walk->entries_left = 0;
+            walk->list->truncated = true;
+            break;
+        }
         size_t start = length > 0 ? length + 1 : 0;
         if (start + name_length + 1 > sizeof walk->path) {
             walk->list->truncated = true;
@@ -299,11 +329,12 @@ static int by_path(const void *a, const void *b)
     return strcmp(((const struct scratch_file *)a)->path, ((const struct scratch_file *)b)->path);
 }
 
-int scratch_list(int scratch_fd, size_t max_files, struct scratch_list *ret, struct err *reterr)
+int scratch_list(int scratch_fd, size_t max_files, size_t max_entries, struct scratch_list *ret,
+                 struct err *reterr)
 {
     *ret = (struct scratch_list){0};
     int work = open_beneath(scratch_fd, SCRATCH_WORK, O_RDONLY | O_DIRECTORY, 0);
-    struct walk walk = {.list = ret, .max_files = max_files};
+    struct walk walk = {.list = ret, .max_files = max_files, .entries_left = max_entries};
     int r = work < 0 ? work : walk_directory(&walk, work, 0, 0);
     if (r < 0) {
         scratch_list_free(ret);

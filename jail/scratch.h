@@ -26,6 +26,10 @@ int scratch_open(uint64_t size_bytes, uint64_t inodes, uint32_t uid, uint32_t gi
 int scratch_put(int scratch_fd, const char *path, int from, uint64_t offset, uint64_t size, uint32_t uid,
                 uint32_t gid, struct err *reterr);
 
+/* Makes room for a file in a workspace that has been used before: removes what stands there, unless it is a
+ * directory. What cannot be removed is for scratch_put() to complain about. */
+void scratch_remove(int scratch_fd, const char *path);
+
 /* Sets another size limit while nothing is on it that would not fit. */
 int scratch_resize(int scratch_fd, uint64_t size_bytes, struct err *reterr);
 
@@ -55,8 +59,11 @@ struct scratch_list {
 };
 #define SCRATCH_DEPTH_MAX 32
 
-/* Lists regular files, never following a link, at most `max_files`. Bounded in time by the inode limit. */
-int scratch_list(int scratch_fd, size_t max_files, struct scratch_list *ret, struct err *reterr);
+/* Lists regular files, never following a link, at most `max_files`. Looks at `max_entries` names at most: the
+ * inode limit bounds a scratch that lies still, but a job of the same session may be making names all the
+ * while. */
+int scratch_list(int scratch_fd, size_t max_files, size_t max_entries, struct scratch_list *ret,
+                 struct err *reterr);
 void scratch_list_free(struct scratch_list *list);
 
 /* Opens a regular file below the working directory for reading, beneath it and through no link of any kind.

@@ -148,14 +148,21 @@ int step_PROC(struct child *child, const struct jail_step *step)
     return attach(child, tree, jail_plan_string(child->plan, step->proc.path), true);
 }
 
+/* A mount that the parent made can be restricted only once it is attached here. Nothing but us runs yet. */
+static int attach_given(struct child *child, int tree, jail_ref path, uint32_t flags)
+{
+    int r = attach(child, tree, jail_plan_string(child->plan, path), true);
+    return r < 0 ? r : restrict_tree(child, tree, flags, 0);
+}
+
 int step_SCRATCH(struct child *child, const struct jail_step *step)
 {
-    int tree = child->fds[JAIL_FD_SCRATCH];
-    int r = attach(child, tree, jail_plan_string(child->plan, step->scratch.path), true);
-    if (r < 0) {
-        return r;
-    }
-    return restrict_tree(child, tree, step->scratch.flags, 0);
+    return attach_given(child, child->fds[JAIL_FD_SCRATCH], step->scratch.path, step->scratch.flags);
+}
+
+int step_WORKSPACE(struct child *child, const struct jail_step *step)
+{
+    return attach_given(child, child->fds[JAIL_FD_WORKSPACE], step->workspace.path, step->workspace.flags);
 }
 
 int step_SUBMOUNT(struct child *child, const struct jail_step *step)

@@ -47,7 +47,14 @@ int jail_template_new(const struct jail_template_options *options, struct jail_t
     }
     const struct jail_spawn_options spawn = {
         .plan = options->plan,
-        .fds = {its, options->log_fd, options->log_fd, -1, options->program_fd, -1, -1},
+        .fds = {[JAIL_FD_STDIN] = its,
+                [JAIL_FD_STDOUT] = options->log_fd,
+                [JAIL_FD_STDERR] = options->log_fd,
+                [JAIL_FD_SCRATCH] = -1,
+                [JAIL_FD_INPUT] = options->program_fd,
+                [JAIL_FD_BRIDGE_IN] = -1,
+                [JAIL_FD_BRIDGE_OUT] = -1,
+                [JAIL_FD_WORKSPACE] = -1},
         .cgroup = options->cgroup,
         .outer_uid = options->outer_uid,
         .outer_gid = options->outer_gid,
@@ -120,9 +127,19 @@ int jail_park(struct jail_template *template, const struct jail_park_options *op
     header.inner_uid = template->range_count > 0
                            ? TEMPLATE_INNER_BASE + (options->outer_uid - template->range_base)
                            : template->inner_self;
-    const int fds[] = {childs_end, options->scratch_fd, jail->cgroup ? jail_cgroup_fd(jail->cgroup) : -1};
+    int fds[4];
+    size_t n_fds = 0;
+    fds[n_fds++] = childs_end;
+    fds[n_fds++] = options->scratch_fd;
+    header.has_workspace = jail_plan_has(options->plan, JAIL_STEP_WORKSPACE);
+    if (header.has_workspace) {
+        fds[n_fds++] = options->workspace_fd;
+    }
+    if (jail->cgroup) {
+        fds[n_fds++] = jail_cgroup_fd(jail->cgroup);
+    }
     r = jail_arm(jail, clock_now_ns() + BUILD_TIMEOUT_MS * NS_PER_MS);
-    r = r < 0 ? r : send_plan(template->sock, &header, options->plan, fds, jail->cgroup ? 3 : 2);
+    r = r < 0 ? r : send_plan(template->sock, &header, options->plan, fds, n_fds);
     if (r < 0) {
         jail_free(jail);
         return err_set(reterr, ERR_SETUP, -r, NULL, "asking a template for a jail: %s", strerror(-r));

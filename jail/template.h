@@ -54,6 +54,7 @@ struct jail *jail_template_jail(struct jail_template *template);
 struct jail_park_options {
     const struct jail_plan *plan; /* from jail_plan_for_run(); its EXEC part is only a placeholder */
     int scratch_fd;
+    int workspace_fd;           /* where the plan attaches one */
     struct jail_cgroup *cgroup; /* NULL: none; else given away, also on failure */
     uint32_t outer_uid;         /* from the pool */
     /* Put the filter in place before parking rather than when the program comes: it takes a quarter of what

@@ -41,6 +41,7 @@ static const enum fate fates[JAIL_STEP_COUNT] = {
     [JAIL_STEP_PROC] = FATE_SPECIAL,
     [JAIL_STEP_SCRATCH] = FATE_SPECIAL,
     [JAIL_STEP_SUBMOUNT] = FATE_SPECIAL,
+    [JAIL_STEP_WORKSPACE] = FATE_SPECIAL,
     [JAIL_STEP_PIVOT] = FATE_TEMPLATE,
     [JAIL_STEP_ROOT_READONLY] = FATE_TEMPLATE,
     [JAIL_STEP_STDIO] = FATE_TEMPLATE,
@@ -78,16 +79,6 @@ static void add_mkdir(struct jail_plan *plan, jail_ref path)
         (__typeof__(((struct jail_step *)0)->mkdir)){.path = path, .mode = 0755};
 }
 
-static bool has_step(const struct jail_plan *plan, enum jail_step_kind kind)
-{
-    for (uint32_t i = 0; i < plan->n_steps; i++) {
-        if (plan->steps[i].kind == kind) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* True if a directory of that name is made by `plan` already. */
 static bool makes_directory(const struct jail_plan *plan, const char *path)
 {
@@ -107,10 +98,10 @@ static int refuse(struct err *reterr, const char *why)
 
 static int check_fit(const struct jail_plan *plan, struct err *reterr)
 {
-    if (!has_step(plan, JAIL_STEP_PROC)) {
+    if (!jail_plan_has(plan, JAIL_STEP_PROC)) {
         return refuse(reterr, "it has no procfs");
     }
-    if (!has_step(plan, JAIL_STEP_SCRATCH)) {
+    if (!jail_plan_has(plan, JAIL_STEP_SCRATCH)) {
         return refuse(reterr, "it has no scratch");
     }
     for (uint32_t i = 0; i < plan->n_steps; i++) {
@@ -258,6 +249,7 @@ int jail_plan_for_run(const struct jail_plan *plan, struct jail_plan **ret, stru
             break;
         case JAIL_STEP_IDENTITY:
         case JAIL_STEP_SUBMOUNT:
+        case JAIL_STEP_WORKSPACE:
         case JAIL_STEP_CAPABILITIES:
             add(run, &step);
             break;

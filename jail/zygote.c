@@ -52,9 +52,9 @@ struct parking {
     struct child child;
     int control; /* the jail's end, ours to close */
     int scratch;
-    int cgroup;         /* -1: none */
-    uint32_t inner_uid; /* of the template's own user namespace */
-    int go[2];          /* pipe: one byte says that the id maps are written */
+    int workspace, cgroup; /* -1: none */
+    uint32_t inner_uid;    /* of the template's own user namespace */
+    int go[2];             /* pipe: one byte says that the id maps are written */
     bool filter_early;
     const struct park_hook *hook;
 };
@@ -64,6 +64,7 @@ static void free_parking(struct parking *parking)
     jail_plan_free(parking->plan);
     fd_closep(&parking->control);
     fd_closep(&parking->scratch);
+    fd_closep(&parking->workspace);
     fd_closep(&parking->cgroup);
     fd_closep(&parking->go[0]);
     fd_closep(&parking->go[1]);
@@ -257,6 +258,7 @@ static void build(struct parking *parking, struct zygote_run *ret)
     }
     close(pair[1]);
     fd_closep(&child->fds[JAIL_FD_SCRATCH]);
+    fd_closep(&child->fds[JAIL_FD_WORKSPACE]);
     struct child_message end;
     memset(&end, 0, sizeof end);
     init_serve(child, pid, pair[0], &end);
@@ -325,15 +327,19 @@ static int prepare(const struct zygote_header *header, const unsigned char *mess
 {
     *ret = (struct parking){.control = -1,
                             .scratch = -1,
+                            .workspace = -1,
                             .cgroup = -1,
                             .go = {-1, -1},
                             .inner_uid = header->inner_uid,
                             .filter_early = header->filter_early};
-    int *const places[] = {&ret->control, &ret->scratch, &ret->cgroup};
+    /* In the order in which they are sent; a cgroup may be missing. */
+    int *const shared[] = {&ret->control, &ret->scratch, &ret->workspace, &ret->cgroup};
+    int *const alone[] = {&ret->control, &ret->scratch, &ret->cgroup, &ret->workspace};
+    int *const *places = header->has_workspace ? shared : alone;
     for (size_t i = 0; i < n_fds; i++) {
         *places[i] = fds[i];
     }
-    if (n_fds < 2 || header->kind != ZYGOTE_PARK) {
+    if (n_fds < (header->has_workspace ? 3u : 2u) || header->kind != ZYGOTE_PARK) {
         return -EPROTO;
     }
     ret->child = (struct child){.control = ret->control,
@@ -346,6 +352,7 @@ static int prepare(const struct zygote_header *header, const unsigned char *mess
         ret->child.fds[i] = -1;
     }
     ret->child.fds[JAIL_FD_SCRATCH] = ret->scratch;
+    ret->child.fds[JAIL_FD_WORKSPACE] = ret->workspace;
     int r = zygote_decode_plan(message, size, &ret->plan);
     ret->child.plan = ret->plan;
     return r < 0 ? r : pipe2(ret->go, O_CLOEXEC) < 0 ? -errno : 0;
@@ -355,7 +362,7 @@ static int prepare(const struct zygote_header *header, const unsigned char *mess
  * the parent wants no more. A request that fails is answered on the jail's own socket. */
 static int serve_one(int sock, unsigned char *message, const struct park_hook *hook, struct zygote_run *ret)
 {
-    int fds[3];
+    int fds[4];
     size_t n_fds = ARRAY_SIZE(fds);
     ssize_t n = io_recv_fds(sock, message, ZYGOTE_MESSAGE_MAX, fds, &n_fds);
     struct zygote_header header;

@@ -8,8 +8,8 @@
 struct jail_plan;
 
 enum zygote_kind {
-    ZYGOTE_PARK, /* to the template: build a jail by the plan that follows; control socket, scratch, cgroup
-                    (if any) come along */
+    ZYGOTE_PARK, /* to the template: build a jail by the plan that follows; control socket, scratch,
+                    workspace and cgroup (if any) come along */
     ZYGOTE_RUN,  /* to the parked process: run what the plan that follows says; stdin, stdout, stderr come
                     along, and the two ends of the bridge if the program has one */
 };
@@ -20,6 +20,7 @@ struct zygote_header {
     uint32_t inner_uid; /* PARK: the jail's ids outside, as the template's user namespace calls them */
     bool drop_groups;   /* PARK */
     bool filter_early;  /* PARK: the filter lets the process do what is left to do after parking */
+    bool has_workspace; /* PARK */
 };
 
 #define ZYGOTE_MESSAGE_MAX (160u << 10)

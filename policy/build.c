@@ -261,6 +261,28 @@ static int check_files(const struct policy *policy, const struct job *job, struc
                          "policy %s has no scratch directory to put files into", policy->spec->name);
 }
 
+/* In a session, what would be a directory of the job's own scratch is the workspace that its jobs share. */
+static int share_workspace(struct jail_plan *plan, const struct policy_spec *spec, struct err *reterr)
+{
+    const struct policy_mount *work = NULL;
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        const struct policy_mount *mount = &spec->mounts[i];
+        work = mount->kind == POLICY_MOUNT_SCRATCH && strcmp(mount->source, "work") == 0 ? mount : work;
+    }
+    for (uint32_t i = 0; work && i < plan->n_steps; i++) {
+        struct jail_step *step = &plan->steps[i];
+        if (step->kind == JAIL_STEP_SUBMOUNT &&
+            strcmp(jail_plan_string(plan, step->submount.path), work->destination) == 0) {
+            jail_ref path = step->submount.path;
+            uint32_t flags = step->submount.flags;
+            *step = (struct jail_step){.kind = JAIL_STEP_WORKSPACE, .workspace = {path, flags}};
+            return 0;
+        }
+    }
+    return err_set(reterr, ERR_INVALID, ENOTDIR, "session_id", "policy %s has no scratch directory to share",
+                   spec->name);
+}
+
 static void add_between_tree_and_exec(struct jail_plan *plan, const struct policy *policy,
                                       const struct policy_ceilings *ceilings, const struct job_limits *limits,
                                       bool bridge)
@@ -315,6 +337,10 @@ int policy_build_plan(const struct policy *policy, const struct policy_ceilings 
     CLEANUP(plan_freep) struct jail_plan *plan = jail_plan_copy(policy->tree);
     if (!plan) {
         return err_errno(reterr, ENOMEM, "building the plan");
+    }
+    r = job->session_id ? share_workspace(plan, policy->spec, reterr) : 0;
+    if (r < 0) {
+        return r;
     }
     put_limits(plan, policy->spec, &limits);
     if (program->runtime) {

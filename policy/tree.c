@@ -52,6 +52,8 @@ static const char *mount_point(const struct jail_plan *plan, const struct jail_s
         return jail_plan_string(plan, step->scratch.path);
     case JAIL_STEP_SUBMOUNT:
         return jail_plan_string(plan, step->submount.path);
+    case JAIL_STEP_WORKSPACE:
+        return jail_plan_string(plan, step->workspace.path);
     default:
         return NULL;
     }

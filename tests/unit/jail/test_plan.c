@@ -87,6 +87,9 @@ static struct jail_plan *good_plan(void)
     step->submount.source = jail_plan_text(plan, "/tmp/work");
     step->submount.path = jail_plan_text(plan, "/workspace");
     step->submount.flags = guarded;
+    step = jail_plan_add(plan, JAIL_STEP_WORKSPACE);
+    step->workspace.path = jail_plan_text(plan, "/shared");
+    step->workspace.flags = guarded;
     jail_plan_add(plan, JAIL_STEP_PIVOT);
     jail_plan_add(plan, JAIL_STEP_ROOT_READONLY);
     jail_plan_add(plan, JAIL_STEP_STDIO);
@@ -199,7 +202,7 @@ static void test_counts(void **state)
     }
     static const enum jail_step_kind optional[] = {JAIL_STEP_LOOPBACK, JAIL_STEP_HOSTNAME, JAIL_STEP_SCRATCH,
                                                    JAIL_STEP_UMASK,    JAIL_STEP_WORKDIR,  JAIL_STEP_SECCOMP,
-                                                   JAIL_STEP_BRIDGE};
+                                                   JAIL_STEP_BRIDGE,   JAIL_STEP_WORKSPACE};
     for (size_t i = 0; i < ARRAY_SIZE(optional); i++) {
         CLEANUP(plan_freep) struct jail_plan *without = good_plan();
         remove_step(without, optional[i]);
@@ -289,6 +292,9 @@ static void test_order(void **state)
       step->proc.flags &= ~(uint32_t)JAIL_MOUNT_READONLY)                                                    \
     X(scratch_limits, JAIL_STEP_SCRATCH, "size and an inode limit", plan->limits.scratch_inodes = 0)         \
     X(scratch_readonly, JAIL_STEP_SCRATCH, "its kind knows", step->scratch.flags |= JAIL_MOUNT_READONLY)     \
+    X(workspace_path, JAIL_STEP_WORKSPACE, "absolute", step->workspace.path = 0)                             \
+    X(workspace_devices, JAIL_STEP_WORKSPACE, "nodev", step->workspace.flags = JAIL_MOUNT_NOSUID)            \
+    X(workspace_flags, JAIL_STEP_WORKSPACE, "its kind knows", step->workspace.flags |= JAIL_PROC_HIDE)       \
     X(submount_source, JAIL_STEP_SUBMOUNT, "absolute", step->submount.source = 0)                            \
     X(capability, JAIL_STEP_CAPABILITIES, "the kernel has", step->capabilities.keep = 1ull << 41)            \
     X(umask, JAIL_STEP_UMASK, "permission bits only", step->umask.mask = 01000)                              \
@@ -360,7 +366,7 @@ static void test_describe(void **state)
     jail_plan_describe_step(plan, 0, text, sizeof text);
     assert_string_equal(text, "step 1 (propagation)");
     jail_plan_describe_step(plan, plan->n_steps - 1, text, sizeof text);
-    assert_string_equal(text, "step 27 (exec /usr/bin/python3)");
+    assert_string_equal(text, "step 28 (exec /usr/bin/python3)");
     jail_plan_describe_step(plan, 999, text, sizeof text);
     assert_string_equal(text, "step 1000");
     char small[8];
@@ -386,19 +392,20 @@ static const char printed[] =
     " 12 proc /proc ro nosuid nodev noexec optional subset=pid hidepid=invisible\n"
     " 13 scratch /tmp nosuid nodev\n"
     " 14 submount /tmp/work at /workspace nosuid nodev\n"
-    " 15 pivot\n"
-    " 16 root-readonly\n"
-    " 17 stdio\n"
-    " 18 bridge\n"
-    " 19 capabilities keep none\n"
-    " 20 no-new-privs\n"
-    " 21 program\n"
-    " 22 session\n"
-    " 23 umask 0022\n"
-    " 24 workdir /workspace\n"
-    " 25 rlimit NOFILE soft 64 hard unlimited\n"
-    " 26 seccomp 1 instructions, denials are reported\n"
-    " 27 exec /usr/bin/python3 argv [python3, \"a b\"] environment [HOME=/workspace]\n";
+    " 15 workspace /shared nosuid nodev\n"
+    " 16 pivot\n"
+    " 17 root-readonly\n"
+    " 18 stdio\n"
+    " 19 bridge\n"
+    " 20 capabilities keep none\n"
+    " 21 no-new-privs\n"
+    " 22 program\n"
+    " 23 session\n"
+    " 24 umask 0022\n"
+    " 25 workdir /workspace\n"
+    " 26 rlimit NOFILE soft 64 hard unlimited\n"
+    " 27 seccomp 1 instructions, denials are reported\n"
+    " 28 exec /usr/bin/python3 argv [python3, \"a b\"] environment [HOME=/workspace]\n";
 
 static void test_print(void **state)
 {
@@ -426,8 +433,8 @@ static void test_copy_is_equal_and_independent(void **state)
             jail_plan_text(copy, "/a/directory/with/a/longish/name");
     }
     assert_false(copy->failed);
-    assert_int_equal(copy->n_steps, 527);
-    assert_string_equal(jail_plan_string(copy, copy->steps[526].mkdir.path),
+    assert_int_equal(copy->n_steps, 528);
+    assert_string_equal(jail_plan_string(copy, copy->steps[527].mkdir.path),
                         "/a/directory/with/a/longish/name");
 }
 

@@ -289,6 +289,31 @@ static void test_put_through_links(void **state)
     }
 }
 
+/* Names of a workspace that was used before are free for the next job's files, but for directories. */
+static void test_remove(void **state)
+{
+    struct fixture *f = *state;
+    struct err err;
+    must_put(f, "a", "old");
+    must_put(f, "d/b", "old");
+    assert_int_equal(symlinkat("/etc/passwd", f->work, "link"), 0);
+    assert_int_equal(symlinkat("d", f->work, "through"), 0);
+    assert_int_equal(mkfifoat(f->work, "fifo", 0600), 0);
+    static const char *const names[] = {"a", "d/b", "link", "fifo", "new", "new/dir"};
+    for (size_t i = 0; i < ARRAY_SIZE(names) - 1; i++) {
+        scratch_remove(f->scratch, names[i]);
+        must_put(f, names[i], "new");
+        assert_content(f, names[i], "new");
+    }
+    static const char *const kept[] = {"d", "d/", "through/b", "../tmp", "/", "", "nothing/here"};
+    for (size_t i = 0; i < ARRAY_SIZE(kept); i++) {
+        scratch_remove(f->scratch, kept[i]);
+        assert_true(put(f, kept[i], "x", &err) < 0 || strcmp(kept[i], "nothing/here") == 0);
+    }
+    assert_content(f, "d/b", "new");
+    assert_int_equal(faccessat(f->scratch, SCRATCH_TMP, F_OK, AT_SYMLINK_NOFOLLOW), 0);
+}
+
 static void test_full(void **state)
 {
     struct fixture *f = *state;
@@ -363,7 +388,7 @@ static void test_list(void **state)
     assert_int_equal(mkdirat(f->work, "empty", 0755), 0);
     struct scratch_list list;
     struct err err = {0};
-    assert_int_equal(scratch_list(f->scratch, 100, &list, &err), 0);
+    assert_int_equal(scratch_list(f->scratch, 100, 1000, &list, &err), 0);
     static const char *const names[] = {"dir.txt", "dir/inner", "hard", "plain", "\xff\x01"};
     assert_int_equal(list.n_files, ARRAY_SIZE(names));
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
@@ -383,7 +408,7 @@ static void test_list_limit(void **state)
     struct fixture *f = *state;
     struct err err = {0};
     struct scratch_list list;
-    assert_int_equal(scratch_list(f->scratch, 0, &list, &err), 0);
+    assert_int_equal(scratch_list(f->scratch, 0, 1000, &list, &err), 0);
     assert_int_equal(list.n_files, 0);
     assert_false(list.truncated);
     for (unsigned i = 0; i < 40; i++) {
@@ -396,8 +421,31 @@ static void test_list_limit(void **state)
         bool truncated;
     } cases[] = {{0, 0, true}, {1, 1, true}, {39, 39, true}, {40, 40, false}, {41, 40, false}};
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-        assert_int_equal(scratch_list(f->scratch, cases[i].limit, &list, &err), 0);
+        assert_int_equal(scratch_list(f->scratch, cases[i].limit, 1000, &list, &err), 0);
         assert_int_equal(list.n_files, cases[i].n);
+        assert_int_equal(list.truncated, cases[i].truncated);
+        scratch_list_free(&list);
+    }
+}
+
+/* However many names there are, the look at them ends. */
+static void test_list_ends(void **state)
+{
+    struct fixture *f = *state;
+    struct err err = {0};
+    struct scratch_list list;
+    for (unsigned i = 0; i < 30; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "d%u/f", i);
+        must_put(f, name, "x");
+    }
+    static const struct {
+        size_t entries;
+        bool truncated;
+    } cases[] = {{0, true}, {1, true}, {59, true}, {60, false}};
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        assert_int_equal(scratch_list(f->scratch, 100, cases[i].entries, &list, &err), 0);
+        assert_true(list.n_files <= cases[i].entries / 2);
         assert_int_equal(list.truncated, cases[i].truncated);
         scratch_list_free(&list);
     }
@@ -426,14 +474,14 @@ static void test_deep_trees(void **state)
     struct err err = {0};
     struct scratch_list list;
     make_chain(f->work, "d", SCRATCH_DEPTH_MAX);
-    assert_int_equal(scratch_list(f->scratch, 100, &list, &err), 0);
+    assert_int_equal(scratch_list(f->scratch, 100, 1000, &list, &err), 0);
     assert_int_equal(list.n_files, 1);
     assert_false(list.truncated);
     assert_int_equal(strlen(list.files[0].path), SCRATCH_DEPTH_MAX * 2 + 4);
     assert_int_equal(open_result(f, list.files[0].path), 0);
     scratch_list_free(&list);
     make_chain(f->work, "e", SCRATCH_DEPTH_MAX + 1);
-    assert_int_equal(scratch_list(f->scratch, 100, &list, &err), 0);
+    assert_int_equal(scratch_list(f->scratch, 100, 1000, &list, &err), 0);
     assert_true(list.truncated);
     scratch_list_free(&list);
 }
@@ -448,13 +496,13 @@ static void test_long_trees(void **state)
     memset(name, 'n', NAME_MAX);
     name[NAME_MAX] = '\0';
     make_chain(f->work, name, 15); /* 15 * 256 + "file" */
-    assert_int_equal(scratch_list(f->scratch, 100, &list, &err), 0);
+    assert_int_equal(scratch_list(f->scratch, 100, 1000, &list, &err), 0);
     assert_int_equal(list.n_files, 1);
     assert_int_equal(strlen(list.files[0].path), 15 * 256 + 4);
     scratch_list_free(&list);
     name[0] = 'm';
     make_chain(f->work, name, 17);
-    assert_int_equal(scratch_list(f->scratch, 100, &list, &err), 0);
+    assert_int_equal(scratch_list(f->scratch, 100, 1000, &list, &err), 0);
     assert_true(list.truncated);
     scratch_list_free(&list);
 }
@@ -469,7 +517,7 @@ static void test_modes_do_not_hide(void **state)
     assert_int_equal(fchmodat(f->work, "dir", 0, 0), 0);
     assert_int_equal(fchmod(f->work, 0), 0);
     struct scratch_list list;
-    assert_int_equal(scratch_list(f->scratch, 100, &list, &err), 0);
+    assert_int_equal(scratch_list(f->scratch, 100, 1000, &list, &err), 0);
     assert_int_equal(list.n_files, 1);
     scratch_list_free(&list);
     assert_content(f, "dir/inner", "secret");
@@ -523,7 +571,7 @@ static void test_sparse_files(void **state)
     assert_int_equal(ftruncate(fd, 1LL << 40), 0);
     struct scratch_list list;
     struct err err = {0};
-    assert_int_equal(scratch_list(f->scratch, 100, &list, &err), 0);
+    assert_int_equal(scratch_list(f->scratch, 100, 1000, &list, &err), 0);
     assert_int_equal(list.files[0].size_bytes, 1ull << 40);
     scratch_list_free(&list);
     uint64_t bytes, inodes;
@@ -542,7 +590,9 @@ int main(void)
         TEST(test_put),
         TEST(test_put_that_cannot_be),
         TEST(test_put_through_links),
+        TEST(test_remove),
         TEST(test_full),
+        TEST(test_list_ends),
         TEST(test_inode_limit),
         TEST(test_list),
         TEST(test_list_limit),

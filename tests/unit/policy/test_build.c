@@ -103,6 +103,45 @@ static void test_environment(void **state)
     assert_run(plan, exec->exec.envp, 4, want);
 }
 
+/* What would be a directory of the scratch is the workspace that the session's jobs share, under the same
+ * rules. */
+static void test_session(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "name: 'test'\n"
+        "mount { destination: '/home' scratch { directory: WORK } no_exec: true }\n"
+        "mount { destination: '/tmp' scratch { directory: TMP } }\n" OPEN "working_directory: '/home'";
+    CLEANUP(policy_freep) struct policy *policy = compile(text);
+    char name[] = "s";
+    const struct job alone = {0}, shared = {.session_id = name};
+    CLEANUP(plan_freep) struct jail_plan *without = build_true(policy, &server, &alone);
+    CLEANUP(plan_freep) struct jail_plan *with = build_true(policy, &server, &shared);
+    assert_null(find(without, JAIL_STEP_WORKSPACE, 0));
+    const struct jail_step *step = find(with, JAIL_STEP_WORKSPACE, 0);
+    assert_non_null(step);
+    assert_string_equal(jail_plan_string(with, step->workspace.path), "/home");
+    assert_int_equal(step->workspace.flags, JAIL_MOUNT_NOSUID | JAIL_MOUNT_NODEV | JAIL_MOUNT_NOEXEC);
+    assert_int_equal(with->n_steps, without->n_steps);
+    step = find(with, JAIL_STEP_SUBMOUNT, 0); /* the others are the job's own still */
+    assert_string_equal(jail_plan_string(with, step->submount.path), "/tmp");
+    assert_non_null(find(with, JAIL_STEP_SCRATCH, 0));
+
+    CLEANUP(policy_freep)
+    struct policy *bare =
+        compile("name: 'test'\nmount { destination: '/tmp' scratch { directory: TMP } }\n" OPEN
+                "working_directory: '/tmp'");
+    char path[] = "/bin/true";
+    char *argv[] = {path};
+    const struct policy_program program = {.argv = argv, .n_argv = 1};
+    struct jail_plan *plan = NULL;
+    struct err err = {0};
+    assert_true(policy_build_plan(bare, &server, &shared, &program, &plan, &err) < 0);
+    assert_int_equal(err.kind, ERR_INVALID);
+    assert_string_equal(err.item, "session_id");
+    assert_null(plan);
+}
+
 static void test_limits_reach_the_plan(void **state)
 {
     (void)state;
@@ -330,6 +369,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_runtime),
         cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_session),
         cmocka_unit_test(test_limits_reach_the_plan),
         cmocka_unit_test(test_rlimits),
         cmocka_unit_test(test_capabilities),
