@@ -23,6 +23,7 @@ struct key_config {
     char **runtimes;
     size_t n_runtimes;
     uint32_t max_concurrent_jobs;
+    uint32_t max_sessions;
 };
 
 /* A file of ours in the jails of a runtime. */
@@ -77,6 +78,9 @@ struct server_config {
     uint64_t max_output_bytes;
     uint64_t max_tool_frame_bytes, max_tool_bytes, max_result_bytes;
     uint32_t max_tool_calls, max_tool_calls_in_flight;
+    uint64_t session_ttl_ms;
+    uint32_t max_sessions;
+    uint64_t session_bytes, session_inodes;
 };
 
 /* `path` NULL: SANDBOX_EXECUTOR_CONFIG, else the shipped configuration. Then the environment,

@@ -9,6 +9,7 @@
 
 #include "config/check.h"
 #include "config/config.h"
+#include "config/message.h"
 #include "config/pool.h"
 #include "config/server.pb-c.h"
 #include "config/shipped.h"
@@ -37,7 +38,11 @@
     X(max_tool_bytes, 1024, 1ull << 50)                                                                      \
     X(max_tool_calls, 0, UINT32_MAX)                                                                         \
     X(max_tool_calls_in_flight, 1, 1024)                                                                     \
-    X(max_result_bytes, 1, 1024 * MIB)
+    X(max_result_bytes, 1, 1024 * MIB)                                                                       \
+    X(session_ttl_ms, 1, 366 * MS_PER_DAY)                                                                   \
+    X(max_sessions, 0, MSG_SESSIONS_MAX)                                                                     \
+    X(session_bytes, 65536, 1024 * 1024 * MIB)                                                               \
+    X(session_inodes, 16, 1048576)
 
 static bool environment_is_local(const char *environment)
 {
@@ -123,6 +128,7 @@ static int key_from_message(struct checker *checker, const Immure__Key *message,
             ? r
             : check_copy_all(checker, message->runtime, message->n_runtime, &ret->runtimes, &ret->n_runtimes);
     ret->max_concurrent_jobs = message->max_concurrent_jobs;
+    ret->max_sessions = message->max_sessions;
     for (size_t i = 0; r == 0 && i < message->n_policy; i++) {
         size_t before = check_enter(checker, "policy", i);
         bool all = strcmp(message->policy[i], "*") == 0;
@@ -382,6 +388,8 @@ static Immure__Key **keys_to_messages(const struct server_config *config, struct
         message->n_runtime = key->n_runtimes;
         message->has_max_concurrent_jobs = true;
         message->max_concurrent_jobs = key->max_concurrent_jobs;
+        message->has_max_sessions = true;
+        message->max_sessions = key->max_sessions;
         pointers[i] = message;
     }
     return pointers;

@@ -52,6 +52,8 @@ static int apply_field(const struct overrides *overrides, const struct variable 
 static int apply_key(const struct overrides *overrides, const struct variable *variable, struct value *value);
 static int apply_python(const struct overrides *overrides, const struct variable *variable,
                         struct value *value);
+static int apply_session_ttl(const struct overrides *overrides, const struct variable *variable,
+                             struct value *value);
 static int apply_nothing(const struct overrides *overrides, const struct variable *variable,
                          struct value *value);
 static int refuse(const struct overrides *overrides, const struct variable *variable, struct value *value);
@@ -70,7 +72,7 @@ static const struct variable variables[] = {
     {"SANDBOX_MAX_OUTPUT", NULL, "max_output_bytes", apply_field, false},
     {"SANDBOX_PYTHON_BIN", NULL, "runtime", apply_python, false},
     {"SANDBOX_WORKSPACE", NULL, NULL, refuse, false},
-    {"SANDBOX_SESSION_TTL", NULL, NULL, refuse, false},
+    {"SANDBOX_SESSION_TTL", NULL, "session_ttl_ms", apply_session_ttl, false},
     {"SANDBOX_NODE_BIN", NULL, NULL, refuse, false},
 };
 
@@ -354,6 +356,35 @@ static int apply_python(const struct overrides *overrides, const struct variable
                    "the configuration has no runtime named \"python\"");
 }
 
+/* A whole number of seconds, minutes or hours: "90s", "30m", "1h". */
+static int apply_session_ttl(const struct overrides *overrides, const struct variable *variable,
+                             struct value *value)
+{
+    (void)variable;
+    static const struct {
+        char unit;
+        uint64_t ms;
+    } units[] = {{'s', 1000}, {'m', 60 * 1000}, {'h', 60 * 60 * 1000}};
+    char *text = value->text.data;
+    char unit = value->text.len > 0 ? text[value->text.len - 1] : '\0';
+    for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
+        uint64_t number, ms;
+        if (units[i].unit != unit) {
+            continue;
+        }
+        text[value->text.len - 1] = '\0';
+        bool valid = io_parse_u64(text, &number) == 0 && !__builtin_mul_overflow(number, units[i].ms, &ms);
+        text[value->text.len - 1] = unit;
+        if (valid) {
+            overrides->message->has_session_ttl_ms = true;
+            overrides->message->session_ttl_ms = ms;
+            return 0;
+        }
+    }
+    return err_set(overrides->reterr, ERR_CONFIG, EINVAL, value->spelling,
+                   "\"%.60s\" is not a time such as 90s, 30m or 1h", text ? text : "");
+}
+
 static int apply_nothing(const struct overrides *overrides, const struct variable *variable,
                          struct value *value)
 {
@@ -381,7 +412,7 @@ int environment_apply(char *const *env, Immure__Server *message, struct source *
         if (r < 0) {
             return r;
         }
-        if (value.spelling[0] && variable->apply == apply_field &&
+        if (value.spelling[0] && (variable->apply == apply_field || variable->apply == apply_session_ttl) &&
             source_note_variable(source, variable->field, value.spelling) < 0) {
             return no_memory(&overrides, &value);
         }

@@ -4,10 +4,12 @@
 #include "config/message.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "config/message.pb-c.h"
 #include "config/message_job.h"
+#include "config/message_session.h"
 #include "config/pool.h"
 #include "config/wire.h"
 #include "jail/base/buf.h"
@@ -16,9 +18,19 @@
 const char *msg_type_to_string(enum msg_type type)
 {
     static const char *const names[MSG_TYPE_COUNT] = {
-        [MSG_NONE] = "none",       [MSG_CONFIG] = "config", [MSG_HELLO] = "hello",     [MSG_JOB] = "job",
-        [MSG_OUTPUTS] = "outputs", [MSG_CANCEL] = "cancel", [MSG_REFUSED] = "refused", [MSG_DONE] = "done",
-        [MSG_STATE] = "state",     [MSG_PING] = "ping",     [MSG_PONG] = "pong",
+        [MSG_NONE] = "none",
+        [MSG_CONFIG] = "config",
+        [MSG_HELLO] = "hello",
+        [MSG_JOB] = "job",
+        [MSG_OUTPUTS] = "outputs",
+        [MSG_CANCEL] = "cancel",
+        [MSG_REFUSED] = "refused",
+        [MSG_DONE] = "done",
+        [MSG_STATE] = "state",
+        [MSG_PING] = "ping",
+        [MSG_PONG] = "pong",
+        [MSG_SESSION_QUERY] = "session_query",
+        [MSG_SESSION_ANSWER] = "session_answer",
     };
     return (size_t)type < MSG_TYPE_COUNT ? names[type] : "unknown";
 }
@@ -36,6 +48,8 @@ struct outgoing {
     Immure__MsgState state;
     Immure__MsgPing ping;
     Immure__MsgPong pong;
+    Immure__MsgSessionQuery session_query;
+    Immure__MsgSessionAnswer session_answer;
 };
 
 static void fill_config(const struct msg *msg, struct outgoing *ret)
@@ -134,6 +148,7 @@ static bool fill_state(const struct msg *msg, struct pool *pool, struct outgoing
     ret->state.degraded = text_of(msg->state.degraded);
     ret->state.front_restarts = msg->state.front_restarts;
     ret->state.leftovers_swept = msg->state.leftovers_swept;
+    ret->state.sessions = msg->state.sessions;
     ret->envelope.kind_case = IMMURE__MSG__KIND_STATE;
     ret->envelope.state = &ret->state;
     return fill_warm(&msg->state, pool, &ret->state);
@@ -153,6 +168,22 @@ static void fill_pong(const struct msg *msg, struct outgoing *ret)
     ret->pong.number = msg->pong.number;
     ret->envelope.kind_case = IMMURE__MSG__KIND_PONG;
     ret->envelope.pong = &ret->pong;
+}
+
+static void fill_session_query(const struct msg *msg, struct outgoing *ret)
+{
+    immure__msg_session_query__init(&ret->session_query);
+    session_query_to_message(&msg->session_query, &ret->session_query);
+    ret->envelope.kind_case = IMMURE__MSG__KIND_SESSION_QUERY;
+    ret->envelope.session_query = &ret->session_query;
+}
+
+static void fill_session_answer(const struct msg *msg, struct pool *pool, struct outgoing *ret)
+{
+    immure__msg_session_answer__init(&ret->session_answer);
+    session_answer_to_message(&msg->session_answer, pool, &ret->session_answer);
+    ret->envelope.kind_case = IMMURE__MSG__KIND_SESSION_ANSWER;
+    ret->envelope.session_answer = &ret->session_answer;
 }
 
 static bool fill(const struct msg *msg, struct pool *pool, struct outgoing *ret)
@@ -187,6 +218,12 @@ static bool fill(const struct msg *msg, struct pool *pool, struct outgoing *ret)
         return true;
     case MSG_PONG:
         fill_pong(msg, ret);
+        return true;
+    case MSG_SESSION_QUERY:
+        fill_session_query(msg, ret);
+        return true;
+    case MSG_SESSION_ANSWER:
+        fill_session_answer(msg, pool, ret);
         return true;
     case MSG_NONE:
     case MSG_TYPE_COUNT:
@@ -264,6 +301,7 @@ static int state_from_message(const Immure__MsgState *message, struct msg_state 
     ret->enforced_by_cgroup = message->enforced_by_cgroup;
     ret->front_restarts = message->front_restarts;
     ret->leftovers_swept = message->leftovers_swept;
+    ret->sessions = message->sessions;
     int r = warm_from_message(message, ret, reterr);
     r = r < 0 ? r : take_text(message->why, ret->why, sizeof ret->why, "state.why", reterr);
     return r < 0
@@ -309,6 +347,12 @@ static int from_envelope(const Immure__Msg *envelope, const int *fds, size_t n_f
         ret->type = MSG_PONG;
         ret->pong.number = envelope->pong->number;
         return 0;
+    case IMMURE__MSG__KIND_SESSION_QUERY:
+        ret->type = MSG_SESSION_QUERY;
+        return session_query_from_message(envelope->session_query, &ret->session_query, reterr);
+    case IMMURE__MSG__KIND_SESSION_ANSWER:
+        ret->type = MSG_SESSION_ANSWER;
+        return session_answer_from_message(envelope->session_answer, &ret->session_answer, reterr);
     case IMMURE__MSG__KIND__NOT_SET:
     default:
         return err_set(reterr, ERR_INVALID, EBADMSG, "kind", "is missing");
@@ -353,6 +397,8 @@ void msg_clear(struct msg *msg)
         job_result_clear(&msg->done);
     } else if (msg->type == MSG_OUTPUTS) {
         msg_outputs_clear(&msg->outputs);
+    } else if (msg->type == MSG_SESSION_ANSWER) {
+        free(msg->session_answer.rows);
     }
     *msg = (struct msg){.type = MSG_NONE};
 }

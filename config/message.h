@@ -22,6 +22,8 @@ enum msg_type {
     MSG_STATE,
     MSG_PING,
     MSG_PONG,
+    MSG_SESSION_QUERY,
+    MSG_SESSION_ANSWER,
     MSG_TYPE_COUNT
 };
 const char *msg_type_to_string(enum msg_type type);
@@ -40,6 +42,32 @@ struct msg_outputs {
     size_t n_paths;
 };
 
+enum session_query { SESSION_LIST, SESSION_DELETE, SESSION_QUERY_COUNT };
+
+struct msg_session_query {
+    uint64_t id;
+    enum session_query what;
+    char key[65];                      /* the calling key's name */
+    char session_id[SESSION_ID_BYTES]; /* DELETE; else "" */
+};
+
+/* Times are milliseconds since the epoch. */
+struct session_row {
+    char session_id[SESSION_ID_BYTES];
+    uint64_t created_ms, used_ms, expires_ms; /* expires_ms 0: not while its jobs run */
+    uint64_t bytes, files;
+    uint32_t jobs;
+};
+#define MSG_SESSIONS_MAX 512
+
+struct msg_session_answer {
+    uint64_t id;
+    enum err_kind kind; /* ERR_NONE: done */
+    char text[512];
+    struct session_row *rows; /* owned */
+    size_t n_rows;
+};
+
 /* Jails of one runtime that stand ready. */
 struct msg_warm {
     char runtime[65];
@@ -56,6 +84,7 @@ struct msg_state {
     uint64_t front_restarts, leftovers_swept;
     struct msg_warm warm[MSG_WARM_MAX];
     size_t n_warm;
+    uint32_t sessions;
 };
 
 struct msg {
@@ -75,6 +104,8 @@ struct msg {
         struct {
             uint64_t number;
         } ping, pong;
+        struct msg_session_query session_query;
+        struct msg_session_answer session_answer;
     };
 };
 

@@ -99,6 +99,7 @@ void job_to_message(const struct job *job, struct pool *pool, Immure__MsgJob *re
     ret->n_output = job->n_outputs;
     ret->output = bytes_of_each(job->outputs, job->n_outputs, pool);
     ret->limits = limits_to_message(&job->limits, pool);
+    ret->session_id = job->session_id;
 }
 
 static Immure__MsgDenied **denied_to_messages(const struct job_result *result, struct pool *pool)
@@ -281,6 +282,10 @@ static int job_texts_from_message(const Immure__MsgJob *message, struct job *job
     int r = copy_text(message->runtime, &job->runtime, reterr);
     r = r < 0 ? r : copy_text(message->policy, &job->policy, reterr);
     r = r < 0 ? r : copy_text(message->execution_id, &job->execution_id, reterr);
+    if (r == 0 && message->session_id && !session_id_is_valid(message->session_id)) {
+        return refuse(reterr, "job.session_id", "is not a session's name");
+    }
+    r = r < 0 ? r : copy_text(message->session_id, &job->session_id, reterr);
     return r < 0 ? r : copy_text(message->key, &job->key, reterr);
 }
 

@@ -19,6 +19,7 @@ void audit_write(struct log *log, const struct audit_job *job, const struct job_
         LOG_FIELD_STR("traceparent", job->traceparent),
         LOG_FIELD_STR("runtime", job->runtime),
         LOG_FIELD_STR("code_sha256", job->code_sha256),
+        LOG_FIELD_STR("session_id", job->session_id),
         LOG_FIELD_STR("policy", result->policy),
         LOG_FIELD_STR("policy_sha256", result->policy_sha256),
         LOG_FIELD_STR("status", job_status_to_string(result->status)),

@@ -7,8 +7,8 @@ struct job_result;
 struct log;
 
 struct audit_job {
-    const char *key, *request_id, *execution_id, *traceparent, *runtime,
-        *code_sha256;  /* NULL where unknown */
+    const char *key, *request_id, *execution_id, *traceparent, *runtime, *code_sha256,
+        *session_id;   /* NULL where unknown */
     uint64_t total_ns; /* from the request's headers to the verdict */
 };
 

@@ -33,6 +33,7 @@ struct running {
     struct caller caller;
     const struct runtime_config *runtime;
     char *execution_id;
+    char *session_id; /* NULL: none */
     char request_id[IDENT_BYTES], traceparent[TRACEPARENT_BYTES], code_sha256[SHA256_HEX];
     uint64_t start_ns, deadline_ns; /* the latest that it can end, but for the jail's own setup */
     struct job_io *io;
@@ -71,6 +72,7 @@ static void running_free(struct running *job)
         job_io_free(job->io);
         bridge_free(job->bridge);
         free(job->execution_id);
+        free(job->session_id);
         free(job);
     }
 }
@@ -150,9 +152,12 @@ static struct running *running_new(struct dispatch *dispatch, struct request *re
 {
     struct running *job = calloc(1, sizeof *job);
     char *execution_id = strdup(execute->job->execution_id);
-    if (!job || !execution_id) {
+    const char *session = execute->job->session_id;
+    char *session_id = session ? strdup(session) : NULL;
+    if (!job || !execution_id || (session && !session_id)) {
         free(job);
         free(execution_id);
+        free(session_id);
         return NULL;
     }
     uint64_t timeout_ms = execute->job->limits.timeout_ms;
@@ -163,6 +168,7 @@ static struct running *running_new(struct dispatch *dispatch, struct request *re
         .caller = request->caller,
         .runtime = execute->runtime,
         .execution_id = execution_id,
+        .session_id = session_id,
         .start_ns = request->start_ns,
         .deadline_ns = clock_now_ns() +
                        (timeout_ms ? timeout_ms : dispatch->front->config->default_timeout_ms) * NS_PER_MS,
@@ -322,6 +328,7 @@ static void audit(struct front *front, const struct running *job, const struct j
                     .traceparent = job->traceparent,
                     .runtime = job->runtime->name,
                     .code_sha256 = job->code_sha256,
+                    .session_id = job->session_id,
                     .total_ns = clock_now_ns() - job->start_ns,
                 },
                 result);

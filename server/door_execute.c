@@ -214,10 +214,15 @@ static int decode_args(struct decoder *decoder, const struct json *value, struct
     return copy_strings(value, "args", true, &decoder->job->args, &decoder->job->n_args, reterr);
 }
 
-static int refuse_session(struct decoder *decoder, const struct json *value, struct err *reterr)
+static int decode_session_id(struct decoder *decoder, const struct json *value, struct err *reterr)
 {
-    (void)decoder;
-    return value ? bad(reterr, "session_id", "not supported yet") : 0;
+    if (!value) {
+        return 0;
+    }
+    if (!session_id_is_valid(json_string(value))) {
+        return bad(reterr, "session_id", SESSION_ID_RULE);
+    }
+    return copy_string(value, &decoder->job->session_id, reterr);
 }
 
 static int refuse_callback(struct decoder *decoder, const struct json *value, struct err *reterr)
@@ -322,7 +327,7 @@ static const struct {
     [FIELD_TIMEOUT] = {"timeout", JSON_NUMBER, NULL},
     [FIELD_FILES] = {"files", JSON_ARRAY, decode_files},
     [FIELD_OUTPUTS] = {"outputs", JSON_ARRAY, decode_outputs},
-    [FIELD_SESSION_ID] = {"session_id", JSON_STRING, refuse_session},
+    [FIELD_SESSION_ID] = {"session_id", JSON_STRING, decode_session_id},
     [FIELD_CALLBACK_URL] = {"callback_url", JSON_STRING, refuse_callback},
     [FIELD_EXECUTION_ID] = {"execution_id", JSON_STRING, decode_execution_id},
     [FIELD_ARGS] = {"args", JSON_ARRAY, decode_args},

@@ -97,6 +97,11 @@ void error_write(struct buf *ret, enum error_class class, const char *text, cons
     buf_puts(ret, "}\n");
 }
 
+static bool names_field(enum error_class class)
+{
+    return class == ERROR_BAD_FIELD || class == ERROR_FORBIDDEN;
+}
+
 void error_write_err(struct buf *ret, const struct err *err)
 {
     enum error_class class = error_class_of(err);
@@ -107,7 +112,7 @@ void error_write_err(struct buf *ret, const struct err *err)
     char text[sizeof err->step + sizeof err->text + 2];
     bool prefixed = err->step[0] == '\0' || strncmp(err->text, err->step, strlen(err->step)) == 0;
     snprintf(text, sizeof text, "%s%s%s", prefixed ? "" : err->step, prefixed ? "" : ": ", err->text);
-    error_write(ret, class, text, class == ERROR_BAD_FIELD ? err->item : NULL, err->step);
+    error_write(ret, class, text, names_field(class) ? err->item : NULL, err->step);
 }
 
 uint64_t error_retry_after_s(uint64_t retry_after_ms)

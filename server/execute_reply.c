@@ -82,19 +82,28 @@ static void put_verdict(struct buf *ret, const struct job_result *result)
     buf_printf(ret, "%.6f", (double)result->duration_ns / (double)NS_PER_S);
 }
 
-static int put_data(struct buf *ret, int fd, const char *first, size_t first_size, struct err *reterr)
+static size_t piece_bytes(uint64_t left)
+{
+    return left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
+}
+
+/* No more than the file had when it was opened: a job of the same session may be writing to it. */
+static int put_data(struct buf *ret, int fd, const char *first, size_t first_size, uint64_t size,
+                    struct err *reterr)
 {
     char piece[PIECE_BYTES];
+    uint64_t left = size - first_size;
     json_out_key(ret, "data");
     buf_putc(ret, '"');
     base64_encode(first, first_size, ret);
-    while (first_size == PIECE_BYTES) {
-        ssize_t n = io_read_full(fd, piece, sizeof piece);
+    while (first_size == PIECE_BYTES && left > 0) {
+        ssize_t n = io_read_full(fd, piece, piece_bytes(left));
         if (n < 0) {
             return err_errno(reterr, (int)-n, "reading an output file");
         }
         base64_encode(piece, (size_t)n, ret);
         first_size = (size_t)n;
+        left -= (uint64_t)n;
     }
     buf_putc(ret, '"');
     return 0;
@@ -103,7 +112,7 @@ static int put_data(struct buf *ret, int fd, const char *first, size_t first_siz
 static int put_file(struct buf *ret, const struct job_output_file *file, struct err *reterr)
 {
     char first[PIECE_BYTES];
-    ssize_t n = file->fd >= 0 ? io_read_full(file->fd, first, sizeof first) : 0;
+    ssize_t n = file->fd >= 0 ? io_read_full(file->fd, first, piece_bytes(file->size)) : 0;
     if (n < 0) {
         return err_errno(reterr, (int)-n, "reading an output file");
     }
@@ -112,7 +121,7 @@ static int put_file(struct buf *ret, const struct job_output_file *file, struct 
     buf_putc(ret, '{');
     json_out_text(ret, "name", slash ? slash + 1 : file->path);
     json_out_text(ret, "mime", mime_of(file->path, file->fd >= 0 ? first : NULL, (size_t)n));
-    int r = file->fd >= 0 ? put_data(ret, file->fd, first, (size_t)n, reterr) : 0;
+    int r = file->fd >= 0 ? put_data(ret, file->fd, first, (size_t)n, file->size, reterr) : 0;
     buf_putc(ret, '}');
     return r;
 }

@@ -38,6 +38,7 @@ struct execution {
     bool has_outer_id;
     uint32_t outer_uid, outer_gid;
     int scratch_fd;
+    int work_fd; /* where the working directory is: the scratch's descriptor, or the session's */
     struct scratch_list before; /* the workspace as the program found it */
     struct jail *jail;
     struct warm_jail *warm;    /* NULL, or who owns jail, scratch and outer id */
@@ -108,6 +109,16 @@ static int prepare_plan(struct execution *execution, const struct execution_requ
     return r;
 }
 
+/* The files of a session belong to one outer id as long as it lasts, so its jobs all have that one. */
+static void join_session(struct execution *execution, const struct execution_session *session)
+{
+    execution->outer_uid = session->uid;
+    execution->outer_gid = session->gid;
+    execution->work_fd = session->fd;
+    /* Twice: while it is being listed, other jobs may be giving its files new names. */
+    execution->output_limits.entries_max = 2 * session->inodes;
+}
+
 static int take_outer_id(struct execution *execution, struct err *reterr)
 {
     int r = idmap_take(execution->host->ids, &execution->outer_uid, &execution->outer_gid);
@@ -131,20 +142,32 @@ static bool plan_has_scratch(const struct jail_plan *plan)
     return false;
 }
 
-static int fill_scratch(struct execution *execution, int input_fd, struct err *reterr)
+static bool is_shared(const struct execution *execution)
+{
+    return execution->job->session_id != NULL;
+}
+
+static int fill_workspace(struct execution *execution, int input_fd, struct err *reterr)
 {
     const struct job *job = execution->job;
     for (size_t i = 0; i < job->n_files; i++) {
         const struct job_file *file = &job->files[i];
-        int r = scratch_put(execution->scratch_fd, file->path, input_fd, file->offset, file->size,
+        if (is_shared(execution)) {
+            scratch_remove(execution->work_fd, file->path);
+        }
+        int r = scratch_put(execution->work_fd, file->path, input_fd, file->offset, file->size,
                             execution->outer_uid, execution->outer_gid, reterr);
         if (r < 0) {
             return r;
         }
     }
-    /* What the inputs look like now tells later which of them the program changed. */
-    return job->n_files > 0 ? scratch_list(execution->scratch_fd, job->n_files, &execution->before, reterr)
-                            : 0;
+    if (job->n_files == 0 && !is_shared(execution)) {
+        return 0;
+    }
+    /* What it looks like now tells later which files the program changed. */
+    size_t entries_max =
+        is_shared(execution) ? execution->output_limits.entries_max : job->n_files * (SCRATCH_DEPTH_MAX + 1);
+    return scratch_list(execution->work_fd, entries_max, entries_max, &execution->before, reterr);
 }
 
 /* The script as the full plan has it, put where a run plan shows it. */
@@ -218,18 +241,22 @@ static int start_warm(struct execution *execution, const struct execution_reques
                       struct err *reterr)
 {
     execution->warm =
-        request->warm ? warm_take(request->warm, request->program->runtime, request->policy) : NULL;
+        request->warm ? warm_take(request->warm, request->program->runtime, request->policy, request->session)
+                      : NULL;
     if (!execution->warm) {
         return 0;
     }
     execution->jail = warm_jail_jail(execution->warm);
     execution->scratch_fd = warm_jail_scratch(execution->warm);
-    execution->outer_uid = execution->outer_gid = warm_jail_uid(execution->warm);
+    if (!is_shared(execution)) {
+        execution->work_fd = execution->scratch_fd;
+    }
+    warm_jail_ids(execution->warm, &execution->outer_uid, &execution->outer_gid);
     execution->enforced_by_cgroup = execution->host->cgroups != NULL;
     execution->started_ns = clock_now_ns();
     int input_fd = request->fds[JAIL_FD_INPUT];
     int r = fit_scratch(execution, reterr);
-    r = r < 0 ? r : fill_scratch(execution, input_fd, reterr);
+    r = r < 0 ? r : fill_workspace(execution, input_fd, reterr);
     r = r < 0 ? r : fill_script(execution, input_fd, reterr);
     r = r < 0 ? r : keep_fds(execution, request->fds, reterr);
     advance(execution, EXECUTION_BUILDING);
@@ -248,7 +275,10 @@ static int make_scratch(struct execution *execution, int input_fd, struct err *r
     const struct jail_limits *limits = &execution->plan->limits;
     int r = scratch_open(limits->scratch_bytes, limits->scratch_inodes, execution->outer_uid,
                          execution->outer_gid, &execution->scratch_fd, reterr);
-    return r < 0 ? r : fill_scratch(execution, input_fd, reterr);
+    if (r == 0 && !is_shared(execution)) {
+        execution->work_fd = execution->scratch_fd;
+    }
+    return r < 0 ? r : fill_workspace(execution, input_fd, reterr);
 }
 
 static int spawn(struct execution *execution, const struct execution_request *request, struct err *reterr)
@@ -261,6 +291,7 @@ static int spawn(struct execution *execution, const struct execution_request *re
     };
     memcpy(options.fds, request->fds, sizeof options.fds);
     options.fds[JAIL_FD_SCRATCH] = execution->scratch_fd;
+    options.fds[JAIL_FD_WORKSPACE] = request->session ? request->session->mount_fd : -1;
     if (execution->host->cgroups) {
         int r = jail_cgroup_new(execution->host->cgroups, &execution->plan->limits, &options.cgroup, reterr);
         if (r < 0) {
@@ -285,16 +316,19 @@ int execution_start(const struct execution_request *request, struct execution **
     }
     execution->job = request->job;
     execution->host = request->host;
-    execution->scratch_fd = -1;
+    execution->scratch_fd = execution->work_fd = -1;
     execution->list_outputs = request->list_outputs;
     memset(execution->fds, 0xff, sizeof execution->fds);
     int r = prepare_plan(execution, request, reterr);
+    if (request->session) {
+        join_session(execution, request->session);
+    }
     r = r < 0 ? r : start_warm(execution, request, reterr);
     if (r == 1) {
         *ret = TAKE_PTR(execution);
         return 0;
     }
-    if (r == 0) {
+    if (r == 0 && !request->session) {
         r = take_outer_id(execution, reterr);
     }
     if (r == 0) {
@@ -455,9 +489,9 @@ int execution_finish(struct execution *execution, struct job_result *ret, struct
             err_errno(reterr, -r, "reading the verdict");
         }
     }
-    if (r == 0 && execution->list_outputs && execution->scratch_fd >= 0 && result.status != JOB_SETUP_ERROR) {
-        r = outputs_collect(execution->scratch_fd, execution->job, &execution->before,
-                            &execution->output_limits, &result, reterr);
+    if (r == 0 && execution->list_outputs && execution->work_fd >= 0 && result.status != JOB_SETUP_ERROR) {
+        r = outputs_collect(execution->work_fd, execution->job, &execution->before, &execution->output_limits,
+                            &result, reterr);
     }
     if (r < 0) {
         job_result_clear(&result);

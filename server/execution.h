@@ -27,13 +27,22 @@ enum execution_state {
 };
 const char *execution_state_to_string(enum execution_state state);
 
+/* The workspace that the jobs of one session share, and whom its files belong to. */
+struct execution_session {
+    int fd;       /* as of scratch_open(); outlives the execution */
+    int mount_fd; /* a copy for this job's jail; may be closed afterwards */
+    uint32_t uid, gid;
+    uint64_t inodes; /* what the workspace can hold */
+};
+
 struct execution_request {
     struct host *host;
     const struct policy *policy;
     const struct policy_ceilings *ceilings;
     const struct policy_program *program;
-    struct job *job;        /* taken over, also on failure */
-    struct warm *warm;      /* NULL: the program starts its own interpreter */
+    struct job *job;                         /* taken over, also on failure */
+    struct warm *warm;                       /* NULL: the program starts its own interpreter */
+    const struct execution_session *session; /* NULL: the job has a workspace of its own */
     int fds[JAIL_FD_COUNT]; /* the scratch's is made here; the others stay the caller's and may be closed
                                afterwards */
     bool list_outputs;      /* the result names the files that the program wrote */

@@ -31,6 +31,7 @@
 #include "server/metrics.h"
 #include "server/process_stats.h"
 #include "server/request.h"
+#include "server/session_queries.h"
 
 #define CONFIG_TIMEOUT_MS 10000
 #define CONFIG_BYTES_MAX  (16u << 20)
@@ -165,6 +166,7 @@ static void state_metrics(struct front *front)
     metrics_set(front->metrics, METRIC_LIMITS_ENFORCED_BY, "rlimit", NULL, !state->enforced_by_cgroup);
     metrics_set(front->metrics, METRIC_FRONT_RESTARTS, NULL, NULL, (double)state->front_restarts);
     metrics_set(front->metrics, METRIC_LEFTOVERS_SWEPT, NULL, NULL, (double)state->leftovers_swept);
+    metrics_set(front->metrics, METRIC_SESSIONS, NULL, NULL, state->sessions);
     for (size_t i = 0; i < state->n_warm; i++) {
         const struct msg_warm *warm = &state->warm[i];
         metrics_set(front->metrics, METRIC_WARM_JAILS, warm->runtime, "parked", warm->parked);
@@ -221,6 +223,8 @@ static int take_message(struct front_process *process, struct msg *msg)
         struct msg pong = {.type = MSG_PONG, .pong = {.number = msg->ping.number}};
         return channel_send(process->channel, &pong, NULL, 0, NULL);
     }
+    case MSG_SESSION_ANSWER:
+        return session_queries_answered(front->session_queries, &msg->session_answer);
     default:
         return -EPROTO; /* the channel's table lets nothing else through */
     }
@@ -301,6 +305,9 @@ static int start(struct front_process *process, struct err *reterr)
         r = guesses_new(front->loop, request_refuse_key, &front->guesses, reterr);
     }
     if (r == 0) {
+        r = session_queries_new(front, process->channel, &front->session_queries, reterr);
+    }
+    if (r == 0) {
         r = start_http(process, reterr);
     }
     if (r == 0) {
@@ -351,6 +358,7 @@ static void clean_up(struct front_process *process)
     http_server_free(front->http); /* ends the requests, which know of jobs */
     dispatch_free(front->dispatch);
     guesses_free(front->guesses);
+    session_queries_free(front->session_queries);
     loop_remove(process->channel_source);
     loop_free(front->loop);
     channel_free(process->channel);

@@ -13,6 +13,7 @@ struct loop;
 struct metrics;
 struct process_stats;
 struct server_config;
+struct session_queries;
 
 struct front {
     struct server_config *config;
@@ -24,6 +25,7 @@ struct front {
     struct http_server *http;
     struct dispatch *dispatch;
     struct guesses *guesses;
+    struct session_queries *session_queries;
     struct msg_state state; /* the warden's last word */
-    bool draining; /* the server is shutting down: nothing new is begun */
+    bool draining;          /* the server is shutting down: nothing new is begun */
 };

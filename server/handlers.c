@@ -20,6 +20,8 @@
 #include "server/openapi.h"
 #include "server/process_stats.h"
 #include "server/request.h"
+#include "server/routes.h"
+#include "server/session_queries.h"
 
 static void json_freep(struct json_doc **doc)
 {
@@ -86,6 +88,25 @@ void handle_execute(struct request *request)
         request_refuse_err(request, &err, 0);
     } else if (dispatch_start(request->front->dispatch, request, &execute, &retry_after_ms, &err) < 0) {
         request_refuse_err(request, &err, retry_after_ms);
+    }
+}
+
+void handle_sessions(struct request *request)
+{
+    struct err err = {0};
+    if (session_query_send(request, SESSION_LIST, NULL, &err) < 0) {
+        request_refuse_err(request, &err, 0);
+    }
+}
+
+void handle_session_end(struct request *request)
+{
+    struct err err = {0};
+    const char *session_id = route_argument(request->route, http_path(request->http));
+    if (!session_id_is_valid(session_id)) {
+        request_refuse(request, ERROR_BAD_FIELD, "session_id: " SESSION_ID_RULE, "session_id");
+    } else if (session_query_send(request, SESSION_DELETE, session_id, &err) < 0) {
+        request_refuse_err(request, &err, 0);
     }
 }
 

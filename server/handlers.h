@@ -4,6 +4,8 @@
 struct request;
 
 void handle_execute(struct request *request);
+void handle_sessions(struct request *request);
+void handle_session_end(struct request *request);
 void handle_healthz(struct request *request);
 void handle_readyz(struct request *request);
 void handle_openapi(struct request *request);

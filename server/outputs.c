@@ -1,5 +1,5 @@
-/* The output files of a job. Runs in the warden once nothing of the program's is left, so that nothing
- * changes under it.
+/* The output files of a job. Runs in the warden once nothing of the program's is left; other jobs of its
+ * session may still be changing what they share.
  *
  * Names in the workspace are the program's, so nothing here follows them: files are listed and opened beneath
  * the scratch's descriptor, through no link, and what cannot be opened that way is listed without content or
@@ -93,6 +93,8 @@ static int add_file(int scratch_fd, const struct scratch_file *file, bool asked,
             left->attached--;
             left->content_bytes -= file->size_bytes;
         }
+        /* What it has grown by since it was listed has been held against no limit. */
+        to->size = to->size < file->size_bytes ? to->size : file->size_bytes;
     }
     return 0;
 }
@@ -132,7 +134,8 @@ int outputs_collect(int scratch_fd, const struct job *job, const struct scratch_
 {
     enum { LISTED_MAX = 1 << 20 }; /* the scratch's inode limit is what really bounds the list */
     CLEANUP(scratch_list_free) struct scratch_list now = {0};
-    int r = scratch_list(scratch_fd, LISTED_MAX, &now, reterr);
+    size_t entries_max = limits->entries_max > 0 ? limits->entries_max : LISTED_MAX;
+    int r = scratch_list(scratch_fd, LISTED_MAX, entries_max, &now, reterr);
     if (r < 0) {
         return r;
     }

@@ -13,6 +13,7 @@ struct output_limits {
     size_t files_max;        /* names listed */
     uint64_t file_bytes_max; /* of one file whose content is attached */
     uint64_t all_bytes_max;  /* of all of them */
+    size_t entries_max;      /* names looked at; 0: as many as a scratch can hold */
 };
 
 /* Lists the workspace behind `scratch_fd` into `ret->files`: files that `job->outputs` or `job->named` names,

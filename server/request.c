@@ -19,6 +19,7 @@
 #include "server/log.h"
 #include "server/metrics.h"
 #include "server/routes.h"
+#include "server/session_queries.h"
 
 #define REPLY_HEADERS_MAX 6
 
@@ -28,7 +29,7 @@
 
 static bool is_job_request(const struct request *request)
 {
-    return request->route && request->route->takes_body;
+    return request->route && request->route->starts_job;
 }
 
 static void reply_with(struct request *request, unsigned status, struct http_header *headers, size_t n,
@@ -45,6 +46,14 @@ void request_reply(struct request *request, unsigned status, const char *content
 {
     struct http_header headers[REPLY_HEADERS_MAX] = {{"Content-Type", content_type}};
     reply_with(request, status, headers, 1, body);
+}
+
+void request_reply_empty(struct request *request)
+{
+    struct http_header headers[REPLY_HEADERS_MAX];
+    struct buf body = BUF_INIT;
+    buf_puts(&body, "");
+    reply_with(request, 204, headers, 0, &body);
 }
 
 /* An error's body with the headers that its status asks for. */
@@ -205,7 +214,7 @@ static void on_headers(void *arg, struct http_request *http)
         request_refuse(request, ERROR_NO_SUCH_PATH, NULL, NULL);
     } else if (!request->route) {
         refuse(request, ERROR_METHOD, NULL, NULL, allow);
-    } else if (!request->route->takes_body) {
+    } else if (request->route->when == ROUTE_AT_HEADERS) {
         request->route->handle(request);
     } else if (front->draining) {
         request_refuse(request, ERROR_UNAVAILABLE, NULL, NULL);
@@ -273,6 +282,7 @@ static void on_end(void *arg, struct http_request *http, bool sent)
     if (request->job) {
         dispatch_cancel(request->job);
     }
+    session_query_forget(request);
     if (request->status == 0) {
         request->status = 499;
     }

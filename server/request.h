@@ -18,6 +18,7 @@ struct http_events;
 struct http_request;
 struct route;
 struct running;
+struct session_query_pending;
 
 #define TRACEPARENT_BYTES 56
 
@@ -32,7 +33,8 @@ struct request {
     uint64_t start_ns;
     unsigned status;
     size_t reply_bytes;
-    struct running *job; /* whose verdict it waits for */
+    struct running *job;                 /* whose verdict it waits for */
+    struct session_query_pending *query; /* whose answer it waits for */
 };
 
 /* What the HTTP server calls; its `arg` is the struct front. */
@@ -45,6 +47,8 @@ void request_refuse_key(struct request *request);
 
 /* Each answers the request and takes the body. */
 void request_reply(struct request *request, unsigned status, const char *content_type, struct buf *body);
+/* 204. */
+void request_reply_empty(struct request *request);
 /* `text` and `field` may be NULL; see error_write(). */
 void request_refuse(struct request *request, enum error_class class, const char *text, const char *field);
 /* By err.kind; internal errors are logged. `retry_after_ms` is used where the status asks for one. */

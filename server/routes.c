@@ -9,16 +9,39 @@
 #include "server/handlers.h"
 
 static const struct route routes[] = {
-    {"POST", "/execute", ROUTE_FOR_KEYS, true, handle_execute},
-    {"GET", "/healthz", ROUTE_FOR_ANYONE, false, handle_healthz},
-    {"GET", "/health", ROUTE_FOR_ANYONE, false, handle_healthz},
-    {"GET", "/readyz", ROUTE_FOR_ANYONE, false, handle_readyz},
-    {"GET", "/openapi.json", ROUTE_FOR_ANYONE, false, handle_openapi},
-    {"GET", "/metrics", ROUTE_FOR_METRICS, false, handle_metrics},
+    {"POST", "/execute", ROUTE_FOR_KEYS, ROUTE_AT_END, true, handle_execute},
+    {"GET", "/sessions", ROUTE_FOR_KEYS, ROUTE_AT_END, false, handle_sessions},
+    {"DELETE", "/workspace/{session_id}", ROUTE_FOR_KEYS, ROUTE_AT_END, false, handle_session_end},
+    {"GET", "/healthz", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false, handle_healthz},
+    {"GET", "/health", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false, handle_healthz},
+    {"GET", "/readyz", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false, handle_readyz},
+    {"GET", "/openapi.json", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false, handle_openapi},
+    {"GET", "/metrics", ROUTE_FOR_METRICS, ROUTE_AT_HEADERS, false, handle_metrics},
 #ifdef IMMURE_HOOKS
-    {"POST", "/misbehave", ROUTE_FOR_KEYS, true, handle_misbehave},
+    {"POST", "/misbehave", ROUTE_FOR_KEYS, ROUTE_AT_END, false, handle_misbehave},
 #endif
 };
+
+/* Bytes of the route's path that a request's must have; all of them where it ends in no brace. */
+static size_t fixed_bytes(const struct route *route)
+{
+    return strcspn(route->path, "{");
+}
+
+const char *route_argument(const struct route *route, const char *path)
+{
+    size_t fixed = fixed_bytes(route);
+    return route->path[fixed] == '{' ? path + fixed : "";
+}
+
+static bool is_at(const struct route *route, const char *path)
+{
+    size_t fixed = fixed_bytes(route);
+    if (route->path[fixed] == '\0') {
+        return strcmp(route->path, path) == 0;
+    }
+    return strncmp(route->path, path, fixed) == 0 && path[fixed] != '\0' && !strchr(path + fixed, '/');
+}
 
 static bool takes_method(const struct route *route, const char *method)
 {
@@ -34,7 +57,7 @@ const struct route *route_find(const char *method, const char *path, const struc
     *ret_path = NULL;
     ret_allow[0] = '\0';
     for (size_t i = 0; i < ARRAY_SIZE(routes); i++) {
-        if (strcmp(routes[i].path, path) != 0) {
+        if (!is_at(&routes[i], path)) {
             continue;
         }
         bool get = strcmp(routes[i].method, "GET") == 0;

@@ -12,16 +12,24 @@ enum route_access {
     ROUTE_FOR_METRICS, /* for keys, unless the configuration opens it */
 };
 
+enum route_when {
+    ROUTE_AT_HEADERS, /* the handler answers as soon as they are there */
+    ROUTE_AT_END,     /* it runs when the body, which is JSON if there is any, is complete */
+};
+
 struct route {
     const char *method;
-    const char *path;
+    const char *path; /* may end in a name in braces, which stands for one more part */
     enum route_access access;
-    bool takes_body; /* JSON; the handler runs when it is complete, otherwise as soon as the headers are there
-                      */
+    enum route_when when;
+    bool starts_job;
     void (*handle)(struct request *request);
 };
 
 #define ROUTE_ALLOW_BYTES 64
+
+/* What stands in a path in the place of the name in braces; "" where the route has none. */
+const char *route_argument(const struct route *route, const char *path);
 
 /* The route, or NULL. HEAD finds what GET does. `*ret_path` is any route of that path, or NULL for an unknown
  * path; `ret_allow` gets the path's methods: "GET, HEAD". */

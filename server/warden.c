@@ -26,6 +26,7 @@
 #include "server/kept_environment.h"
 #include "server/log.h"
 #include "server/notify.h"
+#include "server/sessions.h"
 #include "server/settings.h"
 #include "server/verdict.h"
 #include "server/warden_internal.h"
@@ -199,6 +200,18 @@ static int open_host(struct warden *warden, struct err *reterr)
     return host_drop_privileges(&warden->host, reterr);
 }
 
+static void on_sessions_changed(void *arg)
+{
+    warden_publish_state(arg);
+}
+
+static int open_sessions(struct warden *warden, struct err *reterr)
+{
+    const struct sessions_options options = {
+        .host = &warden->host, .loop = warden->loop, .changed = on_sessions_changed, .arg = warden};
+    return sessions_new(&options, &warden->sessions, reterr);
+}
+
 /* Everything up to the first front, in an order that matters: the port while we may still bind it, the host
  * before anything else could make a thread or a child. */
 static int start(struct warden *warden, struct err *reterr)
@@ -220,6 +233,9 @@ static int start(struct warden *warden, struct err *reterr)
     }
     if (r == 0) {
         r = open_loop(warden, reterr);
+    }
+    if (r == 0) {
+        r = open_sessions(warden, reterr);
     }
     if (r == 0) {
         r = front_start(warden, warden->settings, &warden->current, reterr);
@@ -267,6 +283,7 @@ static void stop(struct warden *warden)
         job_discard(warden->dying);
     }
     warm_free(warden->warm);
+    sessions_free(warden->sessions);
     if (warden->bound[0] != '\0') {
         listen_forget(warden->settings->config->listen);
     }

@@ -27,6 +27,7 @@
 #include "server/channel.h"
 #include "server/log.h"
 #include "server/notify.h"
+#include "server/sessions.h"
 #include "server/settings.h"
 #include "server/verdict.h"
 #include "server/warm.h"
@@ -146,6 +147,7 @@ void warden_publish_warm(void *arg)
 void warden_publish_state(struct warden *warden)
 {
     note_warm(warden);
+    warden->state.sessions = warden->sessions ? (uint32_t)sessions_count(warden->sessions) : 0;
     for (struct front *front = warden->fronts; front; front = front->next) {
         send_state(front);
     }
@@ -193,6 +195,9 @@ static void handle(struct front *front, struct msg *msg, int *fds, size_t n_fds)
         break;
     case MSG_OUTPUTS:
         job_name_outputs(front, &msg->outputs);
+        break;
+    case MSG_SESSION_QUERY:
+        session_query_answer(front, &msg->session_query);
         break;
     default: /* channel_recv() lets nothing else through */
         break;

@@ -5,6 +5,7 @@
  *     warden_front.c    the front's life: start, messages, death, back-off
  *     warden_guard.c    fronts that hang, fronts that try what is denied
  *     warden_job.c      a job's life: message in, jail, message out
+ *     warden_session.c  queries about sessions
  *     warden_selftest.c one trivial job per runtime, for /readyz */
 #pragma once
 
@@ -23,6 +24,8 @@ struct execution;
 struct log;
 struct loop;
 struct loop_source;
+struct session;
+struct sessions;
 struct settings;
 struct warden;
 struct warm;
@@ -68,6 +71,8 @@ struct warden_job {
     bool is_selftest;
     bool is_reported; /* the verdict is out; waits in warden->dying for its jail to be gone */
     uint64_t id;
+    struct session *session; /* NULL: it has a workspace of its own */
+    bool has_left;           /* its session */
     struct execution *execution;
     struct loop_source *source;
 };
@@ -99,6 +104,7 @@ struct warden {
     struct warden_job *dying;
     unsigned n_dying;
     struct warm *warm; /* warm starts of `settings`; NULL: none */
+    struct sessions *sessions;
     struct selftest selftest;
 
     struct msg_state state; /* what every front is told */
@@ -161,9 +167,15 @@ void job_cancel_all_of(struct front *front);
 void job_cancel_all(struct warden *warden);
 void job_watch_due(void *arg, uint32_t events);
 void job_discard(struct warden_job *job);
+/* Ends the jobs of a session. */
+void job_cancel_session(struct warden *warden, const struct session *session);
 /* Starts a job of the warden's own. */
 int job_start_selftest(struct warden *warden, const struct settings *settings, struct job *job,
                        const int fds[MSG_JOB_FDS], struct warden_job **ret, struct err *reterr);
+
+/* warden_session.c */
+/* Handles MSG_SESSION_QUERY. */
+void session_query_answer(struct front *front, const struct msg_session_query *query);
 
 /* warden_selftest.c */
 void selftest_start(struct warden *warden);

@@ -24,6 +24,7 @@
 #include "jail/watch.h"
 #include "server/execution.h"
 #include "server/log.h"
+#include "server/sessions.h"
 #include "server/settings.h"
 #include "server/verdict.h"
 #include "server/warm.h"
@@ -54,15 +55,16 @@ static uint64_t soonest_end_ms(const struct warden *warden)
     return soonest == UINT64_MAX ? 0 : soonest > floor_ms ? soonest : floor_ms;
 }
 
-static void refuse(struct front *front, uint64_t id, const struct err *err)
+/* `retry_after_ms` 0: when the first of the running jobs has to end. */
+static void refuse(struct front *front, uint64_t id, const struct err *err, uint64_t retry_after_ms)
 {
     struct msg msg = {.type = MSG_REFUSED};
     msg.refused.id = id;
     msg.refused.kind = err->kind;
     snprintf(msg.refused.item, sizeof msg.refused.item, "%s", err->item);
     snprintf(msg.refused.text, sizeof msg.refused.text, "%s", err->text);
-    if (err->kind == ERR_BUSY) {
-        msg.refused.retry_after_ms = soonest_end_ms(front->warden);
+    if (err->kind == ERR_BUSY || err->kind == ERR_RATE) {
+        msg.refused.retry_after_ms = retry_after_ms ? retry_after_ms : soonest_end_ms(front->warden);
     }
     front_send(front, &msg, NULL, 0);
 }
@@ -78,19 +80,23 @@ static void report_setup_error(struct front *front, uint64_t id, const struct er
     if (msg.done.policy && msg.done.policy_sha256 && verdict_from_setup_error(err, &msg.done) == 0) {
         front_send(front, &msg, NULL, 0);
     } else {
-        refuse(front, id, err);
+        refuse(front, id, err, 0);
     }
     job_result_clear(&msg.done);
 }
 
-static void report_failure(struct front *front, uint64_t id, const struct err *err)
+static bool is_callers_fault(enum err_kind kind)
 {
-    log_err(front->warden->log, err->kind == ERR_BUSY || err->kind == ERR_INVALID ? LOG_DEBUG : LOG_WARNING,
-            "job_refused", err);
+    return kind == ERR_BUSY || kind == ERR_INVALID || kind == ERR_DENIED || kind == ERR_RATE;
+}
+
+static void report_failure(struct front *front, uint64_t id, const struct err *err, uint64_t retry_after_ms)
+{
+    log_err(front->warden->log, is_callers_fault(err->kind) ? LOG_DEBUG : LOG_WARNING, "job_refused", err);
     if (err->kind == ERR_SETUP || err->kind == ERR_HOST) {
         report_setup_error(front, id, err);
     } else {
-        refuse(front, id, err);
+        refuse(front, id, err, retry_after_ms);
     }
 }
 
@@ -127,12 +133,23 @@ static void unlink_job(struct warden_job *job)
     }
 }
 
+/* With its verdict a job has left its session, although its jail takes a little longer to go. */
+static void leave_session(struct warden_job *job, bool ran)
+{
+    if (!job->has_left) {
+        job->has_left = true;
+        session_leave(job->session, ran);
+    }
+}
+
 /* Frees a job, running or not. */
 void job_discard(struct warden_job *job)
 {
     loop_remove(job->source);
     unlink_job(job);
+    leave_session(job, job->execution != NULL);
     execution_free(job->execution);
+    session_unref(job->session);
     free(job);
 }
 
@@ -148,7 +165,7 @@ static void tell_verdict(struct warden_job *job, int r, struct job_result *resul
             LOG_FIELD_STR("key", execution_job(job->execution)->key));
     } else if (r < 0) {
         log_err(warden->log, LOG_ERROR, "job_verdict_lost", err);
-        refuse(job->front, job->id, err);
+        refuse(job->front, job->id, err, 0);
     } else {
         struct msg msg = {.type = MSG_DONE, .done = *result};
         front_send(job->front, &msg, NULL, 0);
@@ -184,6 +201,7 @@ static void finish(struct warden_job *job)
     struct job_result result = {0};
     struct err err = {0};
     int r = execution_finish(job->execution, &result, &err);
+    leave_session(job, true);
     tell_verdict(job, r, &result, &err);
     bool is_selftest = job->is_selftest;
     if (execution_is_gone(job->execution)) {
@@ -264,9 +282,22 @@ static int adopt(struct warden_job *job, struct err *reterr)
     return 0;
 }
 
+/* The session that the job names, if it names one. */
+static int enter_session(struct warden_job *job, const struct settings *settings, const struct job *wish,
+                         struct execution_session *ret, uint64_t *ret_retry_after_ms, struct err *reterr)
+{
+    if (!wish->session_id) {
+        return 0;
+    }
+    int r = session_enter(job->warden->sessions, settings->config, wish->key, wish->session_id, &job->session,
+                          ret_retry_after_ms, reterr);
+    return r < 0 ? r : session_open(job->session, ret, reterr);
+}
+
 /* Takes `wish` over. */
 static int start(struct warden *warden, const struct settings *settings, struct job *wish,
-                 const int fds[JOB_FD_COUNT], bool is_selftest, struct warden_job **ret, struct err *reterr)
+                 const int fds[JOB_FD_COUNT], bool is_selftest, struct warden_job **ret,
+                 uint64_t *ret_retry_after_ms, struct err *reterr)
 {
     const struct runtime_config *runtime;
     const struct policy *policy;
@@ -280,6 +311,13 @@ static int start(struct warden *warden, const struct settings *settings, struct 
         return r;
     }
     *job = (struct warden_job){.warden = warden, .is_selftest = is_selftest, .id = wish->id};
+    struct execution_session session = {.fd = -1, .mount_fd = -1};
+    r = enter_session(job, settings, wish, &session, ret_retry_after_ms, reterr);
+    if (r < 0) {
+        job_free(wish);
+        job_discard(job);
+        return r;
+    }
     struct policy_ceilings ceilings = ceilings_of(warden, settings);
     struct policy_program program = {.runtime = runtime, .bridge = !is_selftest};
     struct execution_request request = {.host = &warden->host,
@@ -288,6 +326,7 @@ static int start(struct warden *warden, const struct settings *settings, struct 
                                         .program = &program,
                                         .job = wish,
                                         .warm = settings == warden->settings ? warden->warm : NULL,
+                                        .session = job->session ? &session : NULL,
                                         .list_outputs = !is_selftest};
     request.fds[JAIL_FD_STDIN] = fds[JOB_FD_STDIN];
     request.fds[JAIL_FD_STDOUT] = fds[JOB_FD_STDOUT];
@@ -296,7 +335,9 @@ static int start(struct warden *warden, const struct settings *settings, struct 
     request.fds[JAIL_FD_SCRATCH] = -1;
     request.fds[JAIL_FD_BRIDGE_IN] = fds[JOB_FD_BRIDGE_IN];
     request.fds[JAIL_FD_BRIDGE_OUT] = fds[JOB_FD_BRIDGE_OUT];
+    request.fds[JAIL_FD_WORKSPACE] = -1;
     r = execution_start(&request, &job->execution, reterr);
+    fd_closep(&session.mount_fd);
     if (r == 0) {
         r = adopt(job, reterr);
     }
@@ -353,12 +394,13 @@ void job_accept(struct front *front, struct job *wish, int fds[JOB_FD_COUNT])
     if (warden->n_jobs >= warden->settings->config->max_concurrent_jobs) {
         job_free(wish);
         err_set(&err, ERR_BUSY, EAGAIN, NULL, "server busy: execution capacity reached");
-        refuse(front, id, &err);
+        refuse(front, id, &err, 0);
         return;
     }
     struct warden_job *job;
-    if (start(warden, front->settings, wish, fds, false, &job, &err) < 0) {
-        report_failure(front, id, &err);
+    uint64_t retry_after_ms = 0;
+    if (start(warden, front->settings, wish, fds, false, &job, &retry_after_ms, &err) < 0) {
+        report_failure(front, id, &err, retry_after_ms);
     } else {
         job->front = front;
     }
@@ -367,7 +409,8 @@ void job_accept(struct front *front, struct job *wish, int fds[JOB_FD_COUNT])
 int job_start_selftest(struct warden *warden, const struct settings *settings, struct job *wish,
                        const int fds[JOB_FD_COUNT], struct warden_job **ret, struct err *reterr)
 {
-    return start(warden, settings, wish, fds, true, ret, reterr);
+    uint64_t retry_after_ms;
+    return start(warden, settings, wish, fds, true, ret, &retry_after_ms, reterr);
 }
 
 void job_cancel(struct front *front, uint64_t id)
@@ -385,6 +428,15 @@ void job_name_outputs(struct front *front, struct msg_outputs *outputs)
     for (struct warden_job *job = front->warden->jobs; job; job = job->next) {
         if (job->front == front && job->id == outputs->id) {
             execution_name_outputs(job->execution, &outputs->paths, &outputs->n_paths);
+        }
+    }
+}
+
+void job_cancel_session(struct warden *warden, const struct session *session)
+{
+    for (struct warden_job *job = warden->jobs; job; job = job->next) {
+        if (job->session == session) {
+            execution_cancel(job->execution);
         }
     }
 }

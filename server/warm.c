@@ -112,7 +112,7 @@ static void tend_template(struct warm_template *template, uint64_t now_ns)
     replace_aged(template, now_ns);
     unsigned stock = template->n_ready + template->n_building;
     if (stock < template->runtime->warm_jails && template->n_building == 0 && may_park(template->warm) &&
-        now_ns >= template->pause_ns && warm_template_park(template, &jail, &err) < 0) {
+        now_ns >= template->pause_ns && warm_template_park(template, NULL, &jail, &err) < 0) {
         warm_template_stumble(template, &err);
     }
 }
@@ -219,15 +219,15 @@ static struct warm_template *find_template(const struct warm *warm, const struct
 }
 
 struct warm_jail *warm_take(struct warm *warm, const struct runtime_config *runtime,
-                            const struct policy *policy)
+                            const struct policy *policy, const struct execution_session *session)
 {
     struct warm_template *template = find_template(warm, runtime, policy);
-    if (!template || template->state != TEMPLATE_READY) {
+    if (!template || template->state != TEMPLATE_READY || (session && !template->session_plan)) {
         return NULL;
     }
-    struct warm_jail *jail = template->stock; /* the oldest: ready if any is */
+    struct warm_jail *jail = session ? NULL : template->stock; /* the oldest: ready if any is */
     struct err err = {0};
-    if (!jail && warm_template_park(template, &jail, &err) < 0) {
+    if (!jail && warm_template_park(template, session, &jail, &err) < 0) {
         warm_template_stumble(template, &err);
         return NULL;
     }

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 struct err;
+struct execution_session;
 struct host;
 struct jail;
 struct log;
@@ -42,14 +43,15 @@ void warm_tend(struct warm *warm);
 void warm_tend_empty(struct warm *warm);
 
 /* A jail for a job: a parked one, or one that its template is now asked for; NULL where there is no template
- * for this runtime under this policy that works. */
+ * for this runtime under this policy that works. A job of a `session` (NULL: none) gets a jail that is made
+ * for it, with the session's workspace and ids. */
 struct warm_jail *warm_take(struct warm *warm, const struct runtime_config *runtime,
-                            const struct policy *policy);
+                            const struct policy *policy, const struct execution_session *session);
 /* Kills what is left of it. Takes NULL. */
 void warm_jail_free(struct warm_jail *jail);
 struct jail *warm_jail_jail(struct warm_jail *jail);
 int warm_jail_scratch(const struct warm_jail *jail);
-uint32_t warm_jail_uid(const struct warm_jail *jail);
+void warm_jail_ids(const struct warm_jail *jail, uint32_t *ret_uid, uint32_t *ret_gid);
 /* The size limit its scratch was made with, room for a small script aside. */
 uint64_t warm_jail_scratch_bytes(const struct warm_jail *jail);
 

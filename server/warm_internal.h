@@ -41,8 +41,9 @@ struct warm_template {
     uint32_t uid, gid; /* outer */
     bool has_id;
     struct jail_plan *park_plan;
-    bool filter_early; /* the policy lets a parked process run behind its filter */
-    struct warm_jail *stock; /* oldest first */
+    bool filter_early;              /* the policy lets a parked process run behind its filter */
+    struct jail_plan *session_plan; /* the same for a job of a session; NULL: the policy has no workspace */
+    struct warm_jail *stock;        /* oldest first */
     unsigned n_ready, n_building, failures;
     uint64_t pause_ns; /* not started, nothing parked before then */
     uint64_t pss_bytes, private_bytes;
@@ -66,8 +67,9 @@ void warm_template_fail(struct warm_template *template, const struct err *err);
 /* One jail could not be parked, or ended in the stock. A template that has worked goes on, after a pause. */
 void warm_template_stumble(struct warm_template *template, const struct err *err);
 void warm_template_unref(struct warm_template *template);
-/* Asks for one more jail and puts it at the end of the stock. */
-int warm_template_park(struct warm_template *template, struct warm_jail **ret, struct err *reterr);
+/* Asks for one more jail and puts it at the end of the stock. `session`: see warm_take(). */
+int warm_template_park(struct warm_template *template, const struct execution_session *session,
+                       struct warm_jail **ret, struct err *reterr);
 /* Takes a jail out of the stock; it is the caller's. */
 void warm_template_unstock(struct warm_jail *jail);
 

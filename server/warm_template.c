@@ -27,6 +27,7 @@
 #include "jail/spawn.h"
 #include "jail/template.h"
 #include "policy/policy.h"
+#include "server/execution.h"
 #include "server/host.h"
 #include "server/log.h"
 
@@ -70,12 +71,15 @@ static int find_program(const struct warm_template *template, char ret[PATH_MAX]
                    name);
 }
 
-/* The plan of a job that asks for nothing of its own. */
-static int plain_plan(const struct warm_template *template, struct jail_plan **ret, struct err *reterr)
+/* The plan of a job that asks for nothing of its own, or of one that has a session. */
+static int plain_plan(const struct warm_template *template, bool in_session, struct jail_plan **ret,
+                      struct err *reterr)
 {
+    char some_session[] = "s";
     struct policy_ceilings ceilings = {0};
     host_apply_to_ceilings(template->host, &ceilings);
-    struct job job = {.runtime = template->runtime->name, .code_size = 1};
+    struct job job = {
+        .runtime = template->runtime->name, .session_id = in_session ? some_session : NULL, .code_size = 1};
     struct policy_program program = {.runtime = template->runtime};
     return policy_build_plan(template->policy, &ceilings, &job, &program, ret, reterr);
 }
@@ -141,19 +145,31 @@ static bool can_filter_early(const struct warm_template *template)
     return true;
 }
 
+/* A policy without a workspace to share has none. */
+static void make_session_plan(struct warm_template *template)
+{
+    struct err ignored = {0};
+    CLEANUP(plan_freep) struct jail_plan *plain = NULL;
+    jail_plan_free(TAKE_PTR(template->session_plan));
+    if (plain_plan(template, true, &plain, &ignored) == 0) {
+        jail_plan_for_run(plain, &template->session_plan, &ignored);
+    }
+}
+
 /* Makes the plan of the template itself, and the one that jails are parked with. */
 static int make_plans(struct warm_template *template, uint32_t inner_uid, uint64_t program_bytes,
                       struct jail_plan **ret_own, struct err *reterr)
 {
     int r = check_filter(template, reterr);
     CLEANUP(plan_freep) struct jail_plan *plain = NULL;
-    r = r < 0 ? r : plain_plan(template, &plain, reterr);
+    r = r < 0 ? r : plain_plan(template, false, &plain, reterr);
     jail_plan_free(TAKE_PTR(template->park_plan));
     r = r < 0 ? r : jail_plan_for_run(plain, &template->park_plan, reterr);
     if (r < 0) {
         return r;
     }
     template->filter_early = can_filter_early(template);
+    make_session_plan(template);
     CLEANUP(freep) char **argv = template_arguments(template);
     if (!argv) {
         return err_errno(reterr, ENOMEM, "planning a template");
@@ -233,7 +249,7 @@ void warm_template_start(struct warm_template *template)
     struct warm_jail *first;
     template->state = TEMPLATE_STARTING;
     int r = spawn(template, &err);
-    r = r < 0 ? r : warm_template_park(template, &first, &err);
+    r = r < 0 ? r : warm_template_park(template, NULL, &first, &err);
     if (r < 0) {
         warm_template_fail(template, &err);
     }
@@ -308,6 +324,7 @@ void warm_template_unref(struct warm_template *template)
         idmap_give_back(template->host->ids, template->uid);
     }
     jail_plan_free(template->park_plan);
+    jail_plan_free(template->session_plan);
     free(template);
 }
 
@@ -320,18 +337,34 @@ static int make_cgroup(const struct warm_template *template, struct jail_cgroup 
     return r < 0 || !template->host->privileged ? r : jail_cgroup_open_to(*ret, template->uid, reterr);
 }
 
-static int park(struct warm_template *template, struct warm_jail *jail, struct err *reterr)
+/* The jail's outer id: one of its own, or its session's. */
+static int take_id(const struct warm_template *template, const struct execution_session *session,
+                   struct warm_jail *jail, struct err *reterr)
 {
-    const struct jail_limits *limits = &template->park_plan->limits;
-    int r = idmap_take(template->host->ids, &jail->uid, &jail->gid);
-    if (r < 0) {
-        return err_errno(reterr, -r, "taking an outer uid for a parked jail");
+    if (session) {
+        jail->uid = session->uid;
+        jail->gid = session->gid;
+        return 0;
     }
-    jail->has_id = true;
+    int r = idmap_take(template->host->ids, &jail->uid, &jail->gid);
+    jail->has_id = r == 0;
+    return r < 0 ? err_errno(reterr, -r, "taking an outer uid for a parked jail") : 0;
+}
+
+static int park(struct warm_template *template, const struct execution_session *session,
+                struct warm_jail *jail, struct err *reterr)
+{
+    const struct jail_plan *plan = session ? template->session_plan : template->park_plan;
+    const struct jail_limits *limits = &plan->limits;
+    int r = take_id(template, session, jail, reterr);
+    if (r < 0) {
+        return r;
+    }
     r = scratch_open(limits->scratch_bytes + SCRIPT_ROOM_BYTES, limits->scratch_inodes, jail->uid, jail->gid,
                      &jail->scratch_fd, reterr);
-    struct jail_park_options options = {.plan = template->park_plan,
+    struct jail_park_options options = {.plan = plan,
                                         .scratch_fd = jail->scratch_fd,
+                                        .workspace_fd = session ? session->mount_fd : -1,
                                         .outer_uid = jail->uid,
                                         .filter_early = template->filter_early};
     r = r < 0 ? r : make_cgroup(template, &options.cgroup, reterr);
@@ -342,7 +375,8 @@ static int park(struct warm_template *template, struct warm_jail *jail, struct e
     return jail_park(template->template, &options, &jail->jail, reterr);
 }
 
-int warm_template_park(struct warm_template *template, struct warm_jail **ret, struct err *reterr)
+int warm_template_park(struct warm_template *template, const struct execution_session *session,
+                       struct warm_jail **ret, struct err *reterr)
 {
     struct warm_jail *jail = calloc(1, sizeof *jail);
     if (!jail) {
@@ -350,7 +384,7 @@ int warm_template_park(struct warm_template *template, struct warm_jail **ret, s
     }
     *jail = (struct warm_jail){.template = template, .scratch_fd = -1};
     template->references++;
-    int r = park(template, jail, reterr);
+    int r = park(template, session, jail, reterr);
     if (r == 0) {
         r = loop_add(template->warm->options.loop, jail_fd(jail->jail), EPOLLIN, warm_on_parked_jail, jail,
                      &jail->source, reterr);
@@ -411,9 +445,10 @@ int warm_jail_scratch(const struct warm_jail *jail)
     return jail->scratch_fd;
 }
 
-uint32_t warm_jail_uid(const struct warm_jail *jail)
+void warm_jail_ids(const struct warm_jail *jail, uint32_t *ret_uid, uint32_t *ret_gid)
 {
-    return jail->uid;
+    *ret_uid = jail->uid;
+    *ret_gid = jail->gid;
 }
 
 uint64_t warm_jail_scratch_bytes(const struct warm_jail *jail)

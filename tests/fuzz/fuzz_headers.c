@@ -74,7 +74,11 @@ static void try_route(const char *text)
         const struct route *route =
             route_find(i < ARRAY_SIZE(methods) ? methods[i] : method, path, &known, allow);
         REQUIRE(!route || known);
-        REQUIRE(!route || strcmp(route->path, path) == 0);
+        size_t fixed = route ? strcspn(route->path, "{") : 0;
+        REQUIRE(!route || strncmp(route->path, path, fixed) == 0);
+        REQUIRE(!route || route->path[fixed] == '{' ||
+                (strcmp(route->path, path) == 0 && *route_argument(route, path) == '\0'));
+        REQUIRE(!route || route->path[fixed] != '{' || strcmp(route_argument(route, path), path + fixed) == 0);
         REQUIRE((known != NULL) == (allow[0] != '\0'));
     }
 }

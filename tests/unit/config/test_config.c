@@ -110,10 +110,12 @@ static const char everything[] =
     "7\n"
     "drain_timeout_ms: 0 metrics_open: true log_format: JSON log_level: DEBUG audit_log: '/var/log/audit'\n"
     "outer_uid_base: 100000 max_output_bytes: 9 front_timeout_ms: 8 max_connections_per_address: 10\n"
+    "session_ttl_ms: 10 max_sessions: 11 session_bytes: 65536 session_inodes: 16\n"
     "runtime { name: 'python' alias: 'py' interpreter: '/usr/bin/python3' arg: ['-I', ''] extension: 'py' "
     "policy: 'p' }\n"
     "runtime { name: 'sh' interpreter: '/bin/sh' policy: 'q' }\n"
-    "key { name: 'a' sha256: '" SHA_A "' policy: ['p', 'q'] runtime: 'py' max_concurrent_jobs: 2 }\n"
+    "key { name: 'a' sha256: '" SHA_A "' policy: ['p', 'q'] runtime: 'py' max_concurrent_jobs: 2 "
+    "max_sessions: 3 }\n"
     "key { name: 'b' sha256: '" SHA_B "' }\n";
 
 static void check_everything(const struct server_config *config)
@@ -141,6 +143,10 @@ static void check_everything(const struct server_config *config)
     assert_int_equal(config->max_output_bytes, 9);
     assert_int_equal(config->front_timeout_ms, 8);
     assert_int_equal(config->max_connections_per_address, 10);
+    assert_int_equal(config->session_ttl_ms, 10);
+    assert_int_equal(config->max_sessions, 11);
+    assert_int_equal(config->session_bytes, 65536);
+    assert_int_equal(config->session_inodes, 16);
     assert_int_equal(config->n_runtimes, 2);
     assert_int_equal(config->runtimes[0].n_args, 2);
     assert_string_equal(config->runtimes[0].args[0], "-I");
@@ -151,6 +157,8 @@ static void check_everything(const struct server_config *config)
     assert_string_equal(config->keys[0].policies[1], "q");
     assert_string_equal(config->keys[0].runtimes[0], "py");
     assert_int_equal(config->keys[0].max_concurrent_jobs, 2);
+    assert_int_equal(config->keys[0].max_sessions, 3);
+    assert_int_equal(config->keys[1].max_sessions, 32);
     assert_int_equal(config->keys[1].sha256[0], 0xbb);
     assert_int_equal(config->keys[1].max_concurrent_jobs, 0);
     assert_false(config->open);

@@ -69,7 +69,8 @@ static void test_every_variable(void **state)
         ACCEPTED(KEY, "SANDBOX_EXECUTOR_ENV=staging", "SANDBOX_EXECUTOR_ADDR=0.0.0.0:80",
                  "SANDBOX_EXECUTOR_DEFAULT_TIMEOUT_MS=5", "SANDBOX_EXECUTOR_MAX_TIMEOUT_MS=6",
                  "SANDBOX_EXECUTOR_MAX_CONCURRENT_JOBS=7", "SANDBOX_EXECUTOR_CGROUP=BEST_EFFORT",
-                 "SANDBOX_PYTHON_BIN=/opt/python", "SANDBOX_MAX_OUTPUT=8", "SANDBOX_SOMETHING_ELSE=1");
+                 "SANDBOX_PYTHON_BIN=/opt/python", "SANDBOX_MAX_OUTPUT=8", "SANDBOX_SESSION_TTL=90s",
+                 "SANDBOX_SOMETHING_ELSE=1");
     assert_string_equal(config->environment, "staging");
     assert_string_equal(config->listen, "0.0.0.0:80");
     assert_int_equal(config->default_timeout_ms, 5);
@@ -78,10 +79,12 @@ static void test_every_variable(void **state)
     assert_true(config->cgroup_best_effort);
     assert_string_equal(config->runtimes[0].interpreter, "/opt/python");
     assert_int_equal(config->max_output_bytes, 8);
+    assert_int_equal(config->session_ttl_ms, 90000);
     server_config_free(config);
-    config = ACCEPTED(KEY, "SANDBOX_ADDR=[::1]:81", "SANDBOX_MAX_CONCURRENT=9");
+    config = ACCEPTED(KEY, "SANDBOX_ADDR=[::1]:81", "SANDBOX_MAX_CONCURRENT=9", "SANDBOX_SESSION_TTL=30m");
     assert_string_equal(config->listen, "[::1]:81");
     assert_int_equal(config->max_concurrent_jobs, 9);
+    assert_int_equal(config->session_ttl_ms, 30 * 60 * 1000);
     server_config_free(config);
 }
 
@@ -124,6 +127,15 @@ static void test_refused(void **state)
             "SANDBOX_EXECUTOR_MAX_CONCURRENT_JOBS=0");
     REFUSED("SANDBOX_EXECUTOR_DEFAULT_TIMEOUT_MS", "default_timeout_ms: must be 1 to 60000, not 60001", KEY,
             "SANDBOX_EXECUTOR_DEFAULT_TIMEOUT_MS=60001");
+    static const char *const times[] = {"", "1", "s", "1d", "1 h", "-1s", "1.5h", "1H", "5124095576031h"};
+    for (size_t i = 0; i < ARRAY_SIZE(times); i++) {
+        char setting[64], text[64];
+        snprintf(setting, sizeof setting, "SANDBOX_SESSION_TTL=%s", times[i]);
+        snprintf(text, sizeof text, "\"%s\" is not a time such as 90s, 30m or 1h", times[i]);
+        REFUSED("SANDBOX_SESSION_TTL", text, KEY, setting);
+    }
+    REFUSED("SANDBOX_SESSION_TTL", "session_ttl_ms: must be 1 to 31622400000, not 0", KEY,
+            "SANDBOX_SESSION_TTL=0s");
     REFUSED("SANDBOX_EXECUTOR_CGROUP", "\"best_effort\" is not REQUIRED or BEST_EFFORT", KEY,
             "SANDBOX_EXECUTOR_CGROUP=best_effort");
     REFUSED("SANDBOX_PYTHON_BIN", "runtime[0].interpreter: must be an absolute path", KEY,
@@ -146,8 +158,6 @@ static void test_unknown_and_unsupported(void **state)
     REFUSED("SANDBOX_EXECUTOR_ENV_FILES", "there is no such variable", KEY, "SANDBOX_EXECUTOR_ENV_FILES=x");
     REFUSED("SANDBOX_WORKSPACE", "this version does not support it yet; unset it", KEY,
             "SANDBOX_WORKSPACE=/w");
-    REFUSED("SANDBOX_SESSION_TTL", "this version does not support it yet; unset it", KEY,
-            "SANDBOX_SESSION_TTL=1h");
     REFUSED("SANDBOX_NODE_BIN", "this version does not support it yet; unset it", KEY, "SANDBOX_NODE_BIN=");
 }
 

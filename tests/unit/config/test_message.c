@@ -24,6 +24,7 @@ static struct job *a_job(void)
     job->runtime = strdup("python");
     job->execution_id = strdup("e-1");
     job->key = strdup("default");
+    job->session_id = strdup("s-1");
     job->code_size = 100;
     job->n_files = 2;
     job->files = calloc(2, sizeof *job->files);
@@ -112,6 +113,7 @@ static void test_job_round_trip(void **state)
     assert_null(in.job->policy);
     assert_string_equal(in.job->execution_id, "e-1");
     assert_string_equal(in.job->key, "default");
+    assert_string_equal(in.job->session_id, "s-1");
     assert_int_equal(in.job->code_size, 100);
     assert_int_equal(in.job->n_files, 2);
     assert_string_equal(in.job->files[0].path, "data/\xff.csv");
@@ -184,7 +186,17 @@ static void test_small_messages_round_trip(void **state)
         {.type = MSG_STATE,
          .state = {.ready = false, .why = "step 7", .front_restarts = 2, .leftovers_swept = 1}},
         {.type = MSG_STATE,
-         .state = {.ready = true, .draining = true, .superseded = true, .degraded = "no memory controller"}},
+         .state = {.ready = true,
+                   .draining = true,
+                   .superseded = true,
+                   .degraded = "no memory controller",
+                   .sessions = 3}},
+        {.type = MSG_SESSION_QUERY, .session_query = {.id = 4, .what = SESSION_LIST, .key = "default"}},
+        {.type = MSG_SESSION_QUERY,
+         .session_query = {.id = 5, .what = SESSION_DELETE, .key = "open", .session_id = "s-1"}},
+        {.type = MSG_SESSION_ANSWER, .session_answer = {.id = 4}},
+        {.type = MSG_SESSION_ANSWER,
+         .session_answer = {.id = 5, .kind = ERR_DENIED, .text = "another key's"}},
     };
     for (size_t i = 0; i < ARRAY_SIZE(messages); i++) {
         CLEANUP(buf_free) struct buf buf = BUF_INIT, again = BUF_INIT;
@@ -202,6 +214,38 @@ static void test_small_messages_round_trip(void **state)
         }
         msg_clear(&in);
     }
+}
+
+static void test_session_rows_round_trip(void **state)
+{
+    (void)state;
+    CLEANUP(buf_free) struct buf buf = BUF_INIT;
+    struct session_row rows[MSG_SESSIONS_MAX] = {
+        {.session_id = "a",
+         .created_ms = 1,
+         .used_ms = 2,
+         .expires_ms = 3,
+         .bytes = 4,
+         .files = 5,
+         .jobs = 6},
+    };
+    /* As many as there can be, with the longest names. */
+    for (size_t i = 1; i < ARRAY_SIZE(rows); i++) {
+        memset(rows[i].session_id, 'n', SESSION_ID_BYTES - 1);
+        rows[i].created_ms = rows[i].used_ms = rows[i].expires_ms = UINT64_C(1) << 48;
+        rows[i].bytes = rows[i].files = UINT64_C(1) << 48;
+        rows[i].jobs = UINT32_MAX;
+    }
+    const struct msg out = {.type = MSG_SESSION_ANSWER,
+                            .session_answer = {.id = 9, .rows = rows, .n_rows = ARRAY_SIZE(rows)}};
+    struct msg in = {0};
+    encode(&out, &buf);
+    decode(&buf, NULL, 0, &in);
+    assert_int_equal(in.session_answer.id, 9);
+    assert_int_equal(in.session_answer.kind, ERR_NONE);
+    assert_int_equal(in.session_answer.n_rows, ARRAY_SIZE(rows));
+    assert_memory_equal(in.session_answer.rows, rows, sizeof rows);
+    msg_clear(&in);
 }
 
 static void test_descriptors_must_match(void **state)
@@ -254,6 +298,10 @@ struct hostile {
     Immure__MsgLimits limits;
     Immure__MsgDone done;
     Immure__MsgRefused refused;
+    Immure__MsgSessionQuery query;
+    Immure__MsgSessionAnswer answer;
+    Immure__MsgSession row;
+    Immure__MsgSession *rows[1];
 };
 
 static ProtobufCBinaryData bytes(const char *data, size_t len)
@@ -314,6 +362,71 @@ static void offer(const struct hostile *h, const char *item)
     assert_int_equal(in.type, MSG_NONE);
 }
 
+static void test_hostile_session_queries(void **state)
+{
+    (void)state;
+    static char key[66], name[] = "s", no_name[] = "../s";
+    struct hostile h = {0};
+    immure__msg__init(&h.envelope);
+    immure__msg_session_query__init(&h.query);
+    h.envelope.kind_case = IMMURE__MSG__KIND_SESSION_QUERY;
+    h.envelope.session_query = &h.query;
+    h.query.key = key;
+    h.query.what = SESSION_LIST;
+    offer(&h, NULL);
+    h.query.session_id = name;
+    offer(&h, "session_query.session_id");
+    h.query.what = SESSION_DELETE;
+    offer(&h, NULL);
+    h.query.session_id = no_name;
+    offer(&h, "session_query.session_id");
+    h.query.session_id = NULL;
+    offer(&h, "session_query.session_id");
+    h.query.what = SESSION_QUERY_COUNT;
+    offer(&h, "session_query.what");
+    h.query.what = SESSION_LIST;
+    memset(key, 'k', sizeof key - 1);
+    offer(&h, "session_query.key");
+}
+
+static void test_hostile_session_answers(void **state)
+{
+    (void)state;
+    static char text[513], name[] = "s", no_name[] = "";
+    struct hostile h = {0};
+    immure__msg__init(&h.envelope);
+    immure__msg_session_answer__init(&h.answer);
+    immure__msg_session__init(&h.row);
+    h.envelope.kind_case = IMMURE__MSG__KIND_SESSION_ANSWER;
+    h.envelope.session_answer = &h.answer;
+    h.answer.session = h.rows;
+    h.answer.n_session = 1;
+    h.rows[0] = &h.row;
+    h.row.session_id = name;
+    offer(&h, NULL);
+    h.row.has_expires_ms = true;
+    offer(&h, "session_answer.session.expires_ms");
+    h.row.expires_ms = 1;
+    offer(&h, NULL);
+    h.row.session_id = no_name;
+    offer(&h, "session_answer.session.session_id");
+    h.answer.text = text;
+    offer(&h, "session_answer.text");
+    h.answer.has_kind = true;
+    offer(&h, "session_answer.text"); /* a refusal with rows */
+    h.answer.n_session = 0;
+    offer(&h, "session_answer.kind");
+    h.answer.kind = ERR_DENIED;
+    offer(&h, NULL);
+    h.answer.kind = ERR_UNAVAILABLE + 1;
+    offer(&h, "session_answer.kind");
+    h.answer.kind = ERR_DENIED;
+    memset(text, 'x', sizeof text - 1);
+    offer(&h, "session_answer.text");
+    h.answer.text = NULL;
+    offer(&h, "session_answer.text");
+}
+
 static void test_hostile_jobs(void **state)
 {
     (void)state;
@@ -324,6 +437,10 @@ static void test_hostile_jobs(void **state)
     h.limits.has_pids = true;
     offer(&h, "limits.pids");
     h.limits.has_pids = false;
+    static char no_session[] = "a/b";
+    h.job.session_id = no_session;
+    offer(&h, "job.session_id");
+    h.job.session_id = NULL;
     h.file.path = bytes("", 0);
     offer(&h, "job.file.path");
     h.file.path = bytes("a\0b", 3);
@@ -499,6 +616,9 @@ int main(void)
         cmocka_unit_test(test_outputs_round_trip),
         cmocka_unit_test(test_descriptors_must_match),
         cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_session_rows_round_trip),
+        cmocka_unit_test(test_hostile_session_queries),
+        cmocka_unit_test(test_hostile_session_answers),
         cmocka_unit_test(test_hostile_jobs),
         cmocka_unit_test(test_hostile_results),
         cmocka_unit_test(test_hostile_refusals),

@@ -23,6 +23,7 @@ static void audit_line(const struct job_result *result, char *ret, size_t size)
                                   .request_id = "r",
                                   .execution_id = "e",
                                   .traceparent = "",
+                                  .session_id = "s-1",
                                   .runtime = "python",
                                   .code_sha256 = "c0de",
                                   .total_ns = 2500000};
@@ -49,11 +50,12 @@ static void says_who_ran_what_and_how_it_ended(void **state)
                                 .policy = (char[]){"python"},
                                 .policy_sha256 = (char[]){"beef"}};
     audit_line(&result, line, sizeof line);
-    assert_non_null(
-        strstr(line, " level=info who=front event=audit key=default request_id=r execution_id=e "
-                     "traceparent=\"\" runtime=python code_sha256=c0de policy=python policy_sha256=beef "
-                     "status=execution_error exit_code=139 signal=SIGSEGV step=\"\" enforced_by=rlimit "
-                     "duration_ms=1.5 setup_ms=0.5 total_ms=2.5 denied_syscalls=0 cpu_ms=1\n"));
+    assert_non_null(strstr(
+        line,
+        " level=info who=front event=audit key=default request_id=r execution_id=e "
+        "traceparent=\"\" runtime=python code_sha256=c0de session_id=s-1 policy=python policy_sha256=beef "
+        "status=execution_error exit_code=139 signal=SIGSEGV step=\"\" enforced_by=rlimit "
+        "duration_ms=1.5 setup_ms=0.5 total_ms=2.5 denied_syscalls=0 cpu_ms=1\n"));
 }
 
 static void leaves_out_what_the_host_cannot_tell(void **state)

@@ -201,6 +201,8 @@ static const struct {
     {MSG_DONE, {false, false, false}, {false, false, true}},
     {MSG_PING, {false, false, false}, {false, false, true}},
     {MSG_PONG, {false, false, true}, {false, false, false}},
+    {MSG_SESSION_QUERY, {false, false, true}, {false, false, false}},
+    {MSG_SESSION_ANSWER, {false, false, false}, {false, false, true}},
 };
 
 static void check_permission(enum msg_type type, enum channel_side side, int steps, bool permitted)
@@ -265,6 +267,8 @@ static void test_foreign_descriptors(void **state)
         {MSG_REFUSED, CHANNEL_WARDEN, 2, 1},
         {MSG_STATE, CHANNEL_WARDEN, 2, 1},
         {MSG_DONE, CHANNEL_WARDEN, 2, 1},
+        {MSG_SESSION_QUERY, CHANNEL_FRONT, 2, 1},
+        {MSG_SESSION_ANSWER, CHANNEL_WARDEN, 2, 1},
     };
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         int before = count_fds();

@@ -87,7 +87,8 @@ static void every_field(void **state)
         " \"files\": [{\"name\": \"a.txt\", \"content\": \"text\"}, {\"name\": \"d/b.bin\", \"data\": "
         "\"AAH/\","
         " \"mime\": \"x/y\", \"url\": \"u\"}, {\"name\": \"empty\"}], \"outputs\": [\"*.png\", \"o\"],"
-        " \"execution_id\": \"id-1\", \"args\": [\"-x\", \"\"], \"env\": {\"A\": \"1\", \"B\": \"\"}, "
+        " \"execution_id\": \"id-1\", \"session_id\": \"_a.b-C9\", \"args\": [\"-x\", \"\"], \"env\": "
+        "{\"A\": \"1\", \"B\": \"\"}, "
         "\"policy\": \"strict\","
         " \"limits\": {\"memory_bytes\": 1, \"pids\": 2, \"cpu_percent\": 3, \"cpu_ms\": 4, "
         "\"scratch_bytes\": 5,"
@@ -111,6 +112,7 @@ static void every_field(void **state)
     assert_int_equal(job->n_outputs, 2);
     assert_string_equal(job->outputs[0], "*.png");
     assert_string_equal(job->execution_id, "id-1");
+    assert_string_equal(job->session_id, "_a.b-C9");
     assert_int_equal(job->n_args, 2);
     assert_string_equal(job->args[1], "");
     assert_int_equal(job->n_env, 2);
@@ -240,7 +242,9 @@ static const struct refusal {
     {"{" C "\"outputs\": \"a\"}", "outputs", "outputs: must be an array, not a string"},
     {"{" C "\"outputs\": [\"a\", 1]}", "outputs[1]", "outputs[1]: must be a string, not a number"},
     {"{" C "\"outputs\": [\"\"]}", "outputs[0]", "outputs[0]: must not be empty"},
-    {"{" C "\"session_id\": \"s\"}", "session_id", "session_id: not supported yet"},
+    {"{" C "\"session_id\": \"\"}", "session_id", "session_id: " SESSION_ID_RULE},
+    {"{" C "\"session_id\": \".s\"}", "session_id", "session_id: " SESSION_ID_RULE},
+    {"{" C "\"session_id\": \"a b\"}", "session_id", "session_id: " SESSION_ID_RULE},
     {"{" C "\"callback_url\": \"http://x\"}", "callback_url", "callback_url: not supported yet"},
     {"{" C "\"execution_id\": \"a b\"}", "execution_id",
      "execution_id: must be 1 to 128 of A-Z a-z 0-9 . _ - : / + = @ ~"},

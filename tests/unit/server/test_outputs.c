@@ -125,7 +125,7 @@ static void test_unchanged_inputs_are_not_outputs(void **state)
     put(scratch, "same.csv", "1");
     put(scratch, "changed.csv", "1");
     put(scratch, "wanted.csv", "1");
-    assert_int_equal(scratch_list(scratch->fd, 10, &before, NULL), 0);
+    assert_int_equal(scratch_list(scratch->fd, 10, 1000, &before, NULL), 0);
     put(scratch, "changed.csv", "22");
     put(scratch, "new.csv", "3");
     struct job_result result = collect(scratch, &before, "wanted.csv", plenty);
@@ -143,7 +143,7 @@ static void test_unchanged_inputs_are_not_outputs(void **state)
 static void test_large_files_are_named_without_content(void **state)
 {
     put(*state, "large", "12345");
-    struct job_result result = collect(*state, NULL, "*", (struct output_limits){10, 4, 100});
+    struct job_result result = collect(*state, NULL, "*", (struct output_limits){10, 4, 100, 0});
     assert_int_equal(result.n_files, 1);
     assert_true(result.files[0].asked);
     assert_int_equal(result.files[0].size, 5);
@@ -156,7 +156,7 @@ static void test_asked_files_come_before_others(void **state)
     put(*state, "a", "");
     put(*state, "b", "");
     put(*state, "z", "asked");
-    struct job_result result = collect(*state, NULL, "z", (struct output_limits){2, 100, 100});
+    struct job_result result = collect(*state, NULL, "z", (struct output_limits){2, 100, 100, 0});
     assert_int_equal(result.n_files, 2);
     assert_string_equal(result.files[0].path, "a");
     assert_string_equal(result.files[1].path, "z");
@@ -172,7 +172,7 @@ static void test_content_in_all_is_limited(void **state)
     put(*state, "c", "123");
     const struct scratch *scratch = *state;
     assert_int_equal(linkat(scratch->fd, SCRATCH_WORK "/a", scratch->fd, SCRATCH_WORK "/b", 0), 0);
-    struct job_result result = collect(scratch, NULL, "*", (struct output_limits){10, 100, 8});
+    struct job_result result = collect(scratch, NULL, "*", (struct output_limits){10, 100, 8, 0});
     assert_int_equal(result.n_files, 3);
     assert_true(result.files[0].fd >= 0);
     assert_int_equal(result.files[1].fd, -1);

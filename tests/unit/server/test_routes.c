@@ -29,6 +29,12 @@ static void finds_routes(void **state)
         {"GET", "", "", false, false},
         {"GET", "/healthz/", "", false, false},
         {"GET", "/HEALTHZ", "", false, false},
+        {"DELETE", "/workspace/s", "DELETE", true, true},
+        {"GET", "/workspace/s", "DELETE", false, true},
+        {"DELETE", "/workspace/", "", false, false},
+        {"DELETE", "/workspace", "", false, false},
+        {"DELETE", "/workspace/s/", "", false, false},
+        {"DELETE", "/workspace/s/t", "", false, false},
     };
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         const struct route *path;
@@ -40,17 +46,23 @@ static void finds_routes(void **state)
     }
 }
 
-static void only_jobs_take_a_body_and_only_health_is_for_anyone(void **state)
+static void only_execute_starts_jobs_and_only_health_is_for_anyone(void **state)
 {
     (void)state;
     static const struct {
         const char *method, *path;
         enum route_access access;
-        bool takes_body;
+        enum route_when when;
+        bool starts_job;
     } rows[] = {
-        {"POST", "/execute", ROUTE_FOR_KEYS, true},        {"GET", "/healthz", ROUTE_FOR_ANYONE, false},
-        {"GET", "/health", ROUTE_FOR_ANYONE, false},       {"GET", "/readyz", ROUTE_FOR_ANYONE, false},
-        {"GET", "/openapi.json", ROUTE_FOR_ANYONE, false}, {"GET", "/metrics", ROUTE_FOR_METRICS, false},
+        {"POST", "/execute", ROUTE_FOR_KEYS, ROUTE_AT_END, true},
+        {"GET", "/sessions", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
+        {"DELETE", "/workspace/s", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
+        {"GET", "/healthz", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false},
+        {"GET", "/health", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false},
+        {"GET", "/readyz", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false},
+        {"GET", "/openapi.json", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false},
+        {"GET", "/metrics", ROUTE_FOR_METRICS, ROUTE_AT_HEADERS, false},
     };
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         const struct route *path;
@@ -58,8 +70,29 @@ static void only_jobs_take_a_body_and_only_health_is_for_anyone(void **state)
         const struct route *route = route_find(rows[i].method, rows[i].path, &path, allow);
         assert_non_null(route);
         assert_int_equal(route->access, rows[i].access);
-        assert_int_equal(route->takes_body, rows[i].takes_body);
+        assert_int_equal(route->when, rows[i].when);
+        assert_int_equal(route->starts_job, rows[i].starts_job);
         assert_non_null(route->handle);
+    }
+}
+
+static void paths_have_arguments(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method, *path, *argument;
+    } rows[] = {
+        {"DELETE", "/workspace/a", "a"},
+        {"DELETE", "/workspace/a%2fb", "a%2fb"}, /* not decoded */
+        {"DELETE", "/workspace/{session_id}", "{session_id}"},
+        {"GET", "/sessions", ""},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        const struct route *path;
+        char allow[ROUTE_ALLOW_BYTES];
+        const struct route *route = route_find(rows[i].method, rows[i].path, &path, allow);
+        assert_non_null(route);
+        assert_string_equal(route_argument(route, rows[i].path), rows[i].argument);
     }
 }
 
@@ -67,7 +100,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_routes),
-        cmocka_unit_test(only_jobs_take_a_body_and_only_health_is_for_anyone),
+        cmocka_unit_test(only_execute_starts_jobs_and_only_health_is_for_anyone),
+        cmocka_unit_test(paths_have_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,397 @@
+/* The table of sessions. Runs in the warden, which asks it for each job that names one.
+ *
+ *     (none) ── first job ──► in use ── last job ends ──► idle ── time to live ──► (none)
+ *                              ▲  │                        │ │
+ *                              │  └─ ended by its key ──► dying, until its last jail is gone
+ *                              └──────── next job ─────────┘ └─ ended by its key ──► (none)
+ *
+ * The workspace is a tmpfs with limits of its own, held by descriptor; the keeper (jail/keeper.h) makes the
+ * copies that jails attach. Whom a session belongs to is the hash of a key, not its name: a name may be given
+ * to another key. */
+#include "server/sessions.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "config/config.h"
+#include "config/message.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/clock.h"
+#include "jail/base/err.h"
+#include "jail/idmap.h"
+#include "jail/keeper.h"
+#include "jail/scratch.h"
+#include "server/deadline.h"
+#include "server/execution.h"
+#include "server/host.h"
+
+/* What scratch_open() makes besides the workspace. */
+#define OWN_INODES 5
+
+struct session {
+    struct deadline deadline; /* first, so that one is the other; joined while it is idle */
+    struct sessions *all;     /* also while dying */
+    struct session *next;     /* in all->first; newest last; not while dying */
+    bool dying;
+    bool fresh; /* no job has run in it */
+    char id[SESSION_ID_BYTES];
+    unsigned char owner[KEY_HASH_BYTES];
+    uint64_t number; /* the keeper's name for it */
+    uint32_t uid, gid;
+    bool has_id;
+    int fd;
+    uint64_t inodes;
+    unsigned jobs;
+    unsigned references;          /* the table, and every job whose jail is there */
+    uint64_t created_ms, used_ms; /* since the epoch */
+};
+
+struct sessions {
+    struct sessions_options options;
+    struct keeper *keeper; /* NULL: not started yet, or gone */
+    struct session *first;
+    size_t count;
+    uint64_t last_number;
+    struct deadlines deadlines;
+    struct deadline_queue idle;
+};
+
+static uint64_t now_ms(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_REALTIME, &ts);
+    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / NS_PER_MS;
+}
+
+/* The hash of the key of that name; zeros where the server is open and has none. */
+static int owner_of(const struct server_config *config, const char *key, unsigned char ret[KEY_HASH_BYTES],
+                    uint32_t *ret_max_sessions)
+{
+    memset(ret, 0, KEY_HASH_BYTES);
+    *ret_max_sessions = 0;
+    for (size_t i = 0; i < config->n_keys; i++) {
+        if (strcmp(config->keys[i].name, key) == 0) {
+            memcpy(ret, config->keys[i].sha256, KEY_HASH_BYTES);
+            *ret_max_sessions = config->keys[i].max_sessions;
+            return 0;
+        }
+    }
+    return config->open ? 0 : -ENOENT;
+}
+
+static bool belongs_to(const struct session *session, const unsigned char owner[KEY_HASH_BYTES])
+{
+    return memcmp(session->owner, owner, KEY_HASH_BYTES) == 0;
+}
+
+/* ---- The life of one ---- */
+
+static void session_free(struct session *session)
+{
+    struct sessions *all = session->all;
+    struct err ignored = {0};
+    if (session->number > 0 && all->keeper) {
+        keeper_drop(all->keeper, session->number, &ignored);
+    }
+    fd_closep(&session->fd);
+    if (session->has_id) {
+        idmap_give_back(all->options.host->ids, session->uid);
+    }
+    free(session);
+}
+
+void session_unref(struct session *session)
+{
+    if (session && --session->references == 0) {
+        session_free(session);
+    }
+}
+
+void session_end(struct session *session)
+{
+    struct sessions *all = session->all;
+    struct session **at = &all->first;
+    while (*at && *at != session) {
+        at = &(*at)->next;
+    }
+    if (*at) {
+        *at = session->next;
+        all->count--;
+    }
+    deadline_join(&all->deadlines, &session->deadline, NULL);
+    session->dying = true;
+    session_unref(session);
+    all->options.changed(all->options.arg);
+}
+
+static void on_expiry(void *arg, struct deadline *deadline)
+{
+    (void)arg;
+    session_end((struct session *)(void *)deadline);
+}
+
+/* Without its keeper no workspace can be attached any more; running jobs keep what they have. */
+static void lose_keeper(struct sessions *sessions)
+{
+    keeper_free(TAKE_PTR(sessions->keeper));
+    while (sessions->first) {
+        session_end(sessions->first);
+    }
+}
+
+static int make_workspace(struct session *session, const struct server_config *config, struct err *reterr)
+{
+    struct sessions *all = session->all;
+    int r = all->keeper ? 0 : keeper_new(&all->keeper, reterr);
+    if (r < 0) {
+        return r;
+    }
+    r = idmap_take(all->options.host->ids, &session->uid, &session->gid);
+    if (r < 0) {
+        return err_set(reterr, ERR_BUSY, EAGAIN, NULL, "server busy: execution capacity reached");
+    }
+    session->has_id = true;
+    session->inodes = config->session_inodes;
+    /* Less the inode of a script, which a job's own scratch has room for and a session's does not need. */
+    r = scratch_open(config->session_bytes, config->session_inodes - 1, session->uid, session->gid,
+                     &session->fd, reterr);
+    if (r < 0) {
+        return r;
+    }
+    r = keeper_add(all->keeper, all->last_number + 1, session->fd, reterr);
+    if (r == 0) {
+        session->number = ++all->last_number;
+    }
+    return r;
+}
+
+static int session_new(struct sessions *sessions, const struct server_config *config,
+                       const unsigned char owner[KEY_HASH_BYTES], const char *session_id,
+                       struct session **ret, struct err *reterr)
+{
+    struct session *session = calloc(1, sizeof *session);
+    if (!session) {
+        return err_errno(reterr, ENOMEM, "making a session");
+    }
+    *session =
+        (struct session){.all = sessions, .references = 1, .fresh = true, .fd = -1, .created_ms = now_ms()};
+    session->used_ms = session->created_ms;
+    memcpy(session->id, session_id, strlen(session_id) + 1);
+    memcpy(session->owner, owner, KEY_HASH_BYTES);
+    int r = make_workspace(session, config, reterr);
+    if (r < 0) {
+        session_unref(session);
+        if (r == -EPIPE) {
+            lose_keeper(sessions);
+        }
+        return r;
+    }
+    struct session **end = &sessions->first;
+    while (*end) {
+        end = &(*end)->next;
+    }
+    *end = session;
+    sessions->count++;
+    sessions->options.changed(sessions->options.arg);
+    *ret = session;
+    return 0;
+}
+
+/* ---- Finding and counting ---- */
+
+static struct session *find(const struct sessions *sessions, const char *session_id)
+{
+    struct session *session = sessions->first;
+    while (session && strcmp(session->id, session_id) != 0) {
+        session = session->next;
+    }
+    return session;
+}
+
+int session_find(const struct sessions *sessions, const struct server_config *config, const char *key,
+                 const char *session_id, struct session **ret, struct err *reterr)
+{
+    unsigned char owner[KEY_HASH_BYTES];
+    uint32_t most;
+    struct session *session = find(sessions, session_id);
+    *ret = NULL;
+    if (session && (owner_of(config, key, owner, &most) < 0 || !belongs_to(session, owner))) {
+        return err_set(reterr, ERR_DENIED, EACCES, "session_id", "this key may not use the session '%.130s'",
+                       session_id);
+    }
+    *ret = session;
+    return 0;
+}
+
+/* Milliseconds until the first of the owner's sessions (NULL: of all) expires, if none is used again. */
+static uint64_t until_expiry_ms(const struct sessions *sessions, const unsigned char *owner)
+{
+    uint64_t now_ns = clock_now_ns(), earliest_ns = now_ns + sessions->idle.timeout_ns;
+    for (const struct session *session = sessions->first; session; session = session->next) {
+        bool counts = !owner || belongs_to(session, owner);
+        if (counts && session->deadline.queue && session->deadline.at_ns < earliest_ns) {
+            earliest_ns = session->deadline.at_ns;
+        }
+    }
+    return earliest_ns > now_ns ? (earliest_ns - now_ns) / NS_PER_MS : 0;
+}
+
+static int check_room(const struct sessions *sessions, const struct server_config *config,
+                      const unsigned char owner[KEY_HASH_BYTES], uint32_t key_most,
+                      uint64_t *ret_retry_after_ms, struct err *reterr)
+{
+    uint32_t n = 0;
+    for (const struct session *session = sessions->first; session; session = session->next) {
+        n += belongs_to(session, owner);
+    }
+    if (key_most > 0 && n >= key_most) {
+        *ret_retry_after_ms = until_expiry_ms(sessions, owner);
+        return err_set(reterr, ERR_RATE, EAGAIN, NULL, "this key has the %u sessions that it may have", n);
+    }
+    if (sessions->count >= config->max_sessions) {
+        *ret_retry_after_ms = until_expiry_ms(sessions, NULL);
+        return err_set(reterr, ERR_BUSY, EAGAIN, NULL, "server busy: there is no room for another session");
+    }
+    return 0;
+}
+
+int session_enter(struct sessions *sessions, const struct server_config *config, const char *key,
+                  const char *session_id, struct session **ret, uint64_t *ret_retry_after_ms,
+                  struct err *reterr)
+{
+    struct session *session;
+    unsigned char owner[KEY_HASH_BYTES];
+    uint32_t key_most;
+    *ret_retry_after_ms = 0;
+    sessions->idle.timeout_ns = config->session_ttl_ms * NS_PER_MS;
+    if (owner_of(config, key, owner, &key_most) < 0) {
+        return err_set(reterr, ERR_INTERNAL, ENOENT, "key", "a job's key is not in the configuration");
+    }
+    int r = session_find(sessions, config, key, session_id, &session, reterr);
+    if (r == 0 && !session) {
+        r = check_room(sessions, config, owner, key_most, ret_retry_after_ms, reterr);
+        r = r < 0 ? r : session_new(sessions, config, owner, session_id, &session, reterr);
+    }
+    if (r < 0) {
+        return r;
+    }
+    session->jobs++;
+    session->references++;
+    deadline_join(&sessions->deadlines, &session->deadline, NULL);
+    *ret = session;
+    return 0;
+}
+
+void session_leave(struct session *session, bool ran)
+{
+    if (!session) {
+        return;
+    }
+    struct sessions *all = session->all;
+    session->jobs--;
+    if (ran) {
+        session->fresh = false;
+        session->used_ms = now_ms();
+    }
+    if (session->jobs > 0 || session->dying) {
+        return;
+    }
+    if (session->fresh) {
+        session_end(session);
+    } else {
+        deadline_join(&all->deadlines, &session->deadline, &all->idle);
+    }
+}
+
+int session_open(struct session *session, struct execution_session *ret, struct err *reterr)
+{
+    struct sessions *all = session->all;
+    int mount_fd;
+    int r = all->keeper ? keeper_copy(all->keeper, session->number, &mount_fd, reterr) : -EPIPE;
+    if (r == -EPIPE) {
+        lose_keeper(all);
+        err_set(reterr, ERR_SETUP, EPIPE, NULL, "the keeper of workspaces is gone, and the sessions with it");
+    }
+    if (r < 0) {
+        return r;
+    }
+    *ret = (struct execution_session){.fd = session->fd,
+                                      .mount_fd = mount_fd,
+                                      .uid = session->uid,
+                                      .gid = session->gid,
+                                      .inodes = session->inodes};
+    return 0;
+}
+
+static struct session_row row_of(const struct session *session)
+{
+    struct session_row row = {
+        .created_ms = session->created_ms, .used_ms = session->used_ms, .jobs = session->jobs};
+    memcpy(row.session_id, session->id, sizeof row.session_id);
+    if (scratch_usage(session->fd, &row.bytes, &row.files) < 0) {
+        row.bytes = row.files = 0;
+    }
+    row.files -= row.files > OWN_INODES ? OWN_INODES : row.files;
+    if (session->deadline.queue) {
+        uint64_t now_ns = clock_now_ns(), at_ns = session->deadline.at_ns;
+        row.expires_ms = now_ms() + (at_ns > now_ns ? (at_ns - now_ns) / NS_PER_MS : 0);
+    }
+    return row;
+}
+
+size_t sessions_list(const struct sessions *sessions, const struct server_config *config, const char *key,
+                     struct session_row *ret, size_t max)
+{
+    unsigned char owner[KEY_HASH_BYTES];
+    uint32_t most;
+    size_t n = 0;
+    if (owner_of(config, key, owner, &most) < 0) {
+        return 0;
+    }
+    for (const struct session *session = sessions->first; session && n < max; session = session->next) {
+        if (belongs_to(session, owner)) {
+            ret[n++] = row_of(session);
+        }
+    }
+    return n;
+}
+
+/* ---- All of them ---- */
+
+size_t sessions_count(const struct sessions *sessions)
+{
+    return sessions->count;
+}
+
+int sessions_new(const struct sessions_options *options, struct sessions **ret, struct err *reterr)
+{
+    struct sessions *sessions = calloc(1, sizeof *sessions);
+    if (!sessions) {
+        return err_errno(reterr, ENOMEM, "making the table of sessions");
+    }
+    sessions->options = *options;
+    sessions->deadlines =
+        (struct deadlines){.queues = &sessions->idle, .n_queues = 1, .passed = on_expiry, .arg = sessions};
+    int r = deadlines_start(&sessions->deadlines, options->loop, reterr);
+    if (r < 0) {
+        free(sessions);
+        return r;
+    }
+    *ret = sessions;
+    return 0;
+}
+
+void sessions_free(struct sessions *sessions)
+{
+    if (!sessions) {
+        return;
+    }
+    while (sessions->first) {
+        session_end(sessions->first);
+    }
+    deadlines_stop(&sessions->deadlines);
+    keeper_free(sessions->keeper);
+    free(sessions);
+}

@@ -1,0 +1,56 @@
+/* Sessions: workspaces that outlive jobs, each of one key. Runs in the warden.
+ *
+ * A session has one outer id for as long as it lasts: its jobs, which may run at once, are one trust domain,
+ * and no job outside of it ever has that id. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct err;
+struct execution_session;
+struct host;
+struct log;
+struct loop;
+struct server_config;
+struct session;
+struct session_row;
+struct sessions;
+
+struct sessions_options {
+    struct host *host;
+    struct loop *loop;
+    void (*changed)(void *arg); /* after the number of sessions has changed */
+    void *arg;
+};
+
+int sessions_new(const struct sessions_options *options, struct sessions **ret, struct err *reterr);
+/* Its jobs must have ended. Takes NULL. */
+void sessions_free(struct sessions *sessions);
+
+size_t sessions_count(const struct sessions *sessions);
+
+/* Begins a job in the session of that name, which is made where there is none. `config` has the limits and
+ * `key` (a name in it), whom the session belongs to. ERR_DENIED: it is another key's. ERR_RATE, ERR_BUSY: one
+ * more would be too many for the key, or in all; `*ret_retry_after_ms` says when one is going to expire. */
+int session_enter(struct sessions *sessions, const struct server_config *config, const char *key,
+                  const char *session_id, struct session **ret, uint64_t *ret_retry_after_ms,
+                  struct err *reterr);
+/* The job has ended; `ran` false: it never began, and a session that was made for it goes. Takes NULL. */
+void session_leave(struct session *session, bool ran);
+/* After that: nothing of its jail is left, and the session's id and workspace are no longer in use. Takes
+ * NULL. */
+void session_unref(struct session *session);
+/* What a job of the session needs; `ret->mount_fd` is the caller's to close. */
+int session_open(struct session *session, struct execution_session *ret, struct err *reterr);
+
+/* The session of that name, or NULL with no error: there is none. ERR_DENIED: it is another key's. */
+int session_find(const struct sessions *sessions, const struct server_config *config, const char *key,
+                 const char *session_id, struct session **ret, struct err *reterr);
+/* Forgets it: the name is free at once. What its jobs still hold goes with the last of their jails. */
+void session_end(struct session *session);
+
+/* One row per session of the key, in the order of their making; at most `max`. Returns how many. */
+size_t sessions_list(const struct sessions *sessions, const struct server_config *config, const char *key,
+                     struct session_row *ret, size_t max);

@@ -1,0 +1,428 @@
+"""Sessions: a workspace that outlives its jobs, shared by them, and nobody else's."""
+
+import base64
+import calendar
+import concurrent.futures
+import http.client
+import json
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from harness import BUILD, WARM, Reply, config_key, wait_for
+
+
+def call(server, method, path, body=None, key=None):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+    try:
+        connection.request(method, path, json.dumps(body) if body is not None else None,
+                           {"X-Service-API-Key": key or server.key, "Content-Type": "application/json"})
+        return Reply(connection.getresponse())
+    finally:
+        connection.close()
+
+
+def run(server, key, code, **fields):
+    return call(server, "POST", "/execute", {"code": code, **fields}, key)
+
+
+def rows(server, key=None):
+    reply = call(server, "GET", "/sessions", key=key)
+    assert reply.status == 200, reply.body
+    return {row["session_id"]: row for row in reply.json["sessions"]}
+
+
+def end(server, session_id, key=None):
+    return call(server, "DELETE", f"/workspace/{session_id}", key=key)
+
+
+def names(output_files):
+    return [file["name"] for file in output_files]
+
+
+def test_files_stay_with_the_session(server):
+    first = server.execute("open('a.txt', 'w').write('one')", session_id="stay")
+    assert first["status"] == "success" and names(first["output_files"]) == ["a.txt"]
+    assert server.execute("print(open('a.txt').read())", session_id="stay")["stdout"] == "one\n"
+    look = "import os; print(os.listdir('.'))"
+    assert server.execute(look, session_id="stay-2")["stdout"] == "[]\n"
+    assert server.execute(look)["stdout"] == "[]\n"
+    assert server.execute(look, session_id="stay")["stdout"] == "['a.txt']\n"
+
+
+def test_only_the_workspace_is_shared(server):
+    write = "for name in ('/workspace/x', '/tmp/x', '/dev/shm/x'): open(name, 'w').close()"
+    look = "import os; print([os.listdir(name) for name in ('/workspace', '/tmp', '/dev/shm')])"
+    assert server.execute(write, session_id="shared")["status"] == "success"
+    assert server.execute(look, session_id="shared")["stdout"] == "[['x'], [], []]\n"
+
+
+def test_only_what_changed_is_an_output_file(server):
+    def outputs(code, **fields):
+        verdict = server.execute(code, session_id="outputs", **fields)
+        assert verdict["status"] == "success", verdict
+        return names(verdict["output_files"]), names(verdict["files"])
+
+    assert outputs("import os; os.mkdir('d')\nfor name in ('a', 'b', 'd/c'): open(name, 'w').write(name)") == (["a", "b", "d/c"], [])
+    assert outputs("pass") == ([], [])
+    assert outputs("open('b', 'a').write('more')") == (["b"], [])
+    assert outputs("import os; os.rename('a', 'e'); open('f', 'w').close()") == (["e", "f"], [])
+    assert outputs("pass", outputs=["b", "d/*"]) == ([], ["b", "c"])  # asked for, though not new
+    assert outputs("pass", files=[{"name": "in", "content": "1"}]) == ([], [])
+    assert outputs("open('in', 'w').write('2')", files=[{"name": "in", "content": "1"}]) == (["in"], [])
+
+
+def test_input_files_replace_what_is_there(server):
+    def put(code, *files):
+        return call(server, "POST", "/execute", {"code": code, "session_id": "inputs", "files": [
+            {"name": name, "data": base64.b64encode(text.encode()).decode()} for name, text in files]})
+
+    look = "import os\nprint({name: open(name).read() for name in ('a', 'd/b')}, os.path.islink('a'))"
+    assert put(look, ("a", "1"), ("d/b", "2")).json["stdout"] == "{'a': '1', 'd/b': '2'} False\n"
+    assert put(look, ("a", "3")).json["stdout"] == "{'a': '3', 'd/b': '2'} False\n"
+    assert put("import os; os.remove('a'); os.symlink('d/b', 'a'); os.chmod('d/b', 0)").json["status"] == "success"
+    assert put(look, ("a", "4"), ("d/b", "5")).json["stdout"] == "{'a': '4', 'd/b': '5'} False\n"
+    for name in ("d", "a/below"):  # a file and a directory of one name
+        reply = put("pass", (name, "x"))
+        assert reply.status == 400 and reply.json["field"] == name, reply.body
+    assert put("import os; os.symlink('/tmp', 'link')").json["status"] == "success"
+    reply = put("pass", ("link/x", "x"))
+    assert reply.status == 400 and "link" in reply.json["error"]
+    assert put(look).json["stdout"] == "{'a': '4', 'd/b': '5'} False\n"
+
+
+def test_modes_and_owners_do_not_get_in_the_way(server):
+    assert server.execute("import os\nos.mkdir('shut'); open('shut/x', 'w').close(); os.chmod('shut', 0)\n"
+                          "open('mine', 'w').close(); os.chmod('mine', 0o600)", session_id="modes")["status"] == "success"
+    verdict = server.execute("import os\nst = os.stat('mine'); print(st.st_uid == os.getuid(), st.st_gid == os.getgid())\n"
+                             "os.chmod('shut', 0o700); os.remove('shut/x'); open('mine', 'w').write('again')", session_id="modes")
+    assert verdict["stdout"] == "True True\n" and verdict["status"] == "success"
+
+
+def test_jobs_of_one_session_run_at_once(server):
+    meet = """if True:
+        import os, sys, time
+        mine, other = sys.argv[1:]
+        open('/tmp/' + mine, 'w').close()
+        os.mkdir(mine)
+        while not os.path.exists(other): time.sleep(0.005)
+        open(other + '/from-' + mine, 'w').close()
+        while not os.path.exists(f'{mine}/from-{other}'): time.sleep(0.005)
+        print(os.listdir('/tmp'), os.getpid() < 10)
+    """
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        pairs = [("left", "right"), ("right", "left")]
+        jobs = [pool.submit(server.execute, meet, session_id="meet", args=list(pair), timeout=60) for pair in pairs]
+        for (mine, _), job in zip(pairs, jobs):
+            assert job.result()["stdout"] == f"['{mine}'] True\n", job.result()
+    assert rows(server)["meet"]["jobs_running"] == 0
+
+
+def test_processes_of_two_jobs_do_not_see_each_other(server, wire):
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        long = pool.submit(server.execute, "import time, os\nopen('up', 'w').close()\nwhile not os.path.exists('done'): time.sleep(0.005)",
+                           session_id="processes", timeout=60)
+        look = """if True:
+            import os, time
+            while not os.path.exists('up'): time.sleep(0.005)
+            seen = 0
+            for pid in range(2, 300):
+                if pid == os.getpid(): continue
+                try: os.kill(pid, 0); seen += 1
+                except ProcessLookupError: pass
+            print(seen)
+            open('done', 'w').close()
+        """
+        assert server.execute(look, session_id="processes", timeout=60)["stdout"] == "0\n"
+        assert long.result()["status"] == "success"
+
+
+def test_names(server):
+    for name in ("a", "_", "-", "0", "A.b-C_9", "s" * 128):
+        assert server.execute("print(1)", session_id=name)["stdout"] == "1\n", name
+        assert name in rows(server)
+        assert end(server, name).status == 204
+    for name in ("", ".", "..", ".a", "a/b", "a b", "é", "s" * 129, "a\n"):
+        reply = call(server, "POST", "/execute", {"code": "1", "session_id": name})
+        assert reply.status == 400 and reply.json["field"] == "session_id", name
+    for name in (".a", "a%20b", "s" * 129, "%2e%2e"):
+        reply = end(server, name)
+        assert reply.status == 400 and reply.json["field"] == "session_id", name
+    assert call(server, "POST", "/execute", {"code": "1", "session_id": None}).status == 400
+
+
+def test_delete(server):
+    assert server.execute("open('x', 'w').close()", session_id="gone")["status"] == "success"
+    reply = end(server, "gone")
+    assert (reply.status, reply.body) == (204, b"")
+    assert "gone" not in rows(server)
+    assert end(server, "gone").status == 204  # unknown by now
+    assert end(server, "never-was").status == 204
+    assert server.execute("import os; print(os.listdir('.'))", session_id="gone")["stdout"] == "[]\n"
+    assert call(server, "GET", "/workspace/gone").status == 405
+    assert call(server, "GET", "/workspace/gone").headers["Allow"] == "DELETE"
+    for path in ("/workspace", "/workspace/", "/workspace/a/b", "/sessions/"):
+        assert call(server, "DELETE", path).status == 404, path
+
+
+def test_delete_cancels_running_jobs(server):
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        long = pool.submit(server.execute, "import time; time.sleep(50)", session_id="ended", timeout=50)
+        wait_for(lambda: rows(server).get("ended", {}).get("jobs_running") == 1, "a job in the session")
+        assert end(server, "ended").status == 204
+        assert long.result()["status"] == "cancelled"
+    assert "ended" not in rows(server)
+    assert server.execute("import os; print(os.listdir('.'))", session_id="ended")["stdout"] == "[]\n"
+
+
+def test_list(server):
+    before = set(rows(server))
+    began = time.time()
+    server.execute("open('x', 'wb').write(bytes(100_000)); import os; os.mkdir('d')", session_id="listed")
+    row = rows(server)["listed"]
+    assert set(rows(server)) - before == {"listed"}
+    assert set(row) == {"session_id", "created_at", "last_used_at", "expires_at", "jobs_running", "bytes", "files"}
+    assert row["files"] == 2 and 100_000 <= row["bytes"] <= 120_000 and row["jobs_running"] == 0
+
+    def seconds(text):
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", text)
+        return calendar.timegm(time.strptime(text[:19], "%Y-%m-%dT%H:%M:%S")) + int(text[20:23]) / 1000
+
+    created, used, expires = (seconds(row[name]) for name in ("created_at", "last_used_at", "expires_at"))
+    assert began - 1 <= created <= used <= time.time() + 1
+    assert abs(expires - used - 3600) < 1
+    head = call(server, "HEAD", "/sessions")
+    assert head.status == 200 and head.body == b""
+    assert call(server, "POST", "/sessions", {}).status == 405
+
+
+def test_what_needs_a_key(server):
+    for method, path in (("GET", "/sessions"), ("DELETE", "/workspace/a")):
+        assert call(server, method, path, key="wrong").status == 401
+
+
+@pytest.fixture
+def keyed(serve):
+    return serve(config=config_key("alice", "alice-key", policy="*", max_sessions=2) +
+                 config_key("bob", "bob-key", policy="*", max_sessions=0) + "max_sessions: 4\n")
+
+
+def test_a_session_is_one_keys_own(keyed):
+    assert run(keyed, "alice-key", "open('secret', 'w').write('hers')", session_id="s").status == 200
+    reply = run(keyed, "bob-key", "print(open('secret').read())", session_id="s")
+    assert reply.status == 403 and reply.json["field"] == "session_id" and reply.json["code"] == "forbidden"
+    assert rows(keyed, "bob-key") == {} and set(rows(keyed, "alice-key")) == {"s"}
+    assert end(keyed, "s", "bob-key").status == 403
+    assert run(keyed, "alice-key", "print(open('secret').read())", session_id="s").json["stdout"] == "hers\n"
+    assert end(keyed, "s", "alice-key").status == 204
+    assert run(keyed, "bob-key", "import os; print(os.listdir('.'))", session_id="s").json["stdout"] == "[]\n"
+    assert run(keyed, "alice-key", "1", session_id="s").status == 403
+
+
+def test_limits_of_their_number(keyed):
+    for name in ("a", "b"):
+        assert run(keyed, "alice-key", "1", session_id=name).status == 200
+    reply = run(keyed, "alice-key", "1", session_id="c")
+    assert reply.status == 429 and reply.json["code"] == "rate_limited" and "2 sessions" in reply.json["error"]
+    assert 3500 <= int(reply.headers["Retry-After"]) <= 3600
+    for name in ("d", "e"):
+        assert run(keyed, "bob-key", "1", session_id=name).status == 200
+    reply = run(keyed, "bob-key", "1", session_id="f")
+    assert reply.status == 503 and reply.json["code"] == "busy" and int(reply.headers["Retry-After"]) >= 1
+    assert run(keyed, "alice-key", "1", session_id="a").status == 200  # one that there is can be used
+    assert run(keyed, "bob-key", "1").status == 200
+    assert end(keyed, "a", "alice-key").status == 204
+    assert run(keyed, "alice-key", "1", session_id="c").status == 200
+    assert keyed.metric("immure_sessions") == 4
+
+
+def test_a_job_that_is_refused_makes_no_session(server):
+    for fields in ({"limits": {"memory_bytes": 1 << 50}}, {"env": {"LD_PRELOAD": "x"}}):
+        assert call(server, "POST", "/execute", {"code": "1", "session_id": "refused", **fields}).status == 400
+    assert "refused" not in rows(server)
+    server.execute("open('x', 'w').close()", session_id="refused")
+    assert call(server, "POST", "/execute", {"code": "1", "session_id": "refused", "limits": {"pids": 1 << 40}}).status == 400
+    assert rows(server)["refused"]["files"] == 1  # nor ends one
+
+
+def test_its_own_limits(serve):
+    server = serve(config="session_bytes: 1048576 session_inodes: 20\n")
+    fill = "f = open('big', 'ab')\ntry:\n    while True: f.write(bytes(4096)); f.flush()\nexcept OSError as e: print(e.errno)"
+    assert server.execute(fill, session_id="full")["stdout"] == "28\n"
+    assert rows(server)["full"]["bytes"] <= 1 << 20
+    assert server.execute("open('/tmp/x', 'wb').write(bytes(8 << 20)); print(1)", session_id="full")["stdout"] == "1\n"
+    reply = call(server, "POST", "/execute", {"code": "1", "session_id": "full", "files": [{"name": "in", "content": "x"}]})
+    assert reply.status == 413, reply.body
+    many = "import os\nn = 0\ntry:\n    while True: open(f'f{n}', 'w').close(); n += 1\nexcept OSError as e: print(n, e.errno)"
+    assert server.execute(many, session_id="many")["stdout"] == "20 28\n"
+    assert server.execute("import os; print(len(os.listdir('.')))", session_id="many")["stdout"] == "20\n"
+
+
+def test_time_to_live(serve):
+    server = serve(SANDBOX_SESSION_TTL="2s")
+    started = time.monotonic()
+    assert server.execute("open('x', 'w').close()", session_id="short")["status"] == "success"
+    assert server.execute("print(__import__('os').listdir('.'))", session_id="short")["stdout"] == "['x']\n"
+    wait_for(lambda: server.metric("immure_sessions") == 0, "the session expired")
+    assert time.monotonic() - started >= 2
+    assert rows(server) == {}
+    assert server.execute("import os; print(os.listdir('.'))", session_id="short")["stdout"] == "[]\n"
+
+
+def test_it_does_not_expire_while_a_job_runs(serve):
+    server = serve(SANDBOX_SESSION_TTL="1s")
+    verdict = server.execute("import time; open('x', 'w').close(); time.sleep(2.5)", session_id="busy")
+    assert verdict["status"] == "success" and names(verdict["output_files"]) == ["x"]
+    assert server.execute("import os; print(os.listdir('.'))", session_id="busy")["stdout"] == "['x']\n"
+
+
+def test_a_ttl_that_is_no_time_stops_the_start(serve):
+    server = serve(ready=False, SANDBOX_SESSION_TTL="1 hour")
+    assert server.process.wait(30) != 0
+    assert 'SANDBOX_SESSION_TTL: "1 hour" is not a time such as 90s, 30m or 1h' in server.log()
+
+
+def test_links_out_of_the_workspace_yield_nothing(server):
+    code = "import os\nos.symlink('/etc/passwd', 'passwd'); os.symlink('/', 'root'); os.mkfifo('fifo'); os.mkdir('dir')"
+    assert server.execute(code, session_id="links")["output_files"] == []
+    verdict = server.execute("1", session_id="links", outputs=["*", "root/etc/passwd", "passwd", "fifo"])
+    assert verdict["files"] == [] and verdict["output_files"] == []
+
+
+def test_a_file_that_changes_while_it_is_returned(server):
+    """One job turns a file into everything it can be, as fast as it can; the others ask for it."""
+    churn = """if True:
+        import os, time
+        end = time.monotonic() + 20
+        open('up', 'w').close()
+        while time.monotonic() < end and not os.path.exists('stop'):
+            open('new', 'w').write('x' * 1000); os.rename('new', 'f')
+            os.truncate('f', 32 << 20)
+            try: os.symlink('/etc/passwd', 'new')
+            except FileExistsError: pass
+            os.rename('new', 'f')
+            os.mkfifo('new'); os.rename('new', 'f')
+    """
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        churning = pool.submit(server.execute, churn, session_id="churn", timeout=60)
+        for _ in range(15):
+            verdict = server.execute("import os, time\nwhile not os.path.exists('up'): time.sleep(0.005)", session_id="churn",
+                                     outputs=["f"])
+            assert verdict["status"] == "success", verdict["stderr"]
+            for file in verdict["files"]:
+                data = base64.b64decode(file.get("data", ""))
+                assert data in (b"", b"x" * 1000) or (set(data) <= {0, ord("x")} and len(data) <= 10 << 20), data[:100]
+        server.execute("open('stop', 'w').close()", session_id="churn")
+        assert churning.result()["status"] == "success"
+
+
+def test_a_policy_without_a_workspace_has_no_sessions(serve, tmp_path):
+    policies = tmp_path / "policies"
+    policies.mkdir()
+    shipped = (Path(__file__).resolve().parents[2] / "config/policies/strict.textproto").read_text()
+    bare = re.sub(r'name: "strict"', 'name: "bare"', shipped, count=1)
+    bare = re.sub(r'mount \{ destination: "/workspace" .*\n', "", bare)
+    bare = bare.replace('working_directory: "/workspace"', 'working_directory: "/tmp"')
+    (policies / "bare.textproto").write_text(bare)
+    server = serve(config=f'policy_path: "{policies}"\n')
+    reply = call(server, "POST", "/execute", {"code": "print(1)", "policy": "bare", "session_id": "s"})
+    assert reply.status == 400 and reply.json["field"] == "session_id", reply.body
+    assert call(server, "POST", "/execute", {"code": "print(1)", "policy": "bare"}).json["stdout"] == "1\n"
+    assert rows(server) == {}
+
+
+def test_one_session_under_two_policies(server):
+    assert server.execute("open('x', 'w').write('1')", session_id="two")["status"] == "success"
+    assert server.execute("print(open('x').read())", session_id="two", policy="strict")["stdout"] == "1\n"
+
+
+@pytest.mark.skipif(WARM == "off" or not (BUILD / "immure-python3.11").exists(), reason="no warm interpreter here")
+def test_its_jobs_are_forked_from_the_template(server):
+    who = "import os; print(os.readlink('/proc/self/exe'))"
+    wait_for(lambda: server.execute(who, session_id="warm")["stdout"] == "/immure/template\n", "a job from the template")
+    write = "import os; open('x', 'w').write(str(os.stat('.').st_uid == os.getuid() and os.stat('.').st_gid == os.getgid()))"
+    assert server.execute(write, session_id="warm", files=[{"name": "in", "content": "1"}])["output_files"] == [
+        {"name": "x", "size": 4, "truncated": False}]
+    cold = server.execute("print(open('x').read())", session_id="warm", policy="strict")  # no template
+    assert cold["stdout"] == "True\n"
+    assert server.execute("print(open('x').read())", session_id="warm")["stdout"] == "True\n"
+
+
+def test_the_audit_trail_names_it(serve):
+    server = serve()
+    server.execute("1", session_id="audited")
+    assert any("event=audit" in line and " session_id=audited " in line for line in server.log().splitlines())
+
+
+def test_a_front_that_dies_leaves_the_sessions(serve):
+    server = serve()
+    server.execute("open('x', 'w').close()", session_id="s")
+    front = int(re.findall(r"event=front_serving pid=(\d+)", server.log())[-1])
+    os.kill(front, signal.SIGKILL)
+    wait_for(lambda: server.log().count("event=front_serving") == 2, "another front")
+    wait_for(server.ready, "ready again")
+    assert server.execute("import os; print(os.listdir('.'))", session_id="s")["stdout"] == "['x']\n"
+    assert server.metric("immure_sessions") == 1
+
+
+def test_a_reload_leaves_the_sessions(serve):
+    server = serve()
+    server.execute("open('x', 'w').close()", session_id="s")
+    server.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: "event=reloaded" in server.log(), "the reload")
+    wait_for(server.ready, "ready again")
+    assert server.execute("import os; print(os.listdir('.'))", session_id="s")["stdout"] == "['x']\n"
+
+
+def keeper_of(server):
+    children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
+    return [int(pid) for pid in children if Path(f"/proc/{pid}/comm").read_text() == "immure-keeper\n"]
+
+
+def test_a_keeper_that_dies_takes_the_sessions_along(serve):
+    server = serve()
+    assert keeper_of(server) == []  # no session, no keeper
+    server.execute("open('x', 'w').close()", session_id="s")
+    keeper, = keeper_of(server)
+    os.kill(keeper, signal.SIGKILL)
+    reply = call(server, "POST", "/execute", {"code": "1", "session_id": "s"})
+    assert reply.status == 500 and reply.json["code"] == "setup_error", reply.body
+    assert rows(server) == {}
+    assert server.execute("import os; print(os.listdir('.'))", session_id="s")["stdout"] == "[]\n"
+    assert keeper_of(server) != [keeper] and len(keeper_of(server)) == 1
+
+
+def test_a_jails_mounts_are_its_own(server):
+    """No jail sees the keeper's mounts, nor another session's."""
+    server.execute("open('x', 'w').close()", session_id="mounts-1")
+    look = "print([line.split()[4] for line in open('/proc/self/mountinfo')].count('/workspace'))\nprint(open('/proc/self/mountinfo').read())"
+    verdict = server.execute(look, session_id="mounts-2")
+    if "No such file" in verdict["stderr"]:
+        pytest.skip("this host gives jails no procfs")
+    assert verdict["stdout"].startswith("1\n"), verdict
+    assert "/mounts" not in verdict["stdout"]
+
+
+def test_nothing_is_left_when_a_server_is_killed(serve):
+    server = serve()
+    server.execute("1", session_id="s")
+    keeper, = keeper_of(server)
+    server.process.kill()
+    server.process.wait()
+    wait_for(lambda: not Path(f"/proc/{keeper}").exists(), "no keeper left")
+
+
+def test_many_sessions_come_and_go(serve):
+    server = serve(config="max_sessions: 8\n")
+    server.execute("1", session_id="first")
+    descriptors = f"/proc/{server.process.pid}/fd"
+    before = len(os.listdir(descriptors)) if os.access(descriptors, os.R_OK) else None
+    for number in range(60):
+        assert server.execute("print(1)", session_id=f"s{number}")["stdout"] == "1\n"
+        assert end(server, f"s{number}").status == 204
+    assert set(rows(server)) == {"first"}
+    if before is not None:  # parked jails, which come meanwhile, have some
+        wait_for(lambda: len(os.listdir(descriptors)) < before + 40, "no descriptors left")
