@@ -48,8 +48,8 @@ REASONS = {
     "input is a pipe": "a job's input is not a sealed anonymous file",
     "input is not sealed": "a job's input is not a sealed anonymous file",
     "flood without reading": "the other process does not read its messages",
-    "hang": "it has not answered for 3000 ms",
-    "sleep for ever": "it has not answered for 3000 ms",
+    "hang": "it has not answered for 5000 ms",
+    "sleep for ever": "it has not answered for 5000 ms",
     "close the channel": "it closed its channel",
 }
 # What ends a front without a word of the warden's.
@@ -177,7 +177,7 @@ OTHERS = sorted({*REASONS, *ENDS} - set(HANGS))
 @pytest.mark.parametrize("misdeeds", [HANGS, *(OTHERS[group::6] for group in range(6))], ids="+".join)
 def test_broken_rules_cost_the_front(tmp_path, misdeeds):
     config = tmp_path / "server.textproto"
-    config.write_text(f"front_timeout_ms: {3000 if misdeeds == HANGS else 60000}\n" + runtimes())
+    config.write_text(f"front_timeout_ms: {5000 if misdeeds == HANGS else 60000}\n" + runtimes())
     with Server(tmp_path / "log", immure=IMMURE, SANDBOX_EXECUTOR_CONFIG=str(config)) as server:
         for number, how in enumerate(misdeeds, 1):
             front, since = front_pid(server), len(server.log())
