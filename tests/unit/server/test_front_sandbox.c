@@ -290,6 +290,7 @@ static const int left[] = {
     SYS_ioctl,
     SYS_prlimit64,
     SYS_tgkill,
+    SYS_fchmod,
 #if defined(__x86_64__)
     SYS_epoll_wait,
     SYS_poll,
