@@ -169,10 +169,11 @@ static bool check_syntax(struct http_request *request, const char *version)
     const union MHD_ConnectionInfo *info =
         server->mhd.get_connection_info(mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
     size_t size = info ? info->header_size : 0;
-    http_syntax_begin(&syntax, request->method, request->path, version, server->reads_in_place);
+    http_syntax_begin(&syntax, request->method, request->path, request->connection->target_end, version,
+                      server->reads_in_place);
     server->mhd.get_connection_values_n(mhd, MHD_HEADER_KIND, check_header, &syntax);
     bool fits = size <= server->options.max_header_bytes && syntax.n_headers <= HEADERS_MAX;
-    if (fits && http_syntax_end(&syntax, size)) {
+    if (fits && request->connection->target_is_sound && http_syntax_end(&syntax, size)) {
         return true;
     }
     request->last = true;
@@ -437,6 +438,20 @@ static void on_connection(void *arg, struct MHD_Connection *mhd, void **slot,
 
 /* ---- The server ---- */
 
+/* The target, before libmicrohttpd cuts its query off and hides where it ended. What this returns would be
+ * the request's slot. */
+static void *note_target(void *arg, const char *target, struct MHD_Connection *mhd)
+{
+    struct http_server *server = arg;
+    struct http_connection *connection =
+        server->mhd.get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+    if (connection) {
+        connection->target_end = target + strlen(target);
+        connection->target_is_sound = http_syntax_is_target(target);
+    }
+    return NULL;
+}
+
 /* Paths stay as they were sent: "%2f" in one must not become a separator, nor "%00" its end. */
 static size_t keep_escapes(void *arg, struct MHD_Connection *mhd, char *text)
 {
@@ -480,6 +495,7 @@ static int start_daemon(struct http_server *server, struct err *reterr)
         MHD_OPTION_PER_IP_CONNECTION_LIMIT, options->max_connections_per_address, /* */
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(stalled_ms / 1000 + 1), /* for replies that nobody reads */
         MHD_OPTION_STRICT_FOR_CLIENT, 1,                                  /* */
+        MHD_OPTION_URI_LOG_CALLBACK, note_target, server,                 /* */
         MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,                 /* */
         MHD_OPTION_NOTIFY_COMPLETED, completed, NULL,                     /* */
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, server,              /* */

@@ -35,6 +35,9 @@ struct http_connection {
     enum http_phase phase;
     bool peer_closed;
     bool served; /* one request at least */
+    /* Of the request that is being read, query included. */
+    const char *target_end;
+    bool target_is_sound;
     struct http_connection *previous, *next;
 };
 

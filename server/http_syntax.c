@@ -5,7 +5,8 @@
  * libmicrohttpd 0.9 is: lines that end with a bare LF or hold a bare CR, headers that go on in the next line,
  * blanks before a colon, control characters, two Hosts. The line ends cannot be asked for. But the library
  * reads in place and overwrites each byte of a line's end with a NUL: two between a value and the next name
- * are CRLF, one is a bare LF, and anything else was a header of several lines. */
+ * are CRLF, one is a bare LF, and anything else was a header of several lines. Likewise a target in which a
+ * NUL came along ends before the version begins. */
 #include "server/http_syntax.h"
 
 #include <string.h>
@@ -39,24 +40,24 @@ static bool is_field_value(const char *text, size_t size)
 }
 
 /* Of our own server, which is no proxy: no absolute URL, no authority, no asterisk. */
-static bool is_path(const char *path)
+bool http_syntax_is_target(const char *target)
 {
-    for (const char *p = path; *p; p++) {
+    for (const char *p = target; *p; p++) {
         if (*p <= 0x20 || *p >= 0x7f) {
             return false;
         }
     }
-    return *path == '/';
+    return *target == '/';
 }
 
-void http_syntax_begin(struct http_syntax *syntax, const char *method, const char *path, const char *version,
-                       bool in_place)
+void http_syntax_begin(struct http_syntax *syntax, const char *method, const char *path,
+                       const char *target_end, const char *version, bool in_place)
 {
     *syntax = (struct http_syntax){.start = method, .end = version + strlen(version), .in_place = in_place};
     syntax->is_1_0 = strcmp(version, "HTTP/1.0") == 0;
     bool known = syntax->is_1_0 || strcmp(version, "HTTP/1.1") == 0;
-    syntax->broken = !known || !is_token(method, strlen(method)) || !is_path(path) ||
-                     (in_place && path != method + strlen(method) + 1);
+    bool dense = !in_place || (path == method + strlen(method) + 1 && version == target_end + 1);
+    syntax->broken = !known || !is_token(method, strlen(method)) || !http_syntax_is_target(path) || !dense;
 }
 
 void http_syntax_header(struct http_syntax *syntax, const char *name, size_t name_size, const char *value,

@@ -50,6 +50,7 @@ size_t datagrams_mutate(datagram_change_fn change, uint8_t *data, size_t size, s
 {
     uint64_t series = seed;
     struct datagram one, chosen = {0};
+    size = size < max_size ? size : max_size;
     const uint8_t *at = data;
     size_t left = size, n = 0;
     if (mutate_next(&series) % 4 == 0) {

@@ -17,9 +17,10 @@
 #include "server/bridge.h"
 #include "tests/fuzz/datagrams.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/mutate.h"
 
 #define BARE   DATAGRAM_FDS_MAX
-#define ROUNDS 4 /* of the loop, after which everything has been read */
+#define ROUNDS 2 /* of the loop, after which everything has been read */
 
 static const struct bridge_limits limits = {
     .frame_bytes = 1000, .total_bytes = 8000, .calls = 6, .calls_in_flight = 2, .result_bytes = 300};
@@ -155,7 +156,7 @@ static void run(struct loop *loop, const struct buf *stream, size_t piece, struc
 
 static size_t change(uint8_t *data, size_t size, size_t max_size, uint64_t *series)
 {
-    (void)series;
+    mutate_next(series);
     return LLVMFuzzerMutate(data, size, max_size);
 }
 
@@ -180,7 +181,7 @@ void fuzz_one(const uint8_t *data, size_t size)
         buf_append(&stream, datagram.data, datagram.size);
     }
     run(loop, &stream, stream.len + 1, &whole);
-    run(loop, &stream, stream.len / 50 + 1, &pieces);
+    run(loop, &stream, stream.len / 16 + 1, &pieces);
     run(loop, &stream, stream.len / 4 + 1, &patient);
     REQUIRE(whole.log.len == pieces.log.len);
     REQUIRE(whole.log.len == 0 || memcmp(whole.log.data, pieces.log.data, whole.log.len) == 0);

@@ -1,6 +1,6 @@
-/* HTTP from the socket's bytes on. The first byte says in pieces of what size the rest arrives: what the
- * server makes of them must not depend on it. Every request that is announced ends, once; no body is over the
- * limit; what does not say clearly where its body ends goes no further. */
+/* HTTP from the socket's bytes on. What the server takes for a request, a second and stricter reader takes
+ * for the same one. The first byte says in pieces of what size the rest arrives: what becomes of it must not
+ * depend on that. Every request that is announced ends, once, and no body is over the limit. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,10 +14,11 @@
 #include "jail/base/loop.h"
 #include "server/http.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/http_reference.h"
 
 #define BODY_MAX   300
 #define HEADER_MAX 1500
-#define ROUNDS     3    /* of the loop, after which everything that has arrived has been looked at */
+#define ROUNDS     3    /* of the loop, after which something has come of what has arrived */
 #define ROUNDS_MAX 1000 /* until a connection that the caller has closed must be gone */
 
 struct world {
@@ -27,6 +28,7 @@ struct world {
     socklen_t address_size;
     unsigned open_requests;
     struct buf *heard; /* the requests as they were understood */
+    struct http_reference reference;
 };
 
 static void reply(struct http_request *request, unsigned status)
@@ -45,6 +47,11 @@ static void begin(struct world *world, struct http_request *request)
     }
 }
 
+static void require_text(const char *text, const char *expected, size_t size)
+{
+    REQUIRE(strlen(text) == size && memcmp(text, expected, size) == 0);
+}
+
 static void on_headers(void *arg, struct http_request *request)
 {
     struct world *world = arg;
@@ -54,6 +61,9 @@ static void on_headers(void *arg, struct http_request *request)
     REQUIRE(n_lengths + n_encodings <= 1);
     REQUIRE(strlen(http_method(request)) > 0);
     buf_printf(world->heard, "%s %s %d ", http_method(request), http_path(request), http_has_body(request));
+    REQUIRE(http_reference_next(&world->reference));
+    require_text(http_method(request), world->reference.method, world->reference.method_size);
+    require_text(http_path(request), world->reference.path, world->reference.path_size);
     http_wipe_header(request, "Authorization");
     const char *wiped = http_header(request, "Authorization");
     REQUIRE(!wiped || strspn(wiped, "*") == strlen(wiped) || strlen(wiped) == 0);
@@ -67,6 +77,10 @@ static void on_complete(void *arg, struct http_request *request)
     struct world *world = arg;
     const struct buf *body = http_body(request);
     REQUIRE(body->len <= BODY_MAX);
+    if (!world->reference.chunked) {
+        REQUIRE(world->reference.at && body->len == world->reference.body_size);
+        REQUIRE(body->len == 0 || memcmp(body->data, world->reference.body, body->len) == 0);
+    }
     buf_printf(world->heard, "%zu ", body->len);
     buf_append(world->heard, body->data, body->len);
     buf_putc(world->heard, '\n');
@@ -166,23 +180,32 @@ static void receive(int fd, struct buf *ret)
     }
 }
 
+/* Until nothing comes of what has been sent: of several requests in one piece, a round may take one. */
+static void settle(struct world *world, int fd, struct buf *replies)
+{
+    size_t before;
+    do {
+        before = world->heard->len;
+        pump(world, ROUNDS);
+        receive(fd, replies);
+    } while (world->heard->len > before);
+}
+
 /* The conversation of one connection. */
 static void talk(struct world *world, const uint8_t *data, size_t size, size_t piece, struct buf *heard)
 {
     CLEANUP(buf_free) struct buf replies = BUF_INIT;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     world->heard = heard;
+    world->reference = (struct http_reference){.at = (const char *)data, .end = (const char *)data + size};
     REQUIRE(connect(fd, (struct sockaddr *)&world->address, world->address_size) == 0);
     for (size_t at = 0; at < size; at += piece) {
         size_t n = size - at < piece ? size - at : piece;
         /* Closed already, or the buffer of one that reads no more is full: as good as sent. */
         ssize_t sent = send(fd, data + at, n, MSG_NOSIGNAL | MSG_DONTWAIT);
         REQUIRE(sent >= 0 || errno == EPIPE || errno == EAGAIN || errno == ECONNRESET);
-        pump(world, ROUNDS);
-        receive(fd, &replies);
+        settle(world, fd, &replies);
     }
-    pump(world, ROUNDS);
-    receive(fd, &replies);
     close(fd);
     for (unsigned round = 0; http_server_connections(world->server) > 0; round++) {
         REQUIRE(round < ROUNDS_MAX);

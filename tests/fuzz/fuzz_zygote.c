@@ -15,7 +15,7 @@
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed)
 {
     uint64_t series = seed;
-    if (size < HEADER_BYTES || mutate_next(&series) % 16 == 0) {
+    if (size < HEADER_BYTES || size > max_size || mutate_next(&series) % 16 == 0) {
         return LLVMFuzzerMutate(data, size, max_size);
     }
     return HEADER_BYTES +

@@ -32,7 +32,7 @@ static bool check_n(const char *text, size_t size, bool in_place)
         *at++ = '\0';
     }
     *at++ = '\0';
-    http_syntax_begin(&syntax, data, path, version, in_place);
+    http_syntax_begin(&syntax, data, path, path + strlen(path), version, in_place);
     while (at < data + size && *at != '\r' && *at != '\n') {
         char *end = memchr(at, '\n', size - (size_t)(at - data));
         char *colon = memchr(at, ':', size - (size_t)(at - data));
@@ -101,20 +101,33 @@ static void refuses_values_from_elsewhere(void **state)
     static const char elsewhere[] = "A\0 b";
     for (int in_place = 0; in_place < 2; in_place++) {
         struct http_syntax syntax;
-        http_syntax_begin(&syntax, line, line + 4, line + 6, in_place);
+        http_syntax_begin(&syntax, line, line + 4, line + 5, line + 6, in_place);
         http_syntax_header(&syntax, line + 16, 4, line + 22, 1);
         http_syntax_header(&syntax, elsewhere, 1, elsewhere + 3, 1);
         assert_int_equal(http_syntax_end(&syntax, sizeof line), !in_place);
     }
 }
 
+/* To a proxy "/a\0b" is no "/a". */
+static void refuses_a_nul_in_the_target(void **state)
+{
+    (void)state;
+    char line[] = "GET\0/a\0b\0HTTP/1.0";
+    struct http_syntax syntax;
+    http_syntax_begin(&syntax, line, line + 4, line + 6, line + 9, true);
+    assert_true(syntax.broken);
+    assert_true(http_syntax_is_target("/a?b=c"));
+    assert_false(http_syntax_is_target("/a?b=\x01"));
+    assert_false(http_syntax_is_target("a"));
+    assert_false(http_syntax_is_target(""));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(takes_what_is_well_formed),
-        cmocka_unit_test(refuses_what_is_not),
-        cmocka_unit_test(tells_line_ends_apart_where_it_can),
-        cmocka_unit_test(refuses_values_from_elsewhere),
+        cmocka_unit_test(takes_what_is_well_formed),          cmocka_unit_test(refuses_what_is_not),
+        cmocka_unit_test(tells_line_ends_apart_where_it_can), cmocka_unit_test(refuses_values_from_elsewhere),
+        cmocka_unit_test(refuses_a_nul_in_the_target),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
