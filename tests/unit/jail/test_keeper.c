@@ -166,6 +166,7 @@ static void test_wrong_requests(void **state)
     assert_true(keeper_add(f->keeper, 3, null, &err) < 0);
     assert_int_equal(keeper_add(f->keeper, 4, -1, &err), -EINVAL);
     CLEANUP(fd_closep) int copy = must_copy(f, 1);
+    assert_true(copy >= 0);
     must_add(f, 2, f->second); /* no failure has left anything there */
 }
 

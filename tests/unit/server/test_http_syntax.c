@@ -21,7 +21,10 @@ static bool check_n(const char *text, size_t size, bool in_place)
     memcpy(data, text, size);
     char *path = memchr(data, ' ', size);
     char *line_end = strpbrk(data, "\r\n");
-    assert_true(path && line_end);
+    if (!path || !line_end) {
+        fail();
+        return false;
+    }
     *path++ = '\0';
     path += strspn(path, " ");
     char *version = strchr(path, ' ');
