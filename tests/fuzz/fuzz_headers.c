@@ -78,7 +78,8 @@ static void try_route(const char *text)
         REQUIRE(!route || strncmp(route->path, path, fixed) == 0);
         REQUIRE(!route || route->path[fixed] == '{' ||
                 (strcmp(route->path, path) == 0 && *route_argument(route, path) == '\0'));
-        REQUIRE(!route || route->path[fixed] != '{' || strcmp(route_argument(route, path), path + fixed) == 0);
+        REQUIRE(!route || route->path[fixed] != '{' ||
+                strcmp(route_argument(route, path), path + fixed) == 0);
         REQUIRE((known != NULL) == (allow[0] != '\0'));
     }
 }

@@ -121,6 +121,11 @@ bool http_reference_next(struct http_reference *reference)
         return false;
     }
     for (;;) {
+        /* The one thing that cannot be told from an empty line once libmicrohttpd has cut the text up. */
+        if (end - at >= 2 && memcmp(at, ":\n", 2) == 0) {
+            at += 2;
+            break;
+        }
         if (!take_line(&at, end, &line, &size)) {
             return false;
         }
