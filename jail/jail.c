@@ -218,20 +218,12 @@ static void adopt(struct jail *jail, int pidfd)
     jail_watch_pidfd(jail);
 }
 
-/* Bytes that came over a socket may be no bool at all. */
-static bool holds_bool(const bool *place)
-{
-    unsigned char byte;
-    memcpy(&byte, place, sizeof byte);
-    return byte <= 1;
-}
-
 /* What a jail may say in which state. PID 1 is our own code, and one that was taken over gains nothing by
  * saying what an honest one would not: no second start with a deadline of its own, no parking with none. */
 static bool is_due(const struct jail *jail, const struct child_message *message, size_t n_fds)
 {
     bool building = jail->state == JAIL_BUILDING && jail->started_ns == 0;
-    if (!holds_bool(&message->proc_absent) || !holds_bool(&message->is_alone) ||
+    if (!io_is_bool(&message->proc_absent) || !io_is_bool(&message->is_alone) ||
         message->n_denied > JAIL_DENIED_MAX) {
         return false;
     }

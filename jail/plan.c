@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 
 #include "jail/base/buf.h"
+#include "jail/base/io.h"
 
 #define ARENA_FIRST 4096u
 #define STEPS_FIRST 64u
@@ -166,23 +167,14 @@ int jail_plan_encode(const struct jail_plan *plan, struct buf *ret)
     return ret->failed ? -ENOMEM : 0;
 }
 
-/* Bytes from elsewhere are not yet a bool: any but 0 and 1 would be two truths at once to what a compiler
- * makes of an `if`. */
-static bool holds_bool(const bool *place)
-{
-    unsigned char byte;
-    memcpy(&byte, place, sizeof byte);
-    return byte <= 1;
-}
-
 /* The step can be looked at as what it says it is; what it says is jail_plan_check()'s to judge. */
 static bool step_is_readable(const struct jail_step *step)
 {
     switch (step->kind) {
     case JAIL_STEP_FILE:
-        return holds_bool(&step->file.from_input);
+        return io_is_bool(&step->file.from_input);
     case JAIL_STEP_SECCOMP:
-        return holds_bool(&step->seccomp.notify);
+        return io_is_bool(&step->seccomp.notify);
     default:
         return step->kind < JAIL_STEP_COUNT;
     }

@@ -6,15 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "jail/base/io.h"
 #include "jail/plan.h"
-
-/* Bytes that came over a socket may be no bool at all. */
-static bool holds_bool(const bool *place)
-{
-    unsigned char byte;
-    memcpy(&byte, place, sizeof byte);
-    return byte <= 1;
-}
 
 int zygote_decode_header(const void *message, size_t size, struct zygote_header *ret)
 {
@@ -23,7 +16,8 @@ int zygote_decode_header(const void *message, size_t size, struct zygote_header 
         return -EBADMSG;
     }
     memcpy(&header, message, sizeof header);
-    if (header.kind > ZYGOTE_RUN || !holds_bool(&header.drop_groups) || !holds_bool(&header.filter_early)) {
+    if (header.kind > ZYGOTE_RUN || !io_is_bool(&header.drop_groups) || !io_is_bool(&header.filter_early) ||
+        !io_is_bool(&header.has_workspace)) {
         return -EBADMSG;
     }
     *ret = header;

@@ -142,6 +142,13 @@ int io_parse_u64(const char *text, uint64_t *ret)
     return 0;
 }
 
+bool io_is_bool(const bool *place)
+{
+    unsigned char byte;
+    memcpy(&byte, place, sizeof byte);
+    return byte <= 1;
+}
+
 int io_memfd(const char *name, const void *data, size_t size, int *ret_fd)
 {
     CLEANUP(fd_closep) int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);

@@ -26,6 +26,10 @@ int io_read_u64_at(int dirfd, const char *path, uint64_t *ret);
 /* Parses a whole decimal number: no sign, no blanks, no overflow; else -EINVAL / -ERANGE. */
 int io_parse_u64(const char *text, uint64_t *ret);
 
+/* Bytes that came from elsewhere are not yet a bool: any but 0 and 1 would be two truths at once to what a
+ * compiler makes of an `if`. */
+bool io_is_bool(const bool *place);
+
 /* An anonymous file that holds `data`, positioned at 0. */
 int io_memfd(const char *name, const void *data, size_t size, int *ret_fd);
 

@@ -4,6 +4,7 @@
 
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
+#include "jail/base/io.h"
 #include "jail/plan.h"
 #include "jail/zygote_message.h"
 #include "tests/fuzz/fuzz.h"
@@ -29,7 +30,8 @@ void fuzz_one(const uint8_t *data, size_t size)
     struct jail_plan *plan = NULL;
     if (zygote_decode_header(data, size, &header) == 0) {
         REQUIRE(header.kind == ZYGOTE_PARK || header.kind == ZYGOTE_RUN);
-        REQUIRE(header.drop_groups == true || header.drop_groups == false);
+        REQUIRE(io_is_bool(&header.drop_groups) && io_is_bool(&header.filter_early));
+        REQUIRE(io_is_bool(&header.has_workspace));
     }
     if (zygote_decode_plan(data, size, &plan) < 0) {
         REQUIRE(!plan);

@@ -84,6 +84,9 @@ static void headers_that_are_none(void **state)
     memset(&header.drop_groups, 2, 1);
     assert_int_equal(zygote_decode_header(&header, sizeof header, &ret), -EBADMSG);
     header.drop_groups = false;
+    memset(&header.has_workspace, 3, 1);
+    assert_int_equal(zygote_decode_header(&header, sizeof header, &ret), -EBADMSG);
+    header.has_workspace = false;
     header.kind = ZYGOTE_RUN + 1;
     assert_int_equal(zygote_decode_header(&header, sizeof header, &ret), -EBADMSG);
 }
