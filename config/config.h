@@ -81,6 +81,8 @@ struct server_config {
     uint64_t session_ttl_ms;
     uint32_t max_sessions;
     uint64_t session_bytes, session_inodes;
+    uint64_t kept_job_ttl_ms, max_kept_bytes;
+    uint32_t max_kept_jobs;
 };
 
 /* `path` NULL: SANDBOX_EXECUTOR_CONFIG, else the shipped configuration. Then the environment,

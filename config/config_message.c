@@ -42,7 +42,10 @@
     X(session_ttl_ms, 1, 366 * MS_PER_DAY)                                                                   \
     X(max_sessions, 0, MSG_SESSIONS_MAX)                                                                     \
     X(session_bytes, 65536, 1024 * 1024 * MIB)                                                               \
-    X(session_inodes, 16, 1048576)
+    X(session_inodes, 16, 1048576)                                                                           \
+    X(kept_job_ttl_ms, 1, 366 * MS_PER_DAY)                                                                  \
+    X(max_kept_jobs, 1, 65536)                                                                               \
+    X(max_kept_bytes, 1024, 1024 * 1024 * MIB)
 
 static bool environment_is_local(const char *environment)
 {

@@ -38,6 +38,7 @@ struct job {
     char *execution_id;
     char *key;        /* the calling key's name */
     char *session_id; /* NULL: a workspace of its own */
+    bool announce;    /* the warden says when the program has started */
     uint64_t code_size;
     struct job_file *files;
     size_t n_files;

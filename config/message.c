@@ -31,6 +31,7 @@ const char *msg_type_to_string(enum msg_type type)
         [MSG_PONG] = "pong",
         [MSG_SESSION_QUERY] = "session_query",
         [MSG_SESSION_ANSWER] = "session_answer",
+        [MSG_STARTED] = "started",
     };
     return (size_t)type < MSG_TYPE_COUNT ? names[type] : "unknown";
 }
@@ -50,6 +51,7 @@ struct outgoing {
     Immure__MsgPong pong;
     Immure__MsgSessionQuery session_query;
     Immure__MsgSessionAnswer session_answer;
+    Immure__MsgStarted started;
 };
 
 static void fill_config(const struct msg *msg, struct outgoing *ret)
@@ -170,6 +172,14 @@ static void fill_pong(const struct msg *msg, struct outgoing *ret)
     ret->envelope.pong = &ret->pong;
 }
 
+static void fill_started(const struct msg *msg, struct outgoing *ret)
+{
+    immure__msg_started__init(&ret->started);
+    ret->started.id = msg->started.id;
+    ret->envelope.kind_case = IMMURE__MSG__KIND_STARTED;
+    ret->envelope.started = &ret->started;
+}
+
 static void fill_session_query(const struct msg *msg, struct outgoing *ret)
 {
     immure__msg_session_query__init(&ret->session_query);
@@ -218,6 +228,9 @@ static bool fill(const struct msg *msg, struct pool *pool, struct outgoing *ret)
         return true;
     case MSG_PONG:
         fill_pong(msg, ret);
+        return true;
+    case MSG_STARTED:
+        fill_started(msg, ret);
         return true;
     case MSG_SESSION_QUERY:
         fill_session_query(msg, ret);
@@ -346,6 +359,10 @@ static int from_envelope(const Immure__Msg *envelope, const int *fds, size_t n_f
     case IMMURE__MSG__KIND_PONG:
         ret->type = MSG_PONG;
         ret->pong.number = envelope->pong->number;
+        return 0;
+    case IMMURE__MSG__KIND_STARTED:
+        ret->type = MSG_STARTED;
+        ret->started.id = envelope->started->id;
         return 0;
     case IMMURE__MSG__KIND_SESSION_QUERY:
         ret->type = MSG_SESSION_QUERY;

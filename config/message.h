@@ -24,6 +24,7 @@ enum msg_type {
     MSG_PONG,
     MSG_SESSION_QUERY,
     MSG_SESSION_ANSWER,
+    MSG_STARTED,
     MSG_TYPE_COUNT
 };
 const char *msg_type_to_string(enum msg_type type);
@@ -96,7 +97,7 @@ struct msg {
         struct job *job; /* owned */
         struct {
             uint64_t id;
-        } cancel;
+        } cancel, started;
         struct msg_outputs outputs; /* received: owned */
         struct msg_refused refused;
         struct job_result done; /* owned; the files' fds are the caller's to send or set */

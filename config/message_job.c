@@ -100,6 +100,7 @@ void job_to_message(const struct job *job, struct pool *pool, Immure__MsgJob *re
     ret->output = bytes_of_each(job->outputs, job->n_outputs, pool);
     ret->limits = limits_to_message(&job->limits, pool);
     ret->session_id = job->session_id;
+    ret->has_announce = ret->announce = job->announce;
 }
 
 static Immure__MsgDenied **denied_to_messages(const struct job_result *result, struct pool *pool)
@@ -305,6 +306,7 @@ int job_from_message(const Immure__MsgJob *message, struct job **ret, struct err
     }
     job->id = message->id;
     job->code_size = message->code_size;
+    job->announce = message->announce;
     int r = limits_from_message(message->limits, &job->limits, reterr);
     r = r < 0 ? r : job_texts_from_message(message, job, reterr);
     r = r < 0 ? r : files_from_messages(message, job, reterr);

@@ -21,6 +21,7 @@
 #include "server/door_execute.h"
 #include "server/front_context.h"
 #include "server/job_io.h"
+#include "server/kept_jobs.h"
 #include "server/log.h"
 #include "server/metrics.h"
 #include "server/request.h"
@@ -38,7 +39,9 @@ struct running {
     uint64_t start_ns, deadline_ns; /* the latest that it can end, but for the jail's own setup */
     struct job_io *io;
     struct bridge *bridge;
-    bool has_outputs; /* the warden knows of files that the program has named */
+    struct kept_job *kept; /* NULL: nobody asks later */
+    char *reason;          /* why it was ended; NULL: none */
+    bool has_outputs;      /* the warden knows of files that the program has named */
 };
 
 struct dispatch {
@@ -73,6 +76,7 @@ static void running_free(struct running *job)
         bridge_free(job->bridge);
         free(job->execution_id);
         free(job->session_id);
+        free(job->reason);
         free(job);
     }
 }
@@ -263,7 +267,7 @@ static int send_job(struct running *job, struct execute_request *execute, struct
 }
 
 int dispatch_start(struct dispatch *dispatch, struct request *request, struct execute_request *execute,
-                   uint64_t *ret_retry_after_ms, struct err *reterr)
+                   bool keep, uint64_t *ret_retry_after_ms, struct err *reterr)
 {
     *ret_retry_after_ms = 0;
     int r = check_rate(dispatch, request->caller.key, ret_retry_after_ms, reterr);
@@ -274,8 +278,14 @@ int dispatch_start(struct dispatch *dispatch, struct request *request, struct ex
     if (!job) {
         return err_errno(reterr, ENOMEM, "starting a job");
     }
-    r = send_job(job, execute, reterr);
+    if (keep) {
+        execute->job->announce = true;
+        r = kept_job_new(dispatch->front->kept_jobs, job, &request->caller, job->execution_id, &job->kept,
+                         reterr);
+    }
+    r = r < 0 ? r : send_job(job, execute, reterr);
     if (r < 0) {
+        kept_job_drop(job->kept);
         running_free(job);
         return r;
     }
@@ -285,15 +295,50 @@ int dispatch_start(struct dispatch *dispatch, struct request *request, struct ex
     return 0;
 }
 
-void dispatch_cancel(struct running *job)
+static void send_cancel(struct running *job)
 {
     struct msg msg = {.type = MSG_CANCEL, .cancel = {.id = job->id}};
     struct err err = {0};
-    job->request->job = NULL;
-    job->request = NULL;
     if (channel_send(job->dispatch->channel, &msg, NULL, 0, &err) < 0) {
         log_err(job->dispatch->front->log, LOG_WARNING, "cancel_failed", &err);
     }
+}
+
+void dispatch_cancel(struct running *job)
+{
+    job->request->job = NULL;
+    job->request = NULL;
+    kept_job_drop(TAKE_PTR(job->kept)); /* nobody has heard of it */
+    send_cancel(job);
+}
+
+void dispatch_end(struct running *job, const char *reason)
+{
+    if (!job->reason && reason) {
+        job->reason = strdup(reason);
+    }
+    send_cancel(job);
+}
+
+/* The caller goes, the job goes on. */
+static void reply_kept(struct running *job)
+{
+    struct request *request = job->request;
+    request->job = NULL;
+    job->request = NULL;
+    kept_job_reply_accepted(job->kept, request);
+}
+
+int dispatch_started(struct dispatch *dispatch, uint64_t id)
+{
+    struct running *job = find_job(dispatch, id);
+    if (!job) {
+        return -ENOENT;
+    }
+    if (job->kept && job->request) {
+        reply_kept(job);
+    }
+    return 0;
 }
 
 static void count_result(struct front *front, const struct running *job, const struct job_result *result)
@@ -343,23 +388,60 @@ static void reply_setup_error(struct request *request, const struct job_result *
     request_refuse_err(request, &err, 0);
 }
 
+static int encode_result(struct running *job, const struct job_result *result, struct buf *ret,
+                         struct err *reterr)
+{
+    int r = job_io_finish(job->io, (size_t)result->limits.output_bytes, reterr);
+    if (r < 0) {
+        return r;
+    }
+    struct job_texts texts = {.execution_id = job->execution_id, .capture = job_io_capture(job->io)};
+    texts.output = bridge_output(job->bridge, &texts.output_size);
+    return execute_encode(result, &texts, ret, reterr);
+}
+
 static void reply_result(struct running *job, const struct job_result *result)
 {
     struct request *request = job->request;
     struct buf body = BUF_INIT;
     struct err err = {0};
-    int r = job_io_finish(job->io, (size_t)result->limits.output_bytes, &err);
-    if (r == 0) {
-        struct job_texts texts = {.execution_id = job->execution_id, .capture = job_io_capture(job->io)};
-        texts.output = bridge_output(job->bridge, &texts.output_size);
-        r = execute_encode(result, &texts, &body, &err);
-    }
+    int r = encode_result(job, result, &body, &err);
     if (r < 0) {
         buf_free(&body);
         request_refuse_err(request, &err, 0);
     } else {
         request_reply(request, 200, "application/json", &body);
     }
+}
+
+/* What the caller of DELETE /jobs/{job_id} gave as its reason. */
+static void take_reason(struct running *job, struct job_result *result)
+{
+    if (result->status == JOB_CANCELLED && job->reason) {
+        free(result->error_text);
+        result->error_text = TAKE_PTR(job->reason);
+    }
+}
+
+/* A caller that was to hear of the start has waited for nothing if there was none. */
+static void keep_result(struct running *job, const struct job_result *result)
+{
+    struct buf body = BUF_INIT;
+    struct err err = {0};
+    if (job->request && result->status == JOB_SETUP_ERROR) {
+        job->request->job = NULL;
+        reply_setup_error(job->request, result);
+        kept_job_drop(job->kept);
+        return;
+    }
+    if (job->request) {
+        reply_kept(job);
+    }
+    if (encode_result(job, result, &body, &err) < 0) {
+        log_err(job->dispatch->front->log, LOG_ERROR, "reply_lost", &err);
+        buf_free(&body);
+    }
+    kept_job_end(job->kept, job_status_to_string(result->status), &body);
 }
 
 int dispatch_done(struct dispatch *dispatch, struct job_result *result)
@@ -369,10 +451,13 @@ int dispatch_done(struct dispatch *dispatch, struct job_result *result)
         return -ENOENT;
     }
     bridge_finish(job->bridge);
+    take_reason(job, result);
     count_result(dispatch->front, job, result);
     audit(dispatch->front, job, result);
     unlink_job(job);
-    if (job->request) {
+    if (job->kept) {
+        keep_result(job, result);
+    } else if (job->request) {
         job->request->job = NULL;
         if (result->status == JOB_SETUP_ERROR) {
             reply_setup_error(job->request, result);
@@ -407,6 +492,7 @@ int dispatch_refused(struct dispatch *dispatch, const struct msg_refused *refuse
         job->request->job = NULL;
         request_refuse_err(job->request, &err, refused->retry_after_ms);
     }
+    kept_job_drop(job->kept);
     running_free(job);
     return 0;
 }

@@ -1,6 +1,7 @@
 /* struct dispatch: the jobs that are with the warden, and the replies that wait for them. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,14 +24,19 @@ void dispatch_free(struct dispatch *dispatch);
 /* How many wait for their verdict, with or without a caller. */
 size_t dispatch_jobs(const struct dispatch *dispatch);
 
-/* Gives a job to the warden; the request is answered when its verdict is there. Takes what `execute` holds
- * where it succeeds. ERR_RATE, with `*ret_retry_after_ms`: the key's own limit. */
+/* Gives a job to the warden; the request is answered when its verdict is there or, with `keep`, when its
+ * program has started: the verdict is then kept (server/kept_jobs.h). Takes what `execute` holds where it
+ * succeeds. ERR_RATE, with `*ret_retry_after_ms`: the key's own limit. */
 int dispatch_start(struct dispatch *dispatch, struct request *request, struct execute_request *execute,
-                   uint64_t *ret_retry_after_ms, struct err *reterr);
+                   bool keep, uint64_t *ret_retry_after_ms, struct err *reterr);
 
 /* The caller has gone: the job is to end, and nobody waits for its verdict but the audit log. */
 void dispatch_cancel(struct running *job);
 
+/* Ends a job for which no request waits. `reason` (NULL: none) becomes the verdict's sentence. */
+void dispatch_end(struct running *job, const char *reason);
+
 /* The warden's answers. -ENOENT where it answers for a job that it was not given. */
 int dispatch_done(struct dispatch *dispatch, struct job_result *result);
+int dispatch_started(struct dispatch *dispatch, uint64_t id);
 int dispatch_refused(struct dispatch *dispatch, const struct msg_refused *refused);

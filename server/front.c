@@ -27,6 +27,7 @@
 #include "server/front_sandbox.h"
 #include "server/guesses.h"
 #include "server/http.h"
+#include "server/kept_jobs.h"
 #include "server/log.h"
 #include "server/metrics.h"
 #include "server/process_stats.h"
@@ -223,6 +224,8 @@ static int take_message(struct front_process *process, struct msg *msg)
         struct msg pong = {.type = MSG_PONG, .pong = {.number = msg->ping.number}};
         return channel_send(process->channel, &pong, NULL, 0, NULL);
     }
+    case MSG_STARTED:
+        return dispatch_started(front->dispatch, msg->started.id);
     case MSG_SESSION_ANSWER:
         return session_queries_answered(front->session_queries, &msg->session_answer);
     default:
@@ -308,6 +311,9 @@ static int start(struct front_process *process, struct err *reterr)
         r = session_queries_new(front, process->channel, &front->session_queries, reterr);
     }
     if (r == 0) {
+        r = kept_jobs_new(front, &front->kept_jobs, reterr);
+    }
+    if (r == 0) {
         r = start_http(process, reterr);
     }
     if (r == 0) {
@@ -359,6 +365,7 @@ static void clean_up(struct front_process *process)
     dispatch_free(front->dispatch);
     guesses_free(front->guesses);
     session_queries_free(front->session_queries);
+    kept_jobs_free(front->kept_jobs);
     loop_remove(process->channel_source);
     loop_free(front->loop);
     channel_free(process->channel);

@@ -8,6 +8,7 @@
 struct dispatch;
 struct guesses;
 struct http_server;
+struct kept_jobs;
 struct log;
 struct loop;
 struct metrics;
@@ -26,6 +27,7 @@ struct front {
     struct dispatch *dispatch;
     struct guesses *guesses;
     struct session_queries *session_queries;
+    struct kept_jobs *kept_jobs;
     struct msg_state state; /* the warden's last word */
     bool draining;          /* the server is shutting down: nothing new is begun */
 };

@@ -73,6 +73,18 @@ static bool may_use(struct request *request, const struct execute_request *execu
     return true;
 }
 
+/* `?wait=false`: the caller does not want to wait for the verdict. */
+static bool read_wait(struct request *request, bool *ret_keep)
+{
+    const char *wait = http_argument(request->http, "wait");
+    *ret_keep = wait && strcmp(wait, "false") == 0;
+    if (wait && !*ret_keep && strcmp(wait, "true") != 0) {
+        request_refuse(request, ERROR_BAD_FIELD, "wait: must be true or false", "wait");
+        return false;
+    }
+    return true;
+}
+
 void handle_execute(struct request *request)
 {
     CLEANUP(execute_request_clear) struct execute_request execute = EXECUTE_REQUEST_INIT;
@@ -82,11 +94,15 @@ void handle_execute(struct request *request)
     http_free_body(request->http);
     struct err err = {0};
     uint64_t retry_after_ms = 0;
+    bool keep;
+    if (!read_wait(request, &keep)) {
+        return;
+    }
     execute.job->key = strdup(request->caller.name);
     if (!execute.job->key) {
         err_errno(&err, ENOMEM, "starting a job");
         request_refuse_err(request, &err, 0);
-    } else if (dispatch_start(request->front->dispatch, request, &execute, &retry_after_ms, &err) < 0) {
+    } else if (dispatch_start(request->front->dispatch, request, &execute, keep, &retry_after_ms, &err) < 0) {
         request_refuse_err(request, &err, retry_after_ms);
     }
 }

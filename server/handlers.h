@@ -6,6 +6,9 @@ struct request;
 void handle_execute(struct request *request);
 void handle_sessions(struct request *request);
 void handle_session_end(struct request *request);
+/* server/kept_jobs.c */
+void handle_job(struct request *request);
+void handle_job_end(struct request *request);
 void handle_healthz(struct request *request);
 void handle_readyz(struct request *request);
 void handle_openapi(struct request *request);

@@ -640,6 +640,13 @@ const char *http_header(const struct http_request *request, const char *name)
                : NULL;
 }
 
+const char *http_argument(const struct http_request *request, const char *name)
+{
+    return *request->method ? request->server->mhd.lookup_connection_value(request->connection->mhd,
+                                                                           MHD_GET_ARGUMENT_KIND, name)
+                            : NULL;
+}
+
 struct header_visit {
     const char *name;
     size_t count;

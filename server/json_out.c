@@ -3,7 +3,9 @@
 
 #include <inttypes.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "config/json.h"
 #include "jail/base/buf.h"
@@ -77,4 +79,18 @@ void json_out_open(struct buf *ret, const char *key, char bracket)
 {
     json_out_key(ret, key);
     buf_putc(ret, bracket);
+}
+
+void json_out_time(struct buf *ret, const char *key, uint64_t since_epoch_ms)
+{
+    struct tm utc;
+    char seconds[32], text[48];
+    time_t at = (time_t)(since_epoch_ms / 1000);
+    if (since_epoch_ms == 0 || !gmtime_r(&at, &utc)) {
+        json_out_null(ret, key);
+        return;
+    }
+    strftime(seconds, sizeof seconds, "%Y-%m-%dT%H:%M:%S", &utc);
+    snprintf(text, sizeof text, "%s.%03uZ", seconds, (unsigned)(since_epoch_ms % 1000));
+    json_out_text(ret, key, text);
 }

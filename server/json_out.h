@@ -17,6 +17,8 @@ void json_out_i64(struct buf *ret, const char *key, int64_t value);
 void json_out_null(struct buf *ret, const char *key);
 /* A number where it is known, else null. */
 void json_out_known(struct buf *ret, const char *key, bool known, uint64_t value);
+/* "2026-01-31T12:00:00.123Z"; 0: null. */
+void json_out_time(struct buf *ret, const char *key, uint64_t since_epoch_ms);
 /* Opens `key`'s value, an object or an array: '{' or '['. */
 void json_out_open(struct buf *ret, const char *key, char bracket);
 /* The comma between two elements of an array. */

@@ -48,6 +48,13 @@ void request_reply(struct request *request, unsigned status, const char *content
     reply_with(request, status, headers, 1, body);
 }
 
+void request_reply_accepted(struct request *request, const char *location, struct buf *body)
+{
+    struct http_header headers[REPLY_HEADERS_MAX] = {{"Content-Type", "application/json"},
+                                                     {"Location", location}};
+    reply_with(request, 202, headers, 2, body);
+}
+
 void request_reply_empty(struct request *request)
 {
     struct http_header headers[REPLY_HEADERS_MAX];

@@ -47,6 +47,8 @@ void request_refuse_key(struct request *request);
 
 /* Each answers the request and takes the body. */
 void request_reply(struct request *request, unsigned status, const char *content_type, struct buf *body);
+/* 202, with where to ask later. Takes the body. */
+void request_reply_accepted(struct request *request, const char *location, struct buf *body);
 /* 204. */
 void request_reply_empty(struct request *request);
 /* `text` and `field` may be NULL; see error_write(). */

@@ -12,6 +12,8 @@ static const struct route routes[] = {
     {"POST", "/execute", ROUTE_FOR_KEYS, ROUTE_AT_END, true, handle_execute},
     {"GET", "/sessions", ROUTE_FOR_KEYS, ROUTE_AT_END, false, handle_sessions},
     {"DELETE", "/workspace/{session_id}", ROUTE_FOR_KEYS, ROUTE_AT_END, false, handle_session_end},
+    {"GET", "/jobs/{job_id}", ROUTE_FOR_KEYS, ROUTE_AT_HEADERS, false, handle_job},
+    {"DELETE", "/jobs/{job_id}", ROUTE_FOR_KEYS, ROUTE_AT_END, false, handle_job_end},
     {"GET", "/healthz", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false, handle_healthz},
     {"GET", "/health", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false, handle_healthz},
     {"GET", "/readyz", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false, handle_readyz},

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "config/config.h"
 #include "jail/base/buf.h"
@@ -86,29 +85,14 @@ void session_query_forget(struct request *request)
     }
 }
 
-/* "2026-01-31T12:00:00.123Z"; 0: null. */
-static void put_time(struct buf *ret, const char *key, uint64_t since_epoch_ms)
-{
-    struct tm utc;
-    char seconds[32], text[48];
-    time_t at = (time_t)(since_epoch_ms / 1000);
-    if (since_epoch_ms == 0 || !gmtime_r(&at, &utc)) {
-        json_out_null(ret, key);
-        return;
-    }
-    strftime(seconds, sizeof seconds, "%Y-%m-%dT%H:%M:%S", &utc);
-    snprintf(text, sizeof text, "%s.%03uZ", seconds, (unsigned)(since_epoch_ms % 1000));
-    json_out_text(ret, key, text);
-}
-
 static void put_row(struct buf *ret, const struct session_row *row)
 {
     json_out_separator(ret);
     buf_putc(ret, '{');
     json_out_text(ret, "session_id", row->session_id);
-    put_time(ret, "created_at", row->created_ms);
-    put_time(ret, "last_used_at", row->used_ms);
-    put_time(ret, "expires_at", row->expires_ms);
+    json_out_time(ret, "created_at", row->created_ms);
+    json_out_time(ret, "last_used_at", row->used_ms);
+    json_out_time(ret, "expires_at", row->expires_ms);
     json_out_u64(ret, "jobs_running", row->jobs);
     json_out_u64(ret, "bytes", row->bytes);
     json_out_u64(ret, "files", row->files);

@@ -73,6 +73,7 @@ struct warden_job {
     uint64_t id;
     struct session *session; /* NULL: it has a workspace of its own */
     bool has_left;           /* its session */
+    bool announced;          /* its front has been told that the program runs */
     struct execution *execution;
     struct loop_source *source;
 };

@@ -219,11 +219,23 @@ static void finish(struct warden_job *job)
     warden_check_drained(warden);
 }
 
+/* Once, where the job asked for it. */
+static void announce(struct warden_job *job)
+{
+    if (job->front && !job->announced && execution_job(job->execution)->announce) {
+        job->announced = true;
+        front_send(job->front, &(struct msg){.type = MSG_STARTED, .started = {.id = job->id}}, NULL, 0);
+    }
+}
+
 static void on_jail_event(void *arg, uint32_t events)
 {
     (void)events;
     struct warden_job *job = arg;
     enum execution_state state = execution_dispatch(job->execution);
+    if (state == EXECUTION_RUNNING) {
+        announce(job);
+    }
     if (!job->is_reported && state == EXECUTION_ENDED) {
         /* A program is told that its result has arrived when the front has told us of the files: that is in
          * the socket by now. */

@@ -30,8 +30,8 @@ size_t messages_mutate(uint8_t *data, size_t size, size_t max_size, unsigned see
 /* What the warden may hear at all; the rest is the front's. */
 static bool may_hear(enum channel_side receiver, enum msg_type type)
 {
-    bool to_warden =
-        type == MSG_HELLO || type == MSG_JOB || type == MSG_CANCEL || type == MSG_OUTPUTS || type == MSG_PONG;
+    bool to_warden = type == MSG_HELLO || type == MSG_JOB || type == MSG_CANCEL || type == MSG_OUTPUTS ||
+                     type == MSG_PONG || type == MSG_SESSION_QUERY;
     return type != MSG_NONE && to_warden == (receiver == CHANNEL_WARDEN);
 }
 

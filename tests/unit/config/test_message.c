@@ -25,6 +25,7 @@ static struct job *a_job(void)
     job->execution_id = strdup("e-1");
     job->key = strdup("default");
     job->session_id = strdup("s-1");
+    job->announce = true;
     job->code_size = 100;
     job->n_files = 2;
     job->files = calloc(2, sizeof *job->files);
@@ -114,6 +115,7 @@ static void test_job_round_trip(void **state)
     assert_string_equal(in.job->execution_id, "e-1");
     assert_string_equal(in.job->key, "default");
     assert_string_equal(in.job->session_id, "s-1");
+    assert_true(in.job->announce);
     assert_int_equal(in.job->code_size, 100);
     assert_int_equal(in.job->n_files, 2);
     assert_string_equal(in.job->files[0].path, "data/\xff.csv");
@@ -191,6 +193,7 @@ static void test_small_messages_round_trip(void **state)
                    .superseded = true,
                    .degraded = "no memory controller",
                    .sessions = 3}},
+        {.type = MSG_STARTED, .started = {.id = 9}},
         {.type = MSG_SESSION_QUERY, .session_query = {.id = 4, .what = SESSION_LIST, .key = "default"}},
         {.type = MSG_SESSION_QUERY,
          .session_query = {.id = 5, .what = SESSION_DELETE, .key = "open", .session_id = "s-1"}},

@@ -201,6 +201,7 @@ static const struct {
     {MSG_DONE, {false, false, false}, {false, false, true}},
     {MSG_PING, {false, false, false}, {false, false, true}},
     {MSG_PONG, {false, false, true}, {false, false, false}},
+    {MSG_STARTED, {false, false, false}, {false, false, true}},
     {MSG_SESSION_QUERY, {false, false, true}, {false, false, false}},
     {MSG_SESSION_ANSWER, {false, false, false}, {false, false, true}},
 };
@@ -267,6 +268,7 @@ static void test_foreign_descriptors(void **state)
         {MSG_REFUSED, CHANNEL_WARDEN, 2, 1},
         {MSG_STATE, CHANNEL_WARDEN, 2, 1},
         {MSG_DONE, CHANNEL_WARDEN, 2, 1},
+        {MSG_STARTED, CHANNEL_WARDEN, 2, 1},
         {MSG_SESSION_QUERY, CHANNEL_FRONT, 2, 1},
         {MSG_SESSION_ANSWER, CHANNEL_WARDEN, 2, 1},
     };

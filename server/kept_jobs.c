@@ -1,0 +1,309 @@
+/* Asynchronous jobs, in memory, for callers that ask later. Runs in the front.
+ *
+ * A job is kept from its start on; once it has ended, for a time, and as long as all replies together are
+ * within their limits: those that ended first go first. They end with this process: after its end, whatever
+ * the reason, nobody finds them any more. To another key than its own a job does not exist. */
+#include "server/kept_jobs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "config/config.h"
+#include "config/json.h"
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/clock.h"
+#include "jail/base/err.h"
+#include "server/deadline.h"
+#include "server/dispatch.h"
+#include "server/front_context.h"
+#include "server/handlers.h"
+#include "server/http.h"
+#include "server/ident.h"
+#include "server/json_out.h"
+#include "server/request.h"
+#include "server/routes.h"
+
+/* Of the reason that a job was ended for. */
+#define REASON_BYTES_MAX 512
+
+struct kept_job {
+    struct deadline deadline; /* first, so that one is the other; joined when it has ended */
+    struct kept_jobs *kept;
+    struct kept_job *previous, *next;
+    struct running *running; /* NULL: it has ended */
+    const struct key_config *key;
+    char id[IDENT_BYTES], execution_id[IDENT_BYTES];
+    const char *status;
+    uint64_t created_ms, ended_ms; /* since the epoch */
+    struct buf reply;
+};
+
+struct kept_jobs {
+    struct front *front;
+    struct kept_job *first;
+    size_t count, reply_bytes;
+    struct deadlines deadlines;
+    struct deadline_queue ended; /* in the order of their ends */
+};
+
+static uint64_t now_ms(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_REALTIME, &ts);
+    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / NS_PER_MS;
+}
+
+void kept_job_drop(struct kept_job *job)
+{
+    if (!job) {
+        return;
+    }
+    struct kept_jobs *kept = job->kept;
+    deadline_join(&kept->deadlines, &job->deadline, NULL);
+    *(job->previous ? &job->previous->next : &kept->first) = job->next;
+    if (job->next) {
+        job->next->previous = job->previous;
+    }
+    kept->count--;
+    kept->reply_bytes -= job->reply.len;
+    buf_free(&job->reply);
+    free(job);
+}
+
+static void on_expiry(void *arg, struct deadline *deadline)
+{
+    (void)arg;
+    kept_job_drop((struct kept_job *)(void *)deadline);
+}
+
+int kept_jobs_new(struct front *front, struct kept_jobs **ret, struct err *reterr)
+{
+    struct kept_jobs *kept = calloc(1, sizeof *kept);
+    if (!kept) {
+        return err_errno(reterr, ENOMEM, "making the table of asynchronous jobs");
+    }
+    kept->front = front;
+    kept->ended.timeout_ns = front->config->kept_job_ttl_ms * NS_PER_MS;
+    kept->deadlines =
+        (struct deadlines){.queues = &kept->ended, .n_queues = 1, .passed = on_expiry, .arg = kept};
+    int r = deadlines_start(&kept->deadlines, front->loop, reterr);
+    if (r < 0) {
+        free(kept);
+        return r;
+    }
+    *ret = kept;
+    return 0;
+}
+
+void kept_jobs_free(struct kept_jobs *kept)
+{
+    while (kept && kept->first) {
+        kept_job_drop(kept->first);
+    }
+    if (kept) {
+        deadlines_stop(&kept->deadlines);
+        free(kept);
+    }
+}
+
+/* Drops what ended first until so many more jobs and bytes fit, or none is left that has ended. */
+static void make_room(struct kept_jobs *kept, size_t n_jobs, size_t bytes)
+{
+    const struct server_config *config = kept->front->config;
+    while (kept->ended.first && (kept->count + n_jobs > config->max_kept_jobs ||
+                                 kept->reply_bytes + bytes > config->max_kept_bytes)) {
+        kept_job_drop((struct kept_job *)(void *)kept->ended.first);
+    }
+}
+
+int kept_job_new(struct kept_jobs *kept, struct running *running, const struct caller *caller,
+                 const char *execution_id, struct kept_job **ret, struct err *reterr)
+{
+    make_room(kept, 1, 0);
+    if (kept->count >= kept->front->config->max_kept_jobs) {
+        return err_set(reterr, ERR_BUSY, EAGAIN, NULL, "server busy: too many asynchronous jobs run");
+    }
+    struct kept_job *job = calloc(1, sizeof *job);
+    if (!job) {
+        return err_errno(reterr, ENOMEM, "starting a job");
+    }
+    *job = (struct kept_job){.kept = kept,
+                             .next = kept->first,
+                             .running = running,
+                             .key = caller->key,
+                             .status = "running",
+                             .created_ms = now_ms()};
+    ident_fresh(job->id);
+    snprintf(job->execution_id, sizeof job->execution_id, "%s", execution_id);
+    if (job->next) {
+        job->next->previous = job;
+    }
+    kept->first = job;
+    kept->count++;
+    *ret = job;
+    return 0;
+}
+
+/* A reply that is larger than all of them may be is not kept; that the job has ended, and how, is. */
+void kept_job_end(struct kept_job *job, const char *status, struct buf *reply)
+{
+    struct kept_jobs *kept = job->kept;
+    job->running = NULL;
+    job->status = status;
+    job->ended_ms = now_ms();
+    if (reply->failed || reply->len > kept->front->config->max_kept_bytes) {
+        buf_free(reply);
+        *reply = BUF_INIT;
+    }
+    make_room(kept, 0, reply->len);
+    job->reply = *reply;
+    *reply = BUF_INIT;
+    kept->reply_bytes += job->reply.len;
+    deadline_join(&kept->deadlines, &job->deadline, &kept->ended);
+}
+
+static void write_job(const struct kept_job *job, struct buf *ret)
+{
+    buf_putc(ret, '{');
+    json_out_text(ret, "job_id", job->id);
+    json_out_text(ret, "execution_id", job->execution_id);
+    json_out_text(ret, "status", job->status);
+    json_out_time(ret, "created_at", job->created_ms);
+    json_out_time(ret, "ended_at", job->ended_ms);
+    json_out_time(ret, "expires_at",
+                  job->ended_ms ? job->ended_ms + job->kept->ended.timeout_ns / NS_PER_MS : 0);
+    if (job->reply.len > 0) {
+        json_out_key(ret, "reply");
+        size_t end_of_line = job->reply.data[job->reply.len - 1] == '\n';
+        buf_append(ret, job->reply.data, job->reply.len - end_of_line);
+    } else {
+        json_out_null(ret, "reply");
+    }
+    buf_puts(ret, "}\n");
+}
+
+void kept_job_reply_accepted(const struct kept_job *job, struct request *request)
+{
+    struct buf body = BUF_INIT;
+    char location[IDENT_BYTES + 8];
+    snprintf(location, sizeof location, "/jobs/%s", job->id);
+    write_job(job, &body);
+    request_reply_accepted(request, location, &body);
+}
+
+/* The job that the request's path names. Answers and returns NULL where the caller has none of that name. */
+static struct kept_job *find(struct request *request)
+{
+    const char *id = route_argument(request->route, http_path(request->http));
+    struct kept_job *job = request->front->kept_jobs->first;
+    while (job && (strcmp(job->id, id) != 0 || job->key != request->caller.key)) {
+        job = job->next;
+    }
+    if (!job) {
+        request_refuse(request, ERROR_NO_SUCH_PATH, "no such job", NULL);
+    }
+    return job;
+}
+
+void handle_job(struct request *request)
+{
+    const struct kept_job *job = find(request);
+    if (job) {
+        struct buf body = BUF_INIT;
+        write_job(job, &body);
+        request_reply(request, 200, "application/json", &body);
+    }
+}
+
+static void json_freep(struct json_doc **doc)
+{
+    json_free(*doc);
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9') {
+        return c - '0';
+    }
+    c = (char)(c | 0x20);
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* A query's argument: %XX and + for a blank. False where it is not that, or does not fit. */
+static bool decode_argument(const char *text, char *ret, size_t size)
+{
+    size_t n = 0;
+    for (; *text && n + 1 < size; text++) {
+        char c = *text == '+' ? ' ' : *text;
+        if (c == '%') {
+            int high = hex_digit(text[1]), low = high < 0 ? -1 : hex_digit(text[2]);
+            if (low < 0 || high + low == 0) {
+                return false;
+            }
+            c = (char)(high * 16 + low);
+            text += 2;
+        }
+        ret[n++] = c;
+    }
+    ret[n] = '\0';
+    return *text == '\0';
+}
+
+/* {"reason": "..."} */
+static bool read_reason_body(const struct buf *body, char ret[REASON_BYTES_MAX + 1])
+{
+    CLEANUP(json_freep) struct json_doc *doc = NULL;
+    struct err err = {0};
+    if (json_parse(body->data, body->len, &doc, &err) < 0) {
+        return false;
+    }
+    const struct json *root = json_root(doc);
+    if (json_type_of(root) != JSON_OBJECT || json_count(root) > 1) {
+        return false;
+    }
+    const struct json *reason = json_get(root, "reason");
+    if (!reason) {
+        return json_count(root) == 0;
+    }
+    if (json_type_of(reason) != JSON_STRING || json_string_length(reason) > REASON_BYTES_MAX) {
+        return false;
+    }
+    memcpy(ret, json_string(reason), json_string_length(reason) + 1);
+    return true;
+}
+
+static bool read_reason(struct request *request, char ret[REASON_BYTES_MAX + 1])
+{
+    const struct buf *body = http_body(request->http);
+    const char *argument = http_argument(request->http, "reason");
+    ret[0] = '\0';
+    bool valid = body->len > 0 ? !argument && read_reason_body(body, ret)
+                               : !argument || decode_argument(argument, ret, REASON_BYTES_MAX + 1);
+    if (!valid) {
+        request_refuse(
+            request, ERROR_BAD_FIELD,
+            "reason: must be a string of at most 512 bytes, in the query or alone in the body's object",
+            "reason");
+    }
+    return valid;
+}
+
+/* One that runs is ended, and its verdict kept; one that has ended is forgotten. */
+void handle_job_end(struct request *request)
+{
+    char reason[REASON_BYTES_MAX + 1];
+    struct kept_job *job = find(request);
+    if (!job || !read_reason(request, reason)) {
+        return;
+    }
+    if (job->running) {
+        dispatch_end(job->running, *reason ? reason : NULL);
+    } else {
+        kept_job_drop(job);
+    }
+    request_reply_empty(request);
+}

@@ -1,0 +1,232 @@
+"""Asynchronous jobs: POST /execute?wait=false, GET and DELETE /jobs/{job_id}."""
+
+import concurrent.futures
+import http.client
+import json
+import os
+import re
+import signal
+import time
+from urllib.parse import quote
+
+import pytest
+from harness import Reply, config_key, wait_for
+
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+FIELDS = {"job_id", "execution_id", "status", "created_at", "ended_at", "expires_at", "reply"}
+
+
+def call(server, method, path, body=None, key=None):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+    try:
+        connection.request(method, path, json.dumps(body) if body is not None else None,
+                           {"X-Service-API-Key": key or server.key, "Content-Type": "application/json"})
+        return Reply(connection.getresponse())
+    finally:
+        connection.close()
+
+
+def post(server, code, key=None, **fields):
+    return call(server, "POST", "/execute?wait=false", {"code": code, **fields}, key)
+
+
+def start(server, code, key=None, **fields):
+    """-> the path of a job that has been accepted"""
+    reply = post(server, code, key, **fields)
+    assert reply.status == 202, reply.body
+    return reply.headers["Location"]
+
+
+def ended(server, path, key=None):
+    def look():
+        reply = call(server, "GET", path, key=key)
+        assert reply.status == 200, reply.body
+        return reply.json if reply.json["status"] != "running" else None
+    return wait_for(look, f"the end of {path}", 60)
+
+
+def test_from_start_to_end(server):
+    reply = post(server, "import sys\nprint('on', flush=True); print(sys.stdin.read())", stdin="in", execution_id="mine")
+    assert reply.status == 202 and reply.headers["Content-Type"] == "application/json"
+    job = reply.json
+    assert set(job) == FIELDS and UUID.fullmatch(job["job_id"])
+    assert reply.headers["Location"] == f"/jobs/{job['job_id']}"
+    assert job["execution_id"] == "mine" and job["status"] == "running"
+    assert job["reply"] is job["ended_at"] is job["expires_at"] is None
+    done = ended(server, reply.headers["Location"])
+    assert set(done) == FIELDS and done["status"] == "success" and done["job_id"] == job["job_id"]
+    assert done["created_at"] == job["created_at"] <= done["ended_at"] < done["expires_at"]
+    waited = server.execute("print(1)")
+    assert set(done["reply"]) == set(waited)
+    assert done["reply"]["stdout"] == "on\nin\n" and done["reply"]["execution_id"] == "mine"
+    assert call(server, "GET", reply.headers["Location"]).json == done  # as often as one likes
+    head = call(server, "HEAD", reply.headers["Location"])
+    assert head.status == 200 and head.body == b""
+
+
+def test_it_runs_while_nobody_waits(server):
+    path = start(server, "import sys, time\nfor line in sys.stdin: pass\ntime.sleep(0.3); print('done')", stdin="x\n" * 100_000)
+    assert ended(server, path)["reply"]["stdout"] == "done\n"
+
+
+def test_verdicts(server):
+    for code, status, exit_code in (("import sys; sys.exit(3)", "execution_error", 3), ("while True: pass", "timeout", -1),
+                                    ("import os; os.abort()", "execution_error", 134)):
+        job = ended(server, start(server, code, timeout_ms=1500))
+        assert job["status"] == job["reply"]["status"] == status and job["reply"]["exit_code"] == exit_code
+
+
+def test_files_come_back(server):
+    path = start(server, "open('out.txt', 'w').write(open('in.txt').read() * 2)", files=[{"name": "in.txt", "content": "ab"}],
+                 outputs=["out.txt"])
+    assert ended(server, path)["reply"]["files"] == [{"name": "out.txt", "mime": "text/plain", "data": "YWJhYg=="}]
+
+
+def test_sessions(server):
+    ended(server, start(server, "open('x', 'w').write('1')", session_id="async"))
+    assert ended(server, start(server, "print(open('x').read())", session_id="async"))["reply"]["stdout"] == "1\n"
+
+
+def test_refusals_are_told_at_once(server):
+    for fields, status in (({"timeout_ms": -1}, 400), ({"limits": {"pids": 1 << 40}}, 400), ({"policy": "none"}, 400)):
+        reply = post(server, "1", **fields)
+        assert reply.status == status and "Location" not in reply.headers, reply.body
+    for value in ("", "no", "False", "0"):
+        reply = call(server, "POST", f"/execute?wait={value}", {"code": "1"})
+        assert reply.status == 400 and reply.json["field"] == "wait", value
+    assert call(server, "POST", "/execute?wait=true", {"code": "print(1)"}).json["stdout"] == "1\n"
+    assert call(server, "POST", "/execute?other=1", {"code": "print(1)"}).json["stdout"] == "1\n"
+
+
+def test_they_take_slots(serve):
+    server = serve(SANDBOX_EXECUTOR_MAX_CONCURRENT_JOBS="1")
+    path = start(server, "import time; time.sleep(50)", timeout=50)
+    for reply in (post(server, "1"), call(server, "POST", "/execute", {"code": "1"})):
+        assert reply.status == 503 and reply.json["code"] == "busy" and 40 <= int(reply.headers["Retry-After"]) <= 50
+    assert call(server, "DELETE", path).status == 204
+    assert ended(server, path)["status"] == "cancelled"
+    wait_for(lambda: post(server, "1").status == 202, "the slot free again")
+
+
+@pytest.mark.parametrize("how", ["query", "body", "none"])
+def test_delete_ends_it(server, how):
+    path = start(server, "import time\nprint('on', flush=True)\ntime.sleep(50)", timeout=50)
+    reason = "nobody needs it: 100% + ü"
+    query = "?reason=" + quote(reason, safe="") if how == "query" else ""
+    reply = call(server, "DELETE", path + query, {"reason": reason} if how == "body" else None)
+    assert (reply.status, reply.body) == (204, b"")
+    job = ended(server, path)
+    assert job["status"] == job["reply"]["status"] == "cancelled"
+    if how == "none":
+        assert job["reply"]["error_message"]
+    else:
+        assert job["reply"]["error_message"] == reason
+    assert call(server, "DELETE", path).status == 204  # its reply is forgotten
+    assert call(server, "GET", path).status == 404
+
+
+def test_reasons_that_are_none(server):
+    path = start(server, "import time; time.sleep(50)", timeout=50)
+    for query, body in (("?reason=%", None), ("?reason=%0", None), ("?reason=%00", None), ("?reason=" + "x" * 513, None),
+                        ("", {"reason": 1}), ("", {"reason": "x" * 513}), ("", {"why": "x"}), ("", ["x"]),
+                        ("?reason=a", {"reason": "b"})):
+        reply = call(server, "DELETE", path + query, body)
+        assert reply.status == 400 and reply.json["field"] == "reason", (query, body)
+    assert call(server, "GET", path).json["status"] == "running"
+    assert call(server, "DELETE", path, {}).status == 204
+    assert ended(server, path)["status"] == "cancelled"
+
+
+def test_unknown_ones(server):
+    for name in ("x", "00000000-0000-4000-8000-000000000000", "%00"):
+        for method in ("GET", "DELETE"):
+            reply = call(server, method, f"/jobs/{name}")
+            assert reply.status == 404 and reply.json["code"] == "not_found", name
+    assert call(server, "GET", "/jobs").status == call(server, "GET", "/jobs/").status == 404
+    assert call(server, "POST", "/jobs/x", {}).headers["Allow"] == "GET, HEAD, DELETE"
+    assert call(server, "GET", "/jobs/x", key="wrong").status == 401
+
+
+def test_a_job_is_one_keys_own(serve):
+    server = serve(config=config_key("alice", "alice-key", policy="*", max_concurrent_jobs=1) + config_key("bob", "bob-key", policy="*"))
+    path = start(server, "import time; time.sleep(50)", "alice-key", timeout=50)
+    assert call(server, "GET", path, key="bob-key").status == 404
+    assert call(server, "DELETE", path, key="bob-key").status == 404
+    assert call(server, "GET", path, key="alice-key").json["status"] == "running"
+    assert post(server, "1", "alice-key").status == 429
+    assert call(server, "DELETE", path, key="alice-key").status == 204
+    assert ended(server, path, "alice-key")["status"] == "cancelled"
+    assert call(server, "GET", path, key="bob-key").status == 404
+
+
+def test_time_to_live(serve):
+    server = serve(config="kept_job_ttl_ms: 1500\n")
+    path = start(server, "print(1)")
+    ended(server, path)
+    wait_for(lambda: call(server, "GET", path).status == 404, "the reply forgotten")
+
+
+def test_those_that_ended_first_go_first(serve):
+    server = serve(config="max_kept_jobs: 3\n")
+    paths = []
+    for number in range(5):
+        paths.append(start(server, f"print({number})"))
+        ended(server, paths[-1])
+    assert [call(server, "GET", path).status for path in paths] == [404, 404, 200, 200, 200]
+    running = [start(server, "import time; time.sleep(50)", timeout=50) for _ in range(3)]
+    assert [call(server, "GET", path).status for path in paths] == [404] * 5
+    reply = post(server, "1")
+    assert reply.status == 503 and "asynchronous" in reply.json["error"]
+    assert call(server, "POST", "/execute", {"code": "print(1)"}).status == 200
+    for path in running:
+        assert call(server, "DELETE", path).status == 204
+
+
+def test_replies_are_limited_in_bytes(serve):
+    server = serve(config="max_kept_bytes: 50000\n")
+    paths = [start(server, f"print('x' * 10000)")]  # twice, in stdout and logs
+    ended(server, paths[0])
+    for _ in range(3):
+        paths.append(start(server, "print('x' * 10000)"))
+        ended(server, paths[-1])
+    assert [call(server, "GET", path).status for path in paths] == [404, 404, 200, 200]
+    large = ended(server, start(server, "print('x' * 100000)"))
+    assert large["status"] == "success" and large["reply"] is None
+
+
+def test_many_at_once(serve):
+    server = serve(SANDBOX_EXECUTOR_MAX_CONCURRENT_JOBS="8")
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        def one(number):
+            reply = post(server, f"print({number})")
+            while reply.status == 503:
+                time.sleep(0.05)
+                reply = post(server, f"print({number})")
+            return ended(server, reply.headers["Location"])["reply"]["stdout"]
+        assert list(pool.map(one, range(40))) == [f"{number}\n" for number in range(40)]
+
+
+def test_a_drain_waits_for_them(serve):
+    server = serve()
+    start(server, "import time; time.sleep(1)")
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(30) == 0
+    assert any("event=audit" in line and "status=success" in line for line in server.log().splitlines())
+
+
+def test_they_end_with_the_front(serve):
+    server = serve()
+    path = start(server, "import time; time.sleep(50)", timeout=50)
+    os.kill(int(re.findall(r"event=front_serving pid=(\d+)", server.log())[-1]), signal.SIGKILL)
+    wait_for(lambda: server.log().count("event=front_serving") == 2, "another front")
+    wait_for(server.ready, "ready again")
+    assert call(server, "GET", path).status == 404
+    wait_for(lambda: post(server, "1").status == 202, "slots")
+
+
+def test_the_audit_trail_has_them(serve):
+    server = serve()
+    reply = post(server, "1", execution_id="kept-1")
+    ended(server, reply.headers["Location"])
+    line, = [line for line in server.log().splitlines() if "event=audit" in line]
+    assert "execution_id=kept-1" in line and f"request_id={reply.headers['X-Request-Id']}" in line
