@@ -196,23 +196,24 @@ static int decode_file(const struct json *entry, const char *prefix, struct inpu
     return 0;
 }
 
+/* In the order of directories: '/' comes before every other byte, so that what lies below a path follows it
+ * at once. */
 static int compare_paths(const void *a, const void *b)
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
+    const char *x = *(char *const *)a, *y = *(char *const *)b;
+    while (*x && *x == *y) {
+        x++;
+        y++;
+    }
+    int left = *x == '/' ? 1 : *x ? 1 + (unsigned char)*x : 0;
+    int right = *y == '/' ? 1 : *y ? 1 + (unsigned char)*y : 0;
+    return left - right;
 }
 
-/* True if a directory of `path` is itself one of the sorted paths. */
-static bool lies_below_a_file(const char *path, char **sorted, size_t n)
+static bool lies_below(const char *path, const char *directory)
 {
-    char *directory = strdup(path);
-    bool found = false;
-    for (char *slash = directory ? strrchr(directory, '/') : NULL; slash && !found;
-         slash = strrchr(directory, '/')) {
-        *slash = '\0';
-        found = bsearch(&directory, sorted, n, sizeof sorted[0], compare_paths) != NULL;
-    }
-    free(directory);
-    return found;
+    size_t len = strlen(directory);
+    return strncmp(path, directory, len) == 0 && path[len] == '/';
 }
 
 /* No name twice, and none that would have to be a file and a directory at once. */
@@ -230,7 +231,7 @@ static int check_distinct(const struct job *job, struct err *reterr)
         if (i > 0 && strcmp(sorted[i - 1], sorted[i]) == 0) {
             return err_set(reterr, ERR_INVALID, EINVAL, "files", "files: '%.200s' is there twice", sorted[i]);
         }
-        if (lies_below_a_file(sorted[i], sorted, job->n_files)) {
+        if (i > 0 && lies_below(sorted[i], sorted[i - 1])) {
             return err_set(reterr, ERR_INVALID, EINVAL, "files", "files: '%.200s' lies below another file",
                            sorted[i]);
         }

@@ -54,6 +54,19 @@ static void require_input(const struct execute_request *request)
     REQUIRE(end == request->input.size);
 }
 
+/* Each can be made beside the others. */
+static void require_distinct(const struct job *job)
+{
+    for (size_t i = 0; i < job->n_files; i++) {
+        const char *path = job->files[i].path;
+        size_t len = strlen(path);
+        for (size_t j = 0; j < job->n_files; j++) {
+            const char *other = job->files[j].path;
+            REQUIRE(i == j || strncmp(path, other, len) != 0 || (other[len] != '/' && other[len] != '\0'));
+        }
+    }
+}
+
 static void require_message(struct job *job)
 {
     CLEANUP(buf_free) struct buf packed = BUF_INIT, again = BUF_INIT;
@@ -109,6 +122,7 @@ void fuzz_one(const uint8_t *data, size_t size)
     REQUIRE(request.job->limits.timeout_ms <= service->config->max_timeout_ms);
     request.job->id = 1;
     require_input(&request);
+    require_distinct(request.job);
     require_message(request.job);
     require_plan(service, &request);
     execute_request_clear(&request);

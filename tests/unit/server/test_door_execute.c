@@ -237,6 +237,9 @@ static const struct refusal {
     {FILES("{\"name\": \"a\", \"data\": \"AA==\\n\"}"), "files[0].data", "files[0].data: is not base64"},
     {FILES("{\"name\": \"a\"}, {\"name\": \"b\"}, {\"name\": \"a\"}"), "files", "files: 'a' is there twice"},
     {FILES("{\"name\": \"a/b/c\"}, {\"name\": \"a\"}"), "files", "files: 'a/b/c' lies below another file"},
+    {FILES("{\"name\": \"a\"}, {\"name\": \"a!\"}, {\"name\": \"a-/b\"}, {\"name\": \"a/b\"}, {\"name\": "
+           "\"a0\"}"),
+     "files", "files: 'a/b' lies below another file"},
     {FILES("{\"name\": \"a/b\"}, {\"name\": \"a-\"}, {\"name\": \"a\"}"), "files",
      "files: 'a/b' lies below another file"},
     {"{" C "\"outputs\": \"a\"}", "outputs", "outputs: must be an array, not a string"},
