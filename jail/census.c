@@ -148,7 +148,8 @@ static void look_at(struct census *census, size_t index)
         return;
     }
     process->resident_bytes = line.resident_bytes;
-    process->cpu_ns = line.cpu_ns;
+    /* Counted in ticks it misses what has run for less than one. */
+    process->cpu_ns = line.cpu_ns > process->clock_ns ? line.cpu_ns : process->clock_ns;
     if (line.threads == 1) {
         add_children(census, process->pid, process->pid);
     } else {

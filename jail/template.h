@@ -61,6 +61,8 @@ struct jail_park_options {
      * the shortest program takes. For filters under which a parked process can still do what it has to:
      * recvmsg, dup3, sendmsg, close_range, and setting what jail_step_is_wish() names. */
     bool filter_early;
+    /* A job waits for it, or soon will: nothing is done beforehand that the job might not need. */
+    bool is_awaited;
 };
 
 /* Asks for a jail. It is JAIL_BUILDING, then JAIL_PARKED. */

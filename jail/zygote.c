@@ -42,7 +42,7 @@
 
 /* What the interpreter wants done in a process before it is parked. */
 struct park_hook {
-    void (*call)(void *argument);
+    void (*call)(void *argument, bool is_awaited);
     void *argument;
 };
 
@@ -55,7 +55,7 @@ struct parking {
     int workspace, cgroup; /* -1: none */
     uint32_t inner_uid;    /* of the template's own user namespace */
     int go[2];             /* pipe: one byte says that the id maps are written */
-    bool filter_early;
+    bool is_awaited, filter_early;
     const struct park_hook *hook;
 };
 
@@ -247,7 +247,7 @@ static void build(struct parking *parking, struct zygote_run *ret)
     if (pid == 0) {
         close(pair[0]);
         if (parking->hook->call) {
-            parking->hook->call(parking->hook->argument);
+            parking->hook->call(parking->hook->argument, parking->is_awaited);
         }
         wait_for_program(child, parking->filter_early, pair[1], ret);
         return;
@@ -331,6 +331,7 @@ static int prepare(const struct zygote_header *header, const unsigned char *mess
                             .cgroup = -1,
                             .go = {-1, -1},
                             .inner_uid = header->inner_uid,
+                            .is_awaited = header->is_awaited,
                             .filter_early = header->filter_early};
     /* In the order in which they are sent; a cgroup may be missing. */
     int *const shared[] = {&ret->control, &ret->scratch, &ret->workspace, &ret->cgroup};
@@ -383,7 +384,8 @@ static int serve_one(int sock, unsigned char *message, const struct park_hook *h
     return 0;
 }
 
-int zygote_serve(int sock, void (*park)(void *argument), void *argument, struct zygote_run *ret)
+int zygote_serve(int sock, void (*park)(void *argument, bool is_awaited), void *argument,
+                 struct zygote_run *ret)
 {
     const struct park_hook hook = {.call = park, .argument = argument};
     /* Its jails are its children; the kernel reaps them, nobody here asks how they ended. */

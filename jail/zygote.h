@@ -27,7 +27,9 @@ struct zygote_run {
  * that fails before is reported to the parent and never returns.
  *
  * `park` (NULL: none) is called in each process that is about to be parked, before the parent hears of it:
- * what is done there no job has to wait for. It is not confined yet, and knows nothing of its job.
+ * what is done there no job has to wait for, unless it `is_awaited`. It is not confined yet, and knows
+ * nothing of its job.
  *
  * Call it single-threaded, with SIGCHLD at its default and nothing open but `sock` and 0, 1, 2. */
-int zygote_serve(int sock, void (*park)(void *argument), void *argument, struct zygote_run *ret);
+int zygote_serve(int sock, void (*park)(void *argument, bool is_awaited), void *argument,
+                 struct zygote_run *ret);

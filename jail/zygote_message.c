@@ -16,8 +16,8 @@ int zygote_decode_header(const void *message, size_t size, struct zygote_header 
         return -EBADMSG;
     }
     memcpy(&header, message, sizeof header);
-    if (header.kind > ZYGOTE_RUN || !io_is_bool(&header.drop_groups) || !io_is_bool(&header.filter_early) ||
-        !io_is_bool(&header.has_workspace)) {
+    if (header.kind > ZYGOTE_RUN || !io_is_bool(&header.drop_groups) || !io_is_bool(&header.is_awaited) ||
+        !io_is_bool(&header.filter_early) || !io_is_bool(&header.has_workspace)) {
         return -EBADMSG;
     }
     *ret = header;

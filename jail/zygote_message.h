@@ -19,6 +19,7 @@ struct zygote_header {
     enum zygote_kind kind;
     uint32_t inner_uid; /* PARK: the jail's ids outside, as the template's user namespace calls them */
     bool drop_groups;   /* PARK */
+    bool is_awaited;    /* PARK: a job will want it at once */
     bool filter_early;  /* PARK: the filter lets the process do what is left to do after parking */
     bool has_workspace; /* PARK */
 };

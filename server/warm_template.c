@@ -366,7 +366,8 @@ static int park(struct warm_template *template, const struct execution_session *
                                         .scratch_fd = jail->scratch_fd,
                                         .workspace_fd = session ? session->mount_fd : -1,
                                         .outer_uid = jail->uid,
-                                        .filter_early = template->filter_early};
+                                        .filter_early = template->filter_early,
+                                        .is_awaited = template->state == TEMPLATE_READY && !template->stock};
     r = r < 0 ? r : make_cgroup(template, &options.cgroup, reterr);
     if (r < 0) {
         jail_cgroup_free(options.cgroup);

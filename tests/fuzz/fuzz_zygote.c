@@ -31,7 +31,7 @@ void fuzz_one(const uint8_t *data, size_t size)
     if (zygote_decode_header(data, size, &header) == 0) {
         REQUIRE(header.kind == ZYGOTE_PARK || header.kind == ZYGOTE_RUN);
         REQUIRE(io_is_bool(&header.drop_groups) && io_is_bool(&header.filter_early));
-        REQUIRE(io_is_bool(&header.has_workspace));
+        REQUIRE(io_is_bool(&header.has_workspace) && io_is_bool(&header.is_awaited));
     }
     if (zygote_decode_plan(data, size, &plan) < 0) {
         REQUIRE(!plan);

@@ -94,14 +94,15 @@ static bool attend(int sock, pid_t pid, int64_t fork_us)
            io_send_fds(sock, &report, sizeof report, NULL, 0) >= 0;
 }
 
-int zygote_serve(int sock, void (*park)(void *argument), void *argument, struct zygote_run *ret)
+int zygote_serve(int sock, void (*park)(void *argument, bool is_awaited), void *argument,
+                 struct zygote_run *ret)
 {
     for (;;) {
         uint64_t before_ns = clock_now_ns();
         pid_t pid = fork();
         if (pid == 0) {
             if (park) {
-                park(argument);
+                park(argument, false);
             }
             take_request(sock, ret);
             return 0;

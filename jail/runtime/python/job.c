@@ -200,9 +200,12 @@ static void wake_up(const struct python *python)
     Py_XDECREF(none);
 }
 
-void job_park(const struct python *python)
+void job_park(const struct python *python, bool is_awaited)
 {
-    pages_fetch(&python->pages);
+    /* Usual programs need more pages than any one of them. */
+    if (!is_awaited) {
+        pages_fetch(&python->pages);
+    }
     wake_up(python);
 }
 

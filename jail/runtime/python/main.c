@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,9 +97,9 @@ static void __attribute__((noreturn)) leave(int code, unsigned long long loaded_
     _exit(code);
 }
 
-static void park(void *python)
+static void park(void *python, bool is_awaited)
 {
-    job_park(python);
+    job_park(python, is_awaited);
 }
 
 /* The functions that libraries call of each other are looked up here, once and for all, rather than in every

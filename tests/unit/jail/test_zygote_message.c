@@ -87,6 +87,12 @@ static void headers_that_are_none(void **state)
     memset(&header.has_workspace, 3, 1);
     assert_int_equal(zygote_decode_header(&header, sizeof header, &ret), -EBADMSG);
     header.has_workspace = false;
+    memset(&header.filter_early, 3, 1);
+    assert_int_equal(zygote_decode_header(&header, sizeof header, &ret), -EBADMSG);
+    header.filter_early = false;
+    memset(&header.is_awaited, 3, 1);
+    assert_int_equal(zygote_decode_header(&header, sizeof header, &ret), -EBADMSG);
+    header.is_awaited = false;
     header.kind = ZYGOTE_RUN + 1;
     assert_int_equal(zygote_decode_header(&header, sizeof header, &ret), -EBADMSG);
 }
