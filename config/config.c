@@ -50,6 +50,11 @@ void server_config_free(struct server_config *config)
     free(config->environment);
     free(config->default_runtime);
     free(config->audit_log);
+    free(config->callback_ca_file);
+    for (size_t i = 0; i < config->n_callbacks; i++) {
+        free(config->callbacks[i].text);
+    }
+    free(config->callbacks);
     for (size_t i = 0; i < config->n_keys; i++) {
         free(config->keys[i].name);
         texts_free(config->keys[i].policies, config->keys[i].n_policies);
@@ -174,4 +179,21 @@ int server_config_decode(const void *data, size_t size, struct server_config **r
     }
     server = (Immure__Server *)message;
     return config_from_message(server, &source, ret, reterr);
+}
+
+bool server_config_allows_callback(const struct server_config *config, const struct callback_url *url,
+                                   const char *text)
+{
+    for (size_t i = 0; i < config->n_callbacks; i++) {
+        const struct callback_config *entry = &config->callbacks[i];
+        if (callback_url_covers(&entry->url, entry->text, url, text)) {
+            return true;
+        }
+    }
+    return config->callback_any && (url->is_literal || callback_url_is_localhost(url));
+}
+
+bool server_config_has_callbacks(const struct server_config *config)
+{
+    return config->n_callbacks > 0 || config->callback_any;
 }

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config/callback_url.h"
 #include "jail/base/err.h"
 
 struct buf;
@@ -49,6 +50,13 @@ struct runtime_config {
     size_t n_preludes;
 };
 
+/* URLs that tool calls may be POSTed to. */
+struct callback_config {
+    char *text;
+    struct callback_url url;
+    bool private_addresses;
+};
+
 /* Meanings, units and defaults: config/server.proto. Owned; server_config_free(). */
 struct server_config {
     char *listen;
@@ -76,7 +84,11 @@ struct server_config {
     char *audit_log;
     uint32_t outer_uid_base;
     uint64_t max_output_bytes;
-    uint64_t max_tool_frame_bytes, max_tool_bytes, max_result_bytes;
+    struct callback_config *callbacks;
+    size_t n_callbacks;
+    bool callback_any; /* a local environment that lists none: every address in numbers, and localhost */
+    char *callback_ca_file;
+    uint64_t max_tool_frame_bytes, max_tool_bytes, max_result_bytes, tool_timeout_ms, max_tool_answer_bytes;
     uint32_t max_tool_calls, max_tool_calls_in_flight;
     uint64_t session_ttl_ms;
     uint32_t max_sessions;
@@ -98,6 +110,12 @@ int server_config_decode(const void *data, size_t size, struct server_config **r
 
 /* By name or alias; NULL: none. */
 const struct runtime_config *server_config_runtime(const struct server_config *config, const char *name);
+
+/* Whether tool calls may go to `url`, whose text is `text`. */
+bool server_config_allows_callback(const struct server_config *config, const struct callback_url *url,
+                                   const char *text);
+/* Whether there can be any. */
+bool server_config_has_callbacks(const struct server_config *config);
 
 /* Overwrites and removes every variable of the process's environment that may hold a secret. */
 void server_config_scrub_environment(void);

@@ -39,6 +39,8 @@
     X(max_tool_calls, 0, UINT32_MAX)                                                                         \
     X(max_tool_calls_in_flight, 1, 1024)                                                                     \
     X(max_result_bytes, 1, 1024 * MIB)                                                                       \
+    X(tool_timeout_ms, 1, 120000)                                                                            \
+    X(max_tool_answer_bytes, 1024, 1024 * MIB)                                                               \
     X(session_ttl_ms, 1, 366 * MS_PER_DAY)                                                                   \
     X(max_sessions, 0, MSG_SESSIONS_MAX)                                                                     \
     X(session_bytes, 65536, 1024 * 1024 * MIB)                                                               \
@@ -296,6 +298,32 @@ static int texts_from_message(struct checker *checker, const Immure__Server *mes
                                   &config->policy_paths, &config->n_policy_paths);
 }
 
+static int callbacks_from_message(struct checker *checker, const Immure__Server *message,
+                                  struct server_config *config)
+{
+    int r = check_new_array(checker, message->n_callback, sizeof *config->callbacks, &config->callbacks);
+    for (size_t i = 0; r == 0 && i < message->n_callback; i++) {
+        const Immure__Callback *row = message->callback[i];
+        struct callback_config *callback = &config->callbacks[i];
+        size_t before = check_enter(checker, "callback", i);
+        const char *why = NULL;
+        config->n_callbacks = i + 1;
+        callback->private_addresses = row->private_addresses;
+        r = check_copy(checker, row->url, &callback->text);
+        if (r == 0 && callback_url_parse(row->url, &callback->url, &why) < 0) {
+            r = check_fail(checker, "url", "\"%.100s\" %s", row->url, why);
+        }
+        if (r == 0 && strchr(row->url, '?')) {
+            r = check_fail(checker, "url", "\"%.100s\" must not hold a query", row->url);
+        }
+        check_leave(checker, before);
+    }
+    config->callback_any = message->n_callback == 0 && environment_is_local(message->environment);
+    const char *ca_file = message->callback_ca_file;
+    r = r < 0 || !*ca_file ? r : check_absolute_path(checker, "callback_ca_file", ca_file);
+    return r < 0 ? r : check_copy(checker, ca_file, &config->callback_ca_file);
+}
+
 static int numbers_from_message(struct checker *checker, const Immure__Server *message,
                                 struct server_config *config)
 {
@@ -349,6 +377,7 @@ int config_from_message(const Immure__Server *message, const struct source *sour
     int r = texts_from_message(&checker, message, config);
     r = r < 0 ? r : numbers_from_message(&checker, message, config);
     r = r < 0 ? r : enums_from_message(&checker, message, config);
+    r = r < 0 ? r : callbacks_from_message(&checker, message, config);
     r = r < 0 ? r : runtimes_from_message(&checker, message, config);
     r = r < 0 ? r : keys_from_message(&checker, message, config);
     if (r < 0) {
@@ -394,6 +423,20 @@ static Immure__Key **keys_to_messages(const struct server_config *config, struct
         message->has_max_sessions = true;
         message->max_sessions = key->max_sessions;
         pointers[i] = message;
+    }
+    return pointers;
+}
+
+static Immure__Callback **callbacks_to_messages(const struct server_config *config, struct pool *pool)
+{
+    Immure__Callback **pointers = pool_alloc(pool, config->n_callbacks, sizeof *pointers);
+    Immure__Callback *rows = pool_alloc(pool, config->n_callbacks, sizeof *rows);
+    for (size_t i = 0; pointers && rows && i < config->n_callbacks; i++) {
+        immure__callback__init(&rows[i]);
+        rows[i].url = config->callbacks[i].text;
+        rows[i].has_private_addresses = true;
+        rows[i].private_addresses = config->callbacks[i].private_addresses;
+        pointers[i] = &rows[i];
     }
     return pointers;
 }
@@ -462,6 +505,9 @@ void config_to_message(const struct server_config *config, struct pool *pool, Im
     ret->log_level = (Immure__LogLevel)((int)config->log_level + (int)IMMURE__LOG_LEVEL__ERROR);
     ret->has_metrics_open = true;
     ret->metrics_open = config->metrics_open;
+    ret->callback = callbacks_to_messages(config, pool);
+    ret->n_callback = config->n_callbacks;
+    ret->callback_ca_file = config->callback_ca_file;
     ret->policy_path = config->policy_paths;
     ret->n_policy_path = config->n_policy_paths;
     ret->key = keys_to_messages(config, pool);

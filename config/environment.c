@@ -50,6 +50,8 @@ struct variable {
 static int apply_field(const struct overrides *overrides, const struct variable *variable,
                        struct value *value);
 static int apply_key(const struct overrides *overrides, const struct variable *variable, struct value *value);
+static int apply_callbacks(const struct overrides *overrides, const struct variable *variable,
+                           struct value *value);
 static int apply_python(const struct overrides *overrides, const struct variable *variable,
                         struct value *value);
 static int apply_session_ttl(const struct overrides *overrides, const struct variable *variable,
@@ -69,6 +71,7 @@ static const struct variable variables[] = {
     {PREFIX "MAX_TIMEOUT_MS", NULL, "max_timeout_ms", apply_field, false},
     {PREFIX "MAX_CONCURRENT_JOBS", "SANDBOX_MAX_CONCURRENT", "max_concurrent_jobs", apply_field, false},
     {PREFIX "CGROUP", NULL, "cgroup", apply_field, false},
+    {PREFIX "CALLBACK_URLS", NULL, "callback", apply_callbacks, false},
     {"SANDBOX_MAX_OUTPUT", NULL, "max_output_bytes", apply_field, false},
     {"SANDBOX_PYTHON_BIN", NULL, "runtime", apply_python, false},
     {"SANDBOX_WORKSPACE", NULL, NULL, refuse, false},
@@ -309,6 +312,41 @@ static int append_key(Immure__Server *message, const char *sha256_hex)
     key->policy[0] = strdup("*");
     key->n_policy = 1;
     return key->policy[0] ? 0 : -ENOMEM;
+}
+
+static int append_callback(Immure__Server *message, const char *url, size_t size)
+{
+    Immure__Callback **larger = reallocarray(message->callback, message->n_callback + 1, sizeof *larger);
+    if (!larger) {
+        return -ENOMEM;
+    }
+    message->callback = larger;
+    Immure__Callback *callback = malloc(sizeof *callback);
+    if (!callback) {
+        return -ENOMEM;
+    }
+    immure__callback__init(callback);
+    message->callback[message->n_callback++] = callback;
+    callback->url = strndup(url, size);
+    return callback->url ? 0 : -ENOMEM;
+}
+
+/* Adds each of a list. What is no URL is found later, like one of the file's. */
+static int apply_callbacks(const struct overrides *overrides, const struct variable *variable,
+                           struct value *value)
+{
+    (void)variable;
+    for (const char *at = value->text.data; *at;) {
+        size_t length = strcspn(at, ",");
+        char path[64];
+        snprintf(path, sizeof path, "callback[%zu]", overrides->message->n_callback);
+        if (append_callback(overrides->message, at, length) < 0 ||
+            source_note_variable(overrides->source, path, value->spelling) < 0) {
+            return no_memory(overrides, value);
+        }
+        at += length + (at[length] == ',');
+    }
+    return 0;
 }
 
 /* Adds a key that may use everything. An empty one adds none, which only a local environment then accepts. */

@@ -25,6 +25,7 @@
 #include "server/log.h"
 #include "server/metrics.h"
 #include "server/request.h"
+#include "server/tools.h"
 
 struct running {
     struct dispatch *dispatch;
@@ -38,10 +39,12 @@ struct running {
     char request_id[IDENT_BYTES], traceparent[TRACEPARENT_BYTES], code_sha256[SHA256_HEX];
     uint64_t start_ns, deadline_ns; /* the latest that it can end, but for the jail's own setup */
     struct job_io *io;
+    char *callback_url;
     struct bridge *bridge;
     struct kept_job *kept; /* NULL: nobody asks later */
     char *reason;          /* why it was ended; NULL: none */
     bool has_outputs;      /* the warden knows of files that the program has named */
+    struct tools tools;
 };
 
 struct dispatch {
@@ -74,6 +77,7 @@ static void running_free(struct running *job)
     if (job) {
         job_io_free(job->io);
         bridge_free(job->bridge);
+        free(job->callback_url);
         free(job->execution_id);
         free(job->session_id);
         free(job->reason);
@@ -180,6 +184,12 @@ static struct running *running_new(struct dispatch *dispatch, struct request *re
     memcpy(job->request_id, request->id, sizeof job->request_id);
     memcpy(job->traceparent, request->traceparent, sizeof job->traceparent);
     memcpy(job->code_sha256, execute->code_sha256, sizeof job->code_sha256);
+    job->tools = (struct tools){.front = dispatch->front,
+                                .execution_id = job->execution_id,
+                                .key = job->caller.name,
+                                .request_id = job->request_id,
+                                .traceparent = job->traceparent,
+                                .deadline_ns = job->deadline_ns};
     return job;
 }
 
@@ -191,15 +201,14 @@ static size_t output_limit(const struct server_config *config, const struct job 
 
 static void on_call(void *arg, struct bridge_call *call)
 {
-    (void)arg;
-    static const char none[] = "call_tool: no callback URL configured";
-    bridge_answer(call, BRIDGE_ERROR, none, sizeof none - 1);
+    const struct running *job = arg;
+    tools_call(&job->tools, call);
 }
 
 static void on_cancel(void *arg, struct bridge_call *call)
 {
-    (void)arg;
-    (void)call;
+    const struct running *job = arg;
+    tools_cancel(&job->tools, call);
 }
 
 /* The program has given a result: its files are the warden's to find. */
@@ -289,6 +298,8 @@ int dispatch_start(struct dispatch *dispatch, struct request *request, struct ex
         running_free(job);
         return r;
     }
+    job->callback_url = TAKE_PTR(execute->callback_url);
+    job->tools.callback_url = job->callback_url;
     link_job(job);
     request->job = job;
     execute_request_clear(execute);

@@ -225,10 +225,21 @@ static int decode_session_id(struct decoder *decoder, const struct json *value, 
     return copy_string(value, &decoder->job->session_id, reterr);
 }
 
-static int refuse_callback(struct decoder *decoder, const struct json *value, struct err *reterr)
+/* The operator says where tool calls may go. An empty one is none. */
+static int decode_callback(struct decoder *decoder, const struct json *value, struct err *reterr)
 {
-    (void)decoder;
-    return value ? bad(reterr, "callback_url", "not supported yet") : 0;
+    struct callback_url url;
+    const char *text = json_string(value), *why;
+    if (!text || !*text) {
+        return 0;
+    }
+    if (callback_url_parse(text, &url, &why) < 0) {
+        return bad(reterr, "callback_url", why);
+    }
+    if (!server_config_allows_callback(decoder->config, &url, text)) {
+        return bad(reterr, "callback_url", "this server's configuration does not allow calls to it");
+    }
+    return copy_string(value, &decoder->request->callback_url, reterr);
 }
 
 static int decode_execution_id(struct decoder *decoder, const struct json *value, struct err *reterr)
@@ -328,7 +339,7 @@ static const struct {
     [FIELD_FILES] = {"files", JSON_ARRAY, decode_files},
     [FIELD_OUTPUTS] = {"outputs", JSON_ARRAY, decode_outputs},
     [FIELD_SESSION_ID] = {"session_id", JSON_STRING, decode_session_id},
-    [FIELD_CALLBACK_URL] = {"callback_url", JSON_STRING, refuse_callback},
+    [FIELD_CALLBACK_URL] = {"callback_url", JSON_STRING, decode_callback},
     [FIELD_EXECUTION_ID] = {"execution_id", JSON_STRING, decode_execution_id},
     [FIELD_ARGS] = {"args", JSON_ARRAY, decode_args},
     [FIELD_ENV] = {"env", JSON_OBJECT, decode_env},
@@ -406,5 +417,6 @@ void execute_request_clear(struct execute_request *request)
     job_free(request->job);
     input_clear(&request->input);
     free(request->stdin_data);
+    free(request->callback_url);
     *request = EXECUTE_REQUEST_INIT;
 }

@@ -22,6 +22,7 @@ struct execute_request {
     struct input input; /* the program's text, then the files */
     char *stdin_data;
     size_t stdin_size;
+    char *callback_url; /* where its tool calls go; NULL: nowhere */
     char code_sha256[SHA256_HEX];
 };
 #define EXECUTE_REQUEST_INIT ((struct execute_request){.input = {.fd = -1}})

@@ -21,6 +21,7 @@
 #include "jail/base/err.h"
 #include "jail/base/io.h"
 #include "jail/base/loop.h"
+#include "server/callback.h"
 #include "server/channel.h"
 #include "server/dispatch.h"
 #include "server/front_context.h"
@@ -316,6 +317,9 @@ static int start(struct front_process *process, struct err *reterr)
     if (r == 0) {
         r = start_http(process, reterr);
     }
+    if (r == 0 && server_config_has_callbacks(front->config)) {
+        r = callback_client_new(front->loop, front->log, front->config, &front->callbacks, reterr);
+    }
     if (r == 0) {
         r = loop_add(front->loop, channel_fd(process->channel), EPOLLIN, on_channel, process,
                      &process->channel_source, reterr);
@@ -323,7 +327,7 @@ static int start(struct front_process *process, struct err *reterr)
     bool landlock = false;
     CLEANUP(fd_closep) int denials = -1;
     if (r == 0) {
-        r = front_sandbox_enter(&denials, &landlock, reterr);
+        r = front_sandbox_enter(front->config, &denials, &landlock, reterr);
     }
     if (r == 0) {
         LOG(front->log, LOG_DEBUG, "sandboxed", LOG_FIELD_BOOL("landlock", landlock));
@@ -346,6 +350,9 @@ static void run(struct front_process *process)
             return;
         }
         http_server_run(front->http);
+        if (front->callbacks) {
+            callback_client_run(front->callbacks);
+        }
         bool wants_write = channel_wants_write(process->channel);
         if (wants_write != writing) {
             loop_modify(process->channel_source, wants_write ? EPOLLIN | EPOLLOUT : EPOLLIN);
@@ -363,6 +370,7 @@ static void clean_up(struct front_process *process)
     struct front *front = &process->front;
     http_server_free(front->http); /* ends the requests, which know of jobs */
     dispatch_free(front->dispatch);
+    callback_client_free(front->callbacks);
     guesses_free(front->guesses);
     session_queries_free(front->session_queries);
     kept_jobs_free(front->kept_jobs);

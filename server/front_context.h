@@ -5,6 +5,7 @@
 
 #include "config/message.h"
 
+struct callback_client;
 struct dispatch;
 struct guesses;
 struct http_server;
@@ -28,6 +29,7 @@ struct front {
     struct guesses *guesses;
     struct session_queries *session_queries;
     struct kept_jobs *kept_jobs;
-    struct msg_state state; /* the warden's last word */
-    bool draining;          /* the server is shutting down: nothing new is begun */
+    struct callback_client *callbacks; /* NULL: there is nothing that could be called */
+    struct msg_state state;            /* the warden's last word */
+    bool draining;                     /* the server is shutting down: nothing new is begun */
 };

@@ -23,6 +23,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "config/config.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 
@@ -66,8 +67,31 @@ static const struct {
     [6] = {(1u << 16) - 1, 3, 3, 24}, /* abstract sockets and signals of others */
 };
 
-/* A ruleset without a single rule. */
-int front_sandbox_deny_access(bool *ret_landlock, struct err *reterr)
+#define NET_CONNECT_TCP 2u /* of handled_access_net, and of a rule */
+#define RULE_NET_PORT   2
+
+struct port_rule {
+    uint64_t allowed_access, port;
+};
+
+static int allow_port(int ruleset, uint16_t port)
+{
+    const struct port_rule rule = {NET_CONNECT_TCP, port};
+    return syscall(SYS_landlock_add_rule, ruleset, RULE_NET_PORT, &rule, 0) < 0 ? -errno : 0;
+}
+
+/* Landlock knows ports, not addresses; those are server/callback_hosts.c's. */
+static int allow_ports(const struct server_config *config, int ruleset)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < config->n_callbacks; i++) {
+        r = allow_port(ruleset, config->callbacks[i].url.port);
+    }
+    return r;
+}
+
+/* A ruleset without a single rule, but for the ports of callbacks. */
+int front_sandbox_deny_access(const struct server_config *config, bool *ret_landlock, struct err *reterr)
 {
     long newest = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
     *ret_landlock = newest > 0;
@@ -76,8 +100,17 @@ int front_sandbox_deny_access(bool *ret_landlock, struct err *reterr)
     }
     size_t version = (size_t)newest < ARRAY_SIZE(versions) ? (size_t)newest : ARRAY_SIZE(versions) - 1;
     struct ruleset ruleset = {versions[version].fs, versions[version].net, versions[version].scoped};
+    if (config && config->callback_any) {
+        ruleset.handled_access_net &= ~(uint64_t)NET_CONNECT_TCP;
+    }
     CLEANUP(fd_closep)
     int fd = (int)syscall(SYS_landlock_create_ruleset, &ruleset, versions[version].size, 0);
+    if (fd >= 0 && config && (ruleset.handled_access_net & NET_CONNECT_TCP)) {
+        int r = allow_ports(config, fd);
+        if (r < 0) {
+            return err_errno(reterr, -r, "Landlock");
+        }
+    }
     if (fd < 0 || syscall(SYS_landlock_restrict_self, fd, 0) < 0) {
         return err_errno(reterr, errno, "Landlock");
     }
@@ -169,7 +202,14 @@ static const struct {
     {SYS_fcntl, 1, UINT32_MAX, F_ADD_SEALS},
 };
 
-#define FILTER_MAX (5 + 2 * ARRAY_SIZE(allowed) + 6 * (ARRAY_SIZE(conditional) + 1))
+/* What callbacks need besides: sockets of the internet's two families (AF_INET is 2, AF_INET6 is 10). What
+ * they may connect to is no filter's to see. */
+static const int allowed_for_callbacks[] = {SYS_connect};
+#define FAMILY_MASK  0xfffffff7u
+#define FAMILY_VALUE 2u
+
+#define FILTER_MAX                                                                                           \
+    (5 + 2 * (ARRAY_SIZE(allowed) + ARRAY_SIZE(allowed_for_callbacks)) + 6 * (ARRAY_SIZE(conditional) + 2))
 
 struct filter {
     struct sock_filter code[FILTER_MAX];
@@ -211,7 +251,7 @@ static void put_condition(struct filter *filter, int call, unsigned argument, ui
 
 /* Foreign architectures, whose numbers mean other calls, end the process. x32's numbers are above all of
  * ours. */
-static void build_filter(struct filter *filter, uint32_t otherwise)
+static void build_filter(struct filter *filter, bool callbacks, uint32_t otherwise)
 {
     put(filter, load(offsetof(struct seccomp_data, arch)));
     put(filter, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0));
@@ -225,33 +265,42 @@ static void build_filter(struct filter *filter, uint32_t otherwise)
         put_condition(filter, conditional[i].call, conditional[i].argument, conditional[i].mask,
                       conditional[i].value);
     }
+    for (size_t i = 0; callbacks && i < ARRAY_SIZE(allowed_for_callbacks); i++) {
+        put(filter, unless_equal_skip((uint32_t)allowed_for_callbacks[i], 1));
+        put(filter, answer(SECCOMP_RET_ALLOW));
+    }
+    if (callbacks) {
+        put_condition(filter, SYS_socket, 0, FAMILY_MASK, FAMILY_VALUE);
+    }
     put_condition(filter, SYS_tgkill, 0, UINT32_MAX, (uint32_t)getpid()); /* abort() */
     put(filter, answer(otherwise));
 }
 
-static int set_filter(unsigned flags, uint32_t otherwise)
+static int set_filter(bool callbacks, unsigned flags, uint32_t otherwise)
 {
     struct filter filter = {.n = 0};
-    build_filter(&filter, otherwise);
+    build_filter(&filter, callbacks, otherwise);
     struct sock_fprog program = {.len = filter.n, .filter = filter.code};
     return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
 }
 
 /* Where somebody listens to denied calls of ours already (a container's runtime), nobody else can. */
-int front_sandbox_deny_calls(int *ret_listener, struct err *reterr)
+int front_sandbox_deny_calls(const struct server_config *config, int *ret_listener, struct err *reterr)
 {
+    bool callbacks = config && server_config_has_callbacks(config);
     int fd = -1;
     if (ret_listener) {
-        fd = set_filter(SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_RET_USER_NOTIF);
+        fd = set_filter(callbacks, SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_RET_USER_NOTIF);
         *ret_listener = fd;
     }
-    if (fd < 0 && set_filter(0, SECCOMP_RET_ERRNO | EPERM) < 0) {
+    if (fd < 0 && set_filter(callbacks, 0, SECCOMP_RET_ERRNO | EPERM) < 0) {
         return err_errno(reterr, errno, "the front's filter");
     }
     return 0;
 }
 
-int front_sandbox_enter(int *ret_listener, bool *ret_landlock, struct err *reterr)
+int front_sandbox_enter(const struct server_config *config, int *ret_listener, bool *ret_landlock,
+                        struct err *reterr)
 {
     const struct rlimit none = {0, 0};
     *ret_listener = -1;
@@ -262,6 +311,6 @@ int front_sandbox_enter(int *ret_listener, bool *ret_landlock, struct err *reter
     if (setrlimit(RLIMIT_NPROC, &none) < 0) {
         return err_errno(reterr, errno, "forbidding processes and threads");
     }
-    int r = front_sandbox_deny_access(ret_landlock, reterr);
-    return r < 0 ? r : front_sandbox_deny_calls(ret_listener, reterr);
+    int r = front_sandbox_deny_access(config, ret_landlock, reterr);
+    return r < 0 ? r : front_sandbox_deny_calls(config, ret_listener, reterr);
 }

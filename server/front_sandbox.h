@@ -4,15 +4,18 @@
 #include <stdbool.h>
 
 struct err;
+struct server_config;
 
-/* From here on this process can open nothing, connect to nothing and start nothing, whoever runs in it. Needs
- * no_new_privs.
+/* From here on this process can open nothing, start nothing and connect to nothing, but to the ports of
+ * callback URLs where there are any, whoever runs in it. Needs no_new_privs. `config` may be NULL: no
+ * callbacks.
  * `*ret_listener`: where denied calls wait for an answer (front_denials.h), to be given away and closed; -1:
  * they fail without anybody's help.
  * `*ret_landlock`: the kernel has Landlock; without it the filter stands alone. Does nothing in builds with
  * sanitizers, whose reports need more. */
-int front_sandbox_enter(int *ret_listener, bool *ret_landlock, struct err *reterr);
+int front_sandbox_enter(const struct server_config *config, int *ret_listener, bool *ret_landlock,
+                        struct err *reterr);
 
 /* The two layers, each alone. `ret_listener` may be NULL. */
-int front_sandbox_deny_access(bool *ret_landlock, struct err *reterr);
-int front_sandbox_deny_calls(int *ret_listener, struct err *reterr);
+int front_sandbox_deny_access(const struct server_config *config, bool *ret_landlock, struct err *reterr);
+int front_sandbox_deny_calls(const struct server_config *config, int *ret_listener, struct err *reterr);

@@ -53,6 +53,8 @@ static const struct family families[] = {
         {"immure_job_memory_peak_bytes", HISTOGRAM, "Most memory that a job used.", {0}, MEMORY_BUCKETS},
     [METRIC_DENIED_SYSCALLS] =
         {"immure_denied_syscalls_total", COUNTER, "System calls that a filter denied.", {"syscall"}, {0}},
+    [METRIC_TOOL_CALLS] =
+        {"immure_tool_calls_total", COUNTER, "Tool calls of jobs, by how they ended.", {"outcome"}, {0}},
     [METRIC_HTTP_REQUESTS] =
         {"immure_http_requests_total", COUNTER, "HTTP requests, by route and status.", {"path", "code"}, {0}},
     [METRIC_HTTP_DURATION] = {"immure_http_request_duration_seconds",

@@ -60,7 +60,7 @@ FIELD = [
     ({"code": "1", "session_id": "a/b"}, "session_id", "session_id: must be…"),
     ({"code": "1", "session_id": "é"}, "session_id", "session_id: must be…"),
     ({"code": "1", "session_id": "s" * 129}, "session_id", "session_id: must be…"),
-    ({"code": "1", "callback_url": "http://127.0.0.1/"}, "callback_url", "callback_url: not supported yet"),
+    ({"code": "1", "callback_url": "http://127.0.0.1/"}, "callback_url", "callback_url: this server's configuration does not allow calls to it"),
     ({"code": "1", "execution_id": "a\nb"}, "execution_id", "execution_id: must be…"),
     ({"code": "1", "args": "x"}, "args", "args: must be an array, not a string"),
     ({"code": "1", "env": {"A": 1}}, "env.A", "env.A: must be a string, not a number"),

@@ -45,14 +45,14 @@ def loads(text):
     stripped = text.strip(" \t\n\r")
     try:
         value, end = scan(stripped, 0)
-    except Exception:
+    except (StopIteration, ValueError, RecursionError):
         return text
     return value if end == len(stripped) else text
 
 
 # ---- Calls ----
 
-def call_frame(caller, name, args):
+def call_frame(caller, name, args=None):
     if not isinstance(name, str):
         raise TypeError(f"{caller}: the tool's name must be a str, not {type(name).__name__}")
     if args is None:
@@ -92,7 +92,7 @@ class Bridge:
         fcntl.fcntl(IN, fcntl.F_SETFL, os.O_NONBLOCK)
         data = os.read(IN, READ_BYTES)
         fcntl.fcntl(IN, fcntl.F_SETFL, 0)
-        hello = loads(data[4:].decode())
+        hello, _ = scan(data[4:].decode(), 0)
         if hello["op"] != "hello" or hello["version"] != 1:
             raise ValueError("not a bridge")
         self.max_frame, self.max_result = hello["max_frame_bytes"], hello["max_result_bytes"]
@@ -108,7 +108,7 @@ class Bridge:
         self.needed = 4 + int.from_bytes(data[:4], "big")
         if len(data) < self.needed:
             return False
-        message = loads(data[4:self.needed].decode())
+        message, _ = scan(data[4:self.needed].decode(), 0)
         if message["op"] == "closed":
             self.closed = self.closed or message["error"]
         else:
@@ -229,7 +229,7 @@ class Bridge:
 
     def call_parallel(self, calls):
         caller = "call_tools_parallel"
-        frames = [call_frame(caller, *((call, None) if isinstance(call, str) else call)) for call in calls]
+        frames = [call_frame(caller, *((call,) if isinstance(call, str) else call)) for call in calls]
         ids = [self.send(frame, caller) for frame in frames]
         answers = [self.receive(id, caller) for id in ids]
         for answer in answers:
@@ -249,7 +249,7 @@ def connect(caller):
         if "bridge" not in loaded:
             try:
                 loaded["bridge"] = Bridge()
-            except (OSError, LookupError, TypeError, ValueError):
+            except (OSError, LookupError, StopIteration, TypeError, ValueError):
                 raise RuntimeError(f"{caller}: the bridge's descriptors are closed") from None
         return loaded["bridge"]
 

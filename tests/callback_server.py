@@ -1,0 +1,109 @@
+"""The agent framework's part in tests: an HTTP server on loopback that answers tool calls."""
+
+import json
+import selectors
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        server = self.server.owner
+        with server.lock:
+            server.requests.append((self.path, self.headers, json.loads(body)))
+            server.connections.add(self.client_address)
+        call = json.loads(body)
+        reply = server.tools[call["name"]]
+        if callable(reply):
+            reply = reply(**call["args"])
+        status, headers, body = reply if isinstance(reply, tuple) else (200, {}, json.dumps(reply).encode())
+        try:
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.close_connection = self.close_connection or headers.get("Connection") == "close"
+            if "Content-Length" not in headers:
+                self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+        except OSError:
+            self.close_connection = True
+
+    def log_message(self, *_):
+        pass
+
+
+class Quiet(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, *_):
+        pass
+
+
+class CallbackServer:
+    """`tools`: NAME -> what is answered as JSON, or (status, headers, body), or a function of the arguments that returns either."""
+
+    def __init__(self, tools, tls=None, address="127.0.0.1"):
+        self.tools, self.requests, self.connections, self.lock = tools, [], set(), threading.Lock()
+        self.server = Quiet((address, 0), Handler)
+        self.server.owner = self
+        if tls:
+            self.server.socket = tls.wrap_socket(self.server.socket, server_side=True)
+        self.scheme, self.port = "https" if tls else "http", self.server.server_address[1]
+        self.url = f"{self.scheme}://{address}:{self.port}/tools/call"
+        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+class QuickServer:
+    """Answers every request at once with the same few bytes: what is measured against it is not the server."""
+
+    ANSWER = b'HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{"data": "42"}'
+
+    def __init__(self):
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}/"
+        self.selector, self.ended = selectors.DefaultSelector(), socket.socketpair()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+
+    def run(self):
+        self.selector.register(self.listener, selectors.EVENT_READ)
+        self.selector.register(self.ended[0], selectors.EVENT_READ)
+        while True:
+            for key, _ in self.selector.select():
+                if key.fileobj is self.ended[0]:
+                    return
+                if key.fileobj is self.listener:
+                    connection, _ = self.listener.accept()
+                    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    self.selector.register(connection, selectors.EVENT_READ)
+                elif data := key.fileobj.recv(65536):
+                    # Requests are smaller than a segment: each comes whole.
+                    key.fileobj.send(self.ANSWER * data.count(b"POST "))
+                else:
+                    self.selector.unregister(key.fileobj)
+                    key.fileobj.close()
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended[1].close()
+        self.thread.join()
+        self.selector.close()
+        self.listener.close()
