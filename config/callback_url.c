@@ -146,7 +146,7 @@ static bool is_plain_part(const char *part, size_t size)
 {
     size_t dots = 0, length = 0;
     for (size_t i = 0; i < size; i++, length++) {
-        int c = part[i];
+        int c = (unsigned char)part[i];
         if (c == '%') {
             int high = i + 2 < size ? hex(part[i + 1]) : -1, low = i + 2 < size ? hex(part[i + 2]) : -1;
             if (high < 0 || low < 0) {

@@ -56,9 +56,9 @@ struct curl {
 };
 
 #define CA_BYTES_MAX     (4u << 20)
-#define CONNECT_MS       10000l
+#define CONNECT_MS       10000L
 #define IDLE_HANDLES_MAX 32u
-#define CONNECTIONS_MAX  64l /* kept open */
+#define CONNECTIONS_MAX  64L /* kept open */
 
 static const char *const ca_files[] = {
     "/etc/ssl/certs/ca-certificates.crt", /* Debian, Alpine, Arch */
@@ -236,13 +236,13 @@ static bool set_constants(struct callback_transfer *transfer)
     CURLcode r = CURLE_OK;
 #define SET(option, value) r = r == CURLE_OK ? curl->easy_setopt(easy, CURLOPT_##option, value) : r
     SET(PROTOCOLS_STR, "http,https");
-    SET(FOLLOWLOCATION, 0l);
+    SET(FOLLOWLOCATION, 0L);
     SET(PROXY, "");
     SET(NOPROXY, "*");
     SET(NETRC, (long)CURL_NETRC_IGNORED);
     SET(HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-    SET(SSL_VERIFYPEER, 1l);
-    SET(SSL_VERIFYHOST, 2l);
+    SET(SSL_VERIFYPEER, 1L);
+    SET(SSL_VERIFYHOST, 2L);
     SET(SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
     SET(CAINFO, NULL);
     SET(CAPATH, NULL);
@@ -251,10 +251,10 @@ static bool set_constants(struct callback_transfer *transfer)
         SET(CAINFO_BLOB, &blob);
     }
     SET(RESOLVE, client->resolved);
-    SET(NOSIGNAL, 1l);
-    SET(NOPROGRESS, 1l);
-    SET(POST, 1l);
-    SET(PATH_AS_IS, 1l);
+    SET(NOSIGNAL, 1L);
+    SET(NOPROGRESS, 1L);
+    SET(POST, 1L);
+    SET(PATH_AS_IS, 1L);
     SET(USERAGENT, "immure/" IMMURE_VERSION);
     SET(CONNECTTIMEOUT_MS, CONNECT_MS);
     SET(OPENSOCKETFUNCTION, open_socket);

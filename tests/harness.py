@@ -128,7 +128,7 @@ class Server:
     def url(self):
         return f"http://127.0.0.1:{self.port}"
 
-    def request(self, method, path, body=None, headers=None, timeout=120):
+    def request(self, method, path, body=None, timeout=120, headers=None):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
             connection.request(method, path, body, {"X-Service-API-Key": self.key, "Content-Type": "application/json",

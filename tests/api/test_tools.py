@@ -200,7 +200,7 @@ def test_wire(tools):
     tools.callbacks.tools, tools.callbacks.requests = {"say": {"data": ""}}, []
     reply = tools.request("POST", "/execute", json.dumps({
         "code": "call_tool('say', {'text': 'é\\0', 'n': 2 ** 70, 'x': [1.5, None]})\ncall_tool('say')",
-        "callback_url": tools.callbacks.url + "?a=b", "execution_id": "caller-7"}), {"traceparent": parent, "X-Request-Id": "r-1"})
+        "callback_url": tools.callbacks.url + "?a=b", "execution_id": "caller-7"}), headers={"traceparent": parent, "X-Request-Id": "r-1"})
     assert reply.json["status"] == "success", reply.json
     (path, headers, first), (_, _, second) = tools.callbacks.requests
     assert first == {"execution_id": "caller-7", "name": "say", "args": {"text": "é\0", "n": 2 ** 70, "x": [1.5, None]}}
