@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "programs"))
 
 from attack import judge  # noqa: E402
-from harness import BUILD, ROOT, Server, wait_for  # noqa: E402
+from harness import BUILD, READY_S, ROOT, Server, wait_for  # noqa: E402
 from world import World, find_process  # noqa: E402
 
 IMMURE = str(BUILD / "immure")
@@ -113,7 +113,7 @@ class Arena:
         def same():
             time.sleep(0.1)
             states.append(self.state())
-            return states[-1] == states[-2] == states[-3:][0] and len(states) > 2
+            return len(states) > 2 and states[-1] == states[-2] == states[-3]
         wait_for(same, f"the server comes to rest: {states}")
         return states[-1]
 
@@ -153,7 +153,7 @@ def arena(request, world, tmp_path_factory):
               if getattr(item, "callspec", None) and item.callspec.params.get("arena") == request.param and "one" in item.callspec.params]
     with start(world, tmp_path_factory.mktemp(request.param), CONFIGURATIONS[request.param]) as server:
         if request.param == "template":
-            wait_for(lambda: 'state="parked"} 4' in server.get("/metrics").body.decode(), "the stock is full")
+            wait_for(lambda: 'state="parked"} 4' in server.get("/metrics").body.decode(), "the stock is full", READY_S)
         made = Arena(server, world, wanted)
         yield made
         made.pool.shutdown()
