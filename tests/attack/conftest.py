@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "programs"))
 
 from attack import judge  # noqa: E402
-from harness import BUILD, READY_S, ROOT, Server, wait_for  # noqa: E402
+from harness import BUILD, ROOT, Server, wait_for  # noqa: E402
 from world import World, find_process  # noqa: E402
 
 IMMURE = str(BUILD / "immure")
@@ -31,6 +31,8 @@ CONFIGURATIONS = {
 CHOSEN = {"pool": ["template"], "template": ["stockless"], "off": ["exec"]}
 # How late a reply may come after its job's deadline, on a machine that is busy with other things.
 LATE_S = 20
+# How long a virtual machine on such a machine may take to start a template and fill its stock.
+STOCK_S = 240
 RUNS = pytest.StashKey()
 
 
@@ -153,7 +155,7 @@ def arena(request, world, tmp_path_factory):
               if getattr(item, "callspec", None) and item.callspec.params.get("arena") == request.param and "one" in item.callspec.params]
     with start(world, tmp_path_factory.mktemp(request.param), CONFIGURATIONS[request.param]) as server:
         if request.param == "template":
-            wait_for(lambda: 'state="parked"} 4' in server.get("/metrics").body.decode(), "the stock is full", READY_S)
+            wait_for(lambda: 'state="parked"} 4' in server.get("/metrics").body.decode(), "the stock is full", STOCK_S)
         made = Arena(server, world, wanted)
         yield made
         made.pool.shutdown()
