@@ -33,15 +33,23 @@ class Attack:
     unfiltered: bool  # run without a filter, too: the next layer must hold
     check: object = field(default=None, repr=False)   # check(verdict) yields what else is wrong with the reply
     victim: object = field(default=None, repr=False)  # an attack that fails: the job that runs at the same time
+    first: object = field(default=None, repr=False)   # the job that has run before
 
     def checks(self, function):
         self.check = function
         return self
 
-    def beside(self, **expect):
+    def beside(self, request=None, **expect):
         """Decorates the program of a job that holds still while this attack runs (see hold()), and what it must say."""
         def decorate(function):
-            self.victim = make(function, self.refused_by, expect)
+            self.victim = make(function, self.refused_by, expect, **(request or {}))
+            return self
+        return decorate
+
+    def behind(self, **options):
+        """Decorates the program of a job that has ended before this one begins."""
+        def decorate(function):
+            self.first = make(function, self.refused_by, {}, **options)
             return self
         return decorate
 

@@ -104,6 +104,8 @@ class Arena:
         return judge(one, verdict, self.world.secrets) + ([f"{late:.0f} s after the deadline"] if late > LATE_S else [])
 
     def run(self, one):
+        if one.first:
+            return self.run_one(one.first) + self.run_one(one)
         if not one.victim:
             return self.run_one(one)
         return beside(one, self.run_one, self.world.secrets["neighbour"])
