@@ -25,6 +25,7 @@
 /* Room for the four directories, a script and the root itself, so that a policy's limit is the program's own.
  */
 #define OWN_INODES 6
+#define WORK_MODE  0755
 
 static int open_beneath(int dirfd, const char *path, uint64_t flags, uint64_t mode)
 {
@@ -62,7 +63,7 @@ int scratch_open(uint64_t size_bytes, uint64_t inodes, uint32_t uid, uint32_t gi
         const char *name;
         uint32_t mode;
     } directories[] = {
-        {SCRATCH_WORK, 0755}, {SCRATCH_TMP, 01777}, {SCRATCH_SHM, 01777}, {SCRATCH_CODE, 0755}};
+        {SCRATCH_WORK, WORK_MODE}, {SCRATCH_TMP, 01777}, {SCRATCH_SHM, 01777}, {SCRATCH_CODE, 0755}};
     int r = 0;
     for (size_t i = 0; i < ARRAY_SIZE(directories) && r == 0; i++) {
         r = make_directory(scratch, directories[i].name, directories[i].mode, uid, gid);
@@ -220,6 +221,12 @@ int scratch_resize(int scratch_fd, uint64_t size_bytes, struct err *reterr)
     return r < 0 ? err_set(reterr, ERR_SETUP, -r, NULL, "limiting the scratch tmpfs: %s: %s", call,
                            strerror(-r))
                  : 0;
+}
+
+int scratch_reset_mode(int scratch_fd)
+{
+    /* Its name cannot be replaced by a link: it is a mount of every job's, and what is above it no job's. */
+    return fchmodat(scratch_fd, SCRATCH_WORK, WORK_MODE, 0) < 0 ? -errno : 0;
 }
 
 int scratch_usage(int scratch_fd, uint64_t *ret_bytes, uint64_t *ret_inodes)

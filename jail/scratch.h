@@ -41,6 +41,10 @@ int scratch_put_script(int scratch_fd, const char *name, int from, uint64_t size
  * and PATH_MAX-256 in all, not empty. ERR_INVALID with a sentence otherwise. */
 int scratch_check_path(const char *path, struct err *reterr);
 
+/* Gives the working directory the mode that it was made with, whatever a job before has given it: the next
+ * one has to get in. 0 or -errno. */
+int scratch_reset_mode(int scratch_fd);
+
 /* Bytes and inodes used now. */
 int scratch_usage(int scratch_fd, uint64_t *ret_bytes, uint64_t *ret_inodes);
 

@@ -117,6 +117,8 @@ static void join_session(struct execution *execution, const struct execution_ses
     execution->work_fd = session->fd;
     /* Twice: while it is being listed, other jobs may be giving its files new names. */
     execution->output_limits.entries_max = 2 * session->inodes;
+    /* Where that fails, so does the job's chdir, and says so. */
+    scratch_reset_mode(session->fd);
 }
 
 static int take_outer_id(struct execution *execution, struct err *reterr)

@@ -102,6 +102,12 @@ def test_modes_and_owners_do_not_get_in_the_way(server):
     assert verdict["stdout"] == "True True\n" and verdict["status"] == "success"
 
 
+def test_a_job_cannot_lock_the_workspace_for_those_after_it(server):
+    assert server.execute("import os; os.chmod('/workspace', 0)", session_id="locked")["status"] == "success"
+    verdict = server.execute("print(open('in').read())", session_id="locked", files=[{"name": "in", "content": "x"}])
+    assert verdict["stdout"] == "x\n"
+
+
 def test_jobs_of_one_session_run_at_once(server):
     meet = """if True:
         import os, sys, time

@@ -82,6 +82,9 @@ class Arena:
     def __init__(self, server, world, wanted):
         self.server, self.world = server, world
         self.given = world.given(server.port)
+        # The process that keeps sessions is started for the first one, and stays.
+        self.send("pass", session_id="first")
+        self.forget_sessions()
         self.before = self.settled()
         self.pool = concurrent.futures.ThreadPoolExecutor(2)
         self.results = {str(one): self.pool.submit(self.run, one) for one in wanted if not one.alone}
@@ -109,6 +112,10 @@ class Arena:
         if not one.victim:
             return self.run_one(one)
         return beside(one, self.run_one, self.world.secrets["neighbour"])
+
+    def forget_sessions(self):
+        for session in self.server.get("/sessions").json["sessions"]:
+            assert self.server.request("DELETE", "/workspace/" + session["session_id"]).status in (200, 204)
 
     def settled(self):
         """The state, once it stays the same for a while."""

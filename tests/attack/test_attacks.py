@@ -29,6 +29,7 @@ def test_attack_fails(arena, one, count):
 @pytest.mark.parametrize("arena", ways(), indirect=True)
 def test_nothing_is_left(arena):
     """After all of them: the server is as it was, its front is the same process, and its log is lines of its own."""
+    arena.forget_sessions()
     with contextlib.suppress(AssertionError):
         wait_for(lambda: arena.state() == arena.before, "everything is as it was")
     assert arena.state() == arena.before

@@ -108,10 +108,10 @@ def name_that_is_a_path():
     """Names a session by a path."""
 
 
-@attack(BENEATH, {"mode": "True"}, session_id="attack-modes", files=[{"name": "directory/file", "content": "input"}])
+@attack(BENEATH, {"mode": "True"}, session_id="attack-modes", files=[{"name": "file", "content": "input"}])
 def workspace_locked():
     """Comes into a workspace that the job before has locked."""
-    found("mode", open("directory/file").read() == "input")
+    found("mode", open("file").read() == "input")
 
 
 @workspace_locked.behind(session_id="attack-modes")
