@@ -6,7 +6,7 @@ from attack import attack
 from prelude import GIVEN, attempts, found, loot, read
 
 NOTHING = "nothing that is secret is in the memory of what becomes the program, and nothing is inherited"
-VARIABLES = r"\[('ATTACK_GIVEN', )?'HOME', 'LANG', 'LOGNAME', 'PATH', 'PYTHONDONTWRITEBYTECODE', 'PYTHONPATH', 'PYTHONUNBUFFERED', 'USER'\]"
+VARIABLES = r"\[('ATTACK_GIVEN', )?'HOME', 'LANG', ('LD_BIND_NOW', )?'LOGNAME', 'PATH', 'PYTHONDONTWRITEBYTECODE', 'PYTHONPATH', 'PYTHONUNBUFFERED', 'USER'\]"
 
 
 @attack(NOTHING, {"names": VARIABLES, "kernel": VARIABLES, "values": "False"}, outside=True)
