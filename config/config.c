@@ -62,7 +62,7 @@ void server_config_free(struct server_config *config)
     }
     free(config->keys);
     texts_free(config->policy_paths, config->n_policy_paths);
-    for (size_t i = 0; i < config->n_runtimes; i++) {
+    for (size_t i = 0; i < config->n_runtimes + config->n_runtimes_aside; i++) {
         runtime_clear(&config->runtimes[i]);
     }
     free(config->runtimes);
@@ -83,6 +83,16 @@ const struct runtime_config *server_config_runtime(const struct server_config *c
         }
     }
     return NULL;
+}
+
+void server_config_set_runtime_aside(struct server_config *config, size_t index)
+{
+    struct runtime_config aside = config->runtimes[index];
+    size_t n = config->n_runtimes + config->n_runtimes_aside;
+    memmove(&config->runtimes[index], &config->runtimes[index + 1], (n - index - 1) * sizeof aside);
+    config->runtimes[n - 1] = aside;
+    config->n_runtimes--;
+    config->n_runtimes_aside++;
 }
 
 static void server_freep(Immure__Server **message)

@@ -46,6 +46,7 @@ struct runtime_config {
     char *policy;
     char *template; /* "": none */
     uint32_t warm_jails;
+    bool optional;
     struct prelude_config *preludes;
     size_t n_preludes;
 };
@@ -69,8 +70,8 @@ struct server_config {
     bool cgroup_best_effort;
     char **policy_paths;
     size_t n_policy_paths;
-    struct runtime_config *runtimes;
-    size_t n_runtimes;
+    struct runtime_config *runtimes; /* behind the last one: those that were set aside */
+    size_t n_runtimes, n_runtimes_aside;
     char *default_runtime;
     uint64_t max_body_bytes;
     uint32_t max_header_bytes;
@@ -110,6 +111,8 @@ int server_config_decode(const void *data, size_t size, struct server_config **r
 
 /* By name or alias; NULL: none. */
 const struct runtime_config *server_config_runtime(const struct server_config *config, const char *name);
+/* Takes an optional runtime out of those that are offered. */
+void server_config_set_runtime_aside(struct server_config *config, size_t index);
 
 /* Whether tool calls may go to `url`, whose text is `text`. */
 bool server_config_allows_callback(const struct server_config *config, const struct callback_url *url,

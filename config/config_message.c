@@ -247,6 +247,7 @@ static int check_aliases(struct checker *checker, const Immure__Runtime *message
 static int runtime_from_message(struct checker *checker, const Immure__Runtime *message,
                                 struct server_config *config, struct runtime_config *ret)
 {
+    ret->optional = message->optional;
     int r = check_runtime_name(checker, "name", message->name, config);
     r = r < 0 ? r : check_aliases(checker, message, config);
     r = r < 0 ? r : check_absolute_path(checker, "interpreter", message->interpreter);
@@ -475,6 +476,8 @@ static Immure__Runtime **runtimes_to_messages(const struct server_config *config
         message->template_ = runtime->template;
         message->has_warm_jails = true;
         message->warm_jails = runtime->warm_jails;
+        message->has_optional = true;
+        message->optional = runtime->optional;
         message->prelude = preludes_to_messages(runtime, pool);
         message->n_prelude = runtime->n_preludes;
         pointers[i] = message;

@@ -42,7 +42,7 @@ struct overrides {
 
 struct variable {
     const char *name, *alias; /* NULL: no other spelling */
-    const char *field;        /* of Server */
+    const char *field;        /* of Server; for an interpreter: the name of its runtime */
     int (*apply)(const struct overrides *overrides, const struct variable *variable, struct value *value);
     bool secret;
 };
@@ -52,8 +52,8 @@ static int apply_field(const struct overrides *overrides, const struct variable 
 static int apply_key(const struct overrides *overrides, const struct variable *variable, struct value *value);
 static int apply_callbacks(const struct overrides *overrides, const struct variable *variable,
                            struct value *value);
-static int apply_python(const struct overrides *overrides, const struct variable *variable,
-                        struct value *value);
+static int apply_interpreter(const struct overrides *overrides, const struct variable *variable,
+                             struct value *value);
 static int apply_session_ttl(const struct overrides *overrides, const struct variable *variable,
                              struct value *value);
 static int apply_nothing(const struct overrides *overrides, const struct variable *variable,
@@ -73,10 +73,10 @@ static const struct variable variables[] = {
     {PREFIX "CGROUP", NULL, "cgroup", apply_field, false},
     {PREFIX "CALLBACK_URLS", NULL, "callback", apply_callbacks, false},
     {"SANDBOX_MAX_OUTPUT", NULL, "max_output_bytes", apply_field, false},
-    {"SANDBOX_PYTHON_BIN", NULL, "runtime", apply_python, false},
+    {"SANDBOX_PYTHON_BIN", NULL, "python", apply_interpreter, false},
+    {"SANDBOX_NODE_BIN", NULL, "node", apply_interpreter, false},
     {"SANDBOX_WORKSPACE", NULL, NULL, refuse, false},
     {"SANDBOX_SESSION_TTL", NULL, "session_ttl_ms", apply_session_ttl, false},
-    {"SANDBOX_NODE_BIN", NULL, NULL, refuse, false},
 };
 
 static void value_clear(struct value *value)
@@ -371,27 +371,29 @@ static int apply_key(const struct overrides *overrides, const struct variable *v
     return 0;
 }
 
-static int apply_python(const struct overrides *overrides, const struct variable *variable,
-                        struct value *value)
+static int apply_interpreter(const struct overrides *overrides, const struct variable *variable,
+                             struct value *value)
 {
-    (void)variable;
     if (value->text.len == 0) {
         return fail_empty(overrides, value);
     }
     for (size_t i = 0; i < overrides->message->n_runtime; i++) {
         Immure__Runtime *runtime = overrides->message->runtime[i];
-        if (strcmp(runtime->name, "python") == 0) {
+        if (strcmp(runtime->name, variable->field) == 0) {
             char path[64];
             snprintf(path, sizeof path, "runtime[%zu].interpreter", i);
             int r = replace_text(overrides, value, NULL, &runtime->interpreter);
             if (r == 0 && source_note_variable(overrides->source, path, value->spelling) < 0) {
                 return no_memory(overrides, value);
             }
+            /* Whoever names an interpreter wants it. */
+            runtime->has_optional = true;
+            runtime->optional = false;
             return r;
         }
     }
     return err_set(overrides->reterr, ERR_CONFIG, EINVAL, value->spelling,
-                   "the configuration has no runtime named \"python\"");
+                   "the configuration has no runtime named \"%s\"", variable->field);
 }
 
 /* A whole number of seconds, minutes or hours: "90s", "30m", "1h". */

@@ -278,6 +278,7 @@ static int limits_from_message(struct checker *checker, const Immure__Policy *me
     spec->limits.field = limits->field;
     LIMITS(X)
 #undef X
+    spec->limits.address_space = limits->address_space;
     fieldpath_pop(&checker->path, before);
     return r;
 }

@@ -65,6 +65,7 @@ struct policy_limits {
     uint64_t cpu_ms, scratch_bytes, scratch_inodes, output_bytes, timeout_ms;
     uint32_t output_files;
     uint64_t output_file_bytes;
+    bool address_space;
 };
 
 /* Owned; policy_spec_free(). Meanings, units and defaults: config/policy.proto. */

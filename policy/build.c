@@ -118,7 +118,7 @@ static void add_rlimits(struct jail_plan *plan, const struct policy_spec *spec,
     }
     /* Beside pids.max too: counted per user namespace, of which every jail has its own. PID 1 counts. */
     lower(&rows[RLIMIT_NPROC], limits->pids + 1);
-    if (!ceilings->cgroup) {
+    if (!ceilings->cgroup && spec->limits.address_space) {
         uint64_t spare = UINT64_MAX - ADDRESS_SPACE_SPARE - 1;
         lower(&rows[RLIMIT_AS], limits->memory_bytes < spare / ADDRESS_SPACE_FACTOR
                                     ? limits->memory_bytes * ADDRESS_SPACE_FACTOR + ADDRESS_SPACE_SPARE

@@ -56,6 +56,9 @@ static void put_limit_rows(const struct policy_limits *limits, struct buf *ret)
                        *rows[i].unit ? " " : "", rows[i].unit);
         }
     }
+    if (!limits->address_space) {
+        buf_puts(ret, "  address space          not limited, with a cgroup or without\n");
+    }
 }
 
 static void put_action(enum seccomp_action_kind action, const char *errno_name, struct buf *ret)

@@ -4,6 +4,8 @@
 #include "policy/policy.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,6 +54,17 @@ static int check_sample(const struct policy *policy, struct err *reterr)
     r = jail_plan_check(plan, &err);
     jail_plan_free(plan);
     return r < 0 ? policy_bad(policy->spec, reterr, "%s: %s", err.step, err.text) : 0;
+}
+
+bool policy_find_on_host(const struct policy *policy, const char *path, char *ret)
+{
+    const struct policy_mount *mount = policy_mount_over(policy->spec, path);
+    if (!mount || mount->kind != POLICY_MOUNT_BIND) {
+        return false;
+    }
+    const char *source = strcmp(mount->source, "/") == 0 ? "" : mount->source;
+    int length = snprintf(ret, PATH_MAX, "%s%s", source, path + strlen(mount->destination));
+    return length > 0 && length < PATH_MAX;
 }
 
 int policy_compile(struct policy_spec *spec, struct policy **ret, struct err *reterr)

@@ -23,6 +23,9 @@ const char *policy_sha256(const struct policy *policy);
 const struct policy_spec *policy_spec(const struct policy *policy);
 /* Where jails of this policy show the scratch's working directory; NULL: nowhere. */
 const char *policy_workspace(const struct policy *policy);
+/* Where the host has what jails of this policy show at `path`, into `ret` of PATH_MAX bytes; false where it
+ * is nothing of the host's. Symbolic links are not followed. */
+bool policy_find_on_host(const struct policy *policy, const char *path, char *ret);
 /* True if programs under this policy may make that system call whatever its arguments are. */
 bool policy_allows(const struct policy *policy, const char *syscall);
 /* True if they may make it with these arguments: what the filter itself says. */

@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
@@ -97,14 +98,30 @@ static enum check_outcome try_jail(struct probe_result *ret)
     return WORKS_NOT;
 }
 
-static void try_python(struct probe_result *ret)
+/* The shipped runtimes: each one's smallest program, under its policy. */
+static const struct {
+    const char *name, *argv[4];
+    bool optional;
+    const char *remedy;
+} runtimes[] = {
+    {"python", {"/usr/bin/python3", "-c", "pass", NULL}, false, "install python3"},
+    {"node", {"/usr/bin/node", "-e", "0", NULL}, true, "install nodejs"},
+    {"bash", {"/usr/bin/bash", "-c", ":", NULL}, true, "install bash"},
+};
+
+static void try_runtime(size_t i, struct probe_result *ret)
 {
-    static const char *const argv[] = {"/usr/bin/python3", "-c", "pass", NULL};
+    const char *interpreter = runtimes[i].argv[0];
     char why[sizeof ret->found];
-    if (selftest_jail("python", CGROUP_BEST_EFFORT, argv, why, sizeof why) == 0) {
-        probe_ok(ret, "/usr/bin/python3 starts in a jail");
+    if (runtimes[i].optional && access(interpreter, X_OK) < 0) {
+        snprintf(why, sizeof why, "%s is not installed", interpreter);
+        probe_fail(ret, PROBE_WARN, why, "the shipped runtime of this name is not offered",
+                   runtimes[i].remedy);
+    } else if (selftest_jail(runtimes[i].name, CGROUP_BEST_EFFORT, runtimes[i].argv, why, sizeof why) == 0) {
+        probe_ok(ret, "%s starts in a jail", interpreter);
     } else {
-        probe_fail(ret, PROBE_WARN, why, "the shipped python runtime does not work", "install python3");
+        probe_fail(ret, PROBE_WARN, why, "the shipped runtime of this name does not work",
+                   runtimes[i].remedy);
     }
 }
 
@@ -119,12 +136,13 @@ static int check(bool as_json)
         probe->run(probe, &result);
         show(to, probe->name, &result);
     }
-    struct probe_result jail = {0}, python = {0};
+    struct probe_result jail = {0};
     enum check_outcome outcome = try_jail(&jail);
     show(to, "jail", &jail);
-    if (outcome != WORKS_NOT) {
-        try_python(&python);
-        show(to, "python", &python);
+    for (size_t i = 0; outcome != WORKS_NOT && i < ARRAY_SIZE(runtimes); i++) {
+        struct probe_result result = {0};
+        try_runtime(i, &result);
+        show(to, runtimes[i].name, &result);
     }
     buf_putc(&json, ']');
     json_out_text(&json, "jail", outcomes[outcome].word);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/plan.h"
+#include "server/log.h"
 
 static int missing_policy(struct err *reterr, const char *what, const char *owner, const char *policy)
 {
@@ -40,6 +42,43 @@ static int check_references(const struct settings *settings, struct err *reterr)
         }
     }
     return 0;
+}
+
+/* One whose path leads to nothing of the host's is for the self-test to judge. */
+static bool is_installed(const struct settings *settings, const struct runtime_config *runtime)
+{
+    char path[PATH_MAX];
+    const struct policy *policy = policy_set_find(settings->policies, runtime->policy);
+    return !policy_find_on_host(policy, runtime->interpreter, path) || access(path, X_OK) == 0;
+}
+
+/* Optional runtimes whose interpreter this host lacks are not offered. */
+static int set_absent_aside(const struct settings *settings, struct err *reterr)
+{
+    struct server_config *config = settings->config;
+    for (size_t i = 0; i < config->n_runtimes;) {
+        if (config->runtimes[i].optional && !is_installed(settings, &config->runtimes[i])) {
+            server_config_set_runtime_aside(config, i);
+        } else {
+            i++;
+        }
+    }
+    if (!server_config_runtime(config, config->default_runtime)) {
+        return err_set(reterr, ERR_CONFIG, ENOENT, "default_runtime",
+                       "the interpreter of the runtime '%s' is not installed", config->default_runtime);
+    }
+    return 0;
+}
+
+void settings_log_absent(const struct settings *settings, struct log *log)
+{
+    const struct server_config *config = settings->config;
+    for (size_t i = 0; i < config->n_runtimes_aside; i++) {
+        const struct runtime_config *runtime = &config->runtimes[config->n_runtimes + i];
+        LOG(log, LOG_WARNING, "runtime_absent", LOG_FIELD_STR("runtime", runtime->name),
+            LOG_FIELD_STR("interpreter", runtime->interpreter),
+            LOG_FIELD_STR("means", "it is optional and not offered"));
+    }
 }
 
 static int open_audit_log(struct settings *settings, struct err *reterr)
@@ -75,6 +114,7 @@ int settings_load(const char *path, char *const *env, struct settings **ret, str
         return r;
     }
     r = check_references(settings, reterr);
+    r = r < 0 ? r : set_absent_aside(settings, reterr);
     if (r == 0) {
         r = open_audit_log(settings, reterr);
     }

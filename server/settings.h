@@ -8,6 +8,7 @@
 
 struct err;
 struct job;
+struct log;
 struct server_config;
 
 struct settings {
@@ -27,6 +28,9 @@ static inline void settings_unrefp(struct settings **settings)
 {
     settings_unref(*settings);
 }
+
+/* Says which optional runtimes are not offered, because their interpreters are not installed. */
+void settings_log_absent(const struct settings *settings, struct log *log);
 
 /* The field that a running server cannot change and that differs, or NULL. */
 const char *settings_fixed_difference(const struct settings *old, const struct settings *new);

@@ -315,7 +315,11 @@ static int load(struct warden *warden, struct err *reterr)
     }
     const struct server_config *config = warden->settings->config;
     warden->log = log_new(STDERR_FILENO, config->log_format, config->log_level, "warden");
-    return warden->log ? 0 : err_errno(reterr, ENOMEM, "starting the log");
+    if (!warden->log) {
+        return err_errno(reterr, ENOMEM, "starting the log");
+    }
+    settings_log_absent(warden->settings, warden->log);
+    return 0;
 }
 
 int warden_main(const struct warden_options *options)

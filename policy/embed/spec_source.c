@@ -9,9 +9,9 @@
 
 #include "config/policy_file.h"
 
-_Static_assert(sizeof(struct policy_spec) == 360 && sizeof(struct policy_mount) == 80 &&
+_Static_assert(sizeof(struct policy_spec) == 368 && sizeof(struct policy_mount) == 80 &&
                    sizeof(struct seccomp_rule) == 72 && sizeof(struct seccomp_condition) == 24 &&
-                   sizeof(struct policy_rlimit) == 24 && sizeof(struct policy_limits) == 72,
+                   sizeof(struct policy_rlimit) == 24 && sizeof(struct policy_limits) == 80,
                "a field has come or gone: see that it is written below, then correct the size");
 
 #define PUT_TEXT(of, field)   put_text(#field, (of)->field)
@@ -162,6 +162,7 @@ static void put_limits(const struct policy_limits *limits)
     PUT_NUMBER(limits, timeout_ms);
     PUT_NUMBER(limits, output_files);
     PUT_NUMBER(limits, output_file_bytes);
+    PUT_NUMBER(limits, address_space);
     printf("},\n");
 }
 

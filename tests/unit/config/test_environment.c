@@ -158,7 +158,6 @@ static void test_unknown_and_unsupported(void **state)
     REFUSED("SANDBOX_EXECUTOR_ENV_FILES", "there is no such variable", KEY, "SANDBOX_EXECUTOR_ENV_FILES=x");
     REFUSED("SANDBOX_WORKSPACE", "this version does not support it yet; unset it", KEY,
             "SANDBOX_WORKSPACE=/w");
-    REFUSED("SANDBOX_NODE_BIN", "this version does not support it yet; unset it", KEY, "SANDBOX_NODE_BIN=");
 }
 
 static void test_two_spellings(void **state)

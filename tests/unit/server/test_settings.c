@@ -139,7 +139,9 @@ static void test_find(void **state)
     job.runtime = text("cobol");
     assert_int_equal(settings_find(settings, &job, &runtime, &policy, &err), -ENOENT);
     assert_string_equal(err.item, "runtime");
-    assert_string_equal(err.text, "unsupported runtime: cobol; supported: python");
+    /* Whether others follow depends on what the host has. */
+    static const char beginning[] = "unsupported runtime: cobol; supported: python";
+    assert_memory_equal(err.text, beginning, sizeof beginning - 1);
     settings_unref(settings);
 }
 

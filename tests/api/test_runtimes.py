@@ -1,0 +1,292 @@
+"""Node and bash beside Python: what their programs may rely on."""
+
+import base64
+import json
+import os
+import subprocess
+
+import pytest
+
+from harness import ROOT, Server, config_key
+
+NODE = "/usr/bin/node"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with Server(tmp_path_factory.mktemp("runtimes") / "log") as server:
+        yield server
+
+
+def node(server, code, **fields):
+    return server.execute(code, runtime="node", **fields)
+
+
+def prints(server, code, expected, **fields):
+    verdict = node(server, code, **fields)
+    assert (verdict["stdout"], verdict["stderr"], verdict["exit_code"]) == (expected, "", 0), verdict
+    assert verdict["denied_syscalls"] == []
+    return verdict
+
+
+# ---- The kinds of program ----
+
+@pytest.mark.parametrize("name", ["node", "javascript", "js"])
+def test_names(server, name):
+    verdict = server.execute("console.log(6 * 7)", language=name)
+    assert (verdict["stdout"], verdict["policy"], verdict["status"]) == ("42\n", "node", "success")
+
+
+@pytest.mark.parametrize("code, expected", [
+    ("console.log(require('path').join('a', 'b'), typeof module, __dirname, __filename)", "a/b object /workspace /workspace/main.js\n"),
+    ("console.log(require.main === module, this === module.exports)", "true true\n"),
+    ("x = 010; console.log(x, (function () { return this })() === globalThis)", "8 true\n"),
+    ("#!/usr/bin/env node\nconsole.log('hashbang')", "hashbang\n"),
+    ("if (true) { console.log('return'); return } console.log('never')", "return\n"),
+    ("import('node:os').then((os) => console.log(os.EOL.length))", "1\n"),
+])
+def test_commonjs(server, code, expected):
+    prints(server, code, expected)
+
+
+@pytest.mark.parametrize("code, expected", [
+    ("const os = require('os'); console.log(await Promise.resolve(os.EOL.length))", "1\n"),
+    ("for await (const x of [1, 2]) console.log(x)", "1\n2\n"),
+    ("await null; y = 3; console.log(y, require.main === module, __filename)", "3 true /workspace/main.js\n"),
+    ("const {join} = await import('node:path'); console.log(join('a', 'b'))", "a/b\n"),
+    ("console.log(await Promise.all([1, 2].map(async (x) => x * 2)))", "[ 2, 4 ]\n"),
+    ("const {setTimeout: sleep} = require('timers/promises')\nawait sleep(5)\nconsole.log('slept')", "slept\n"),
+])
+def test_top_level_await(server, code, expected):
+    prints(server, code, expected)
+
+
+@pytest.mark.parametrize("code, expected", [
+    ("import {join} from 'node:path'; console.log(join('a', 'b'), import.meta.url)", "a/b file:///workspace/main.js\n"),
+    ("import fs, {readFileSync} from 'fs'; console.log(fs.readFileSync === readFileSync, this)", "true undefined\n"),
+    ("import * as os from 'os'; console.log(await Promise.resolve(os.EOL.length), require('path').sep)", "1 /\n"),
+    ("export const x = 1; console.log(import.meta.resolve('./a.mjs'), import.meta.dirname)", "file:///workspace/a.mjs /workspace\n"),
+    ("import 'node:fs'\nconst os = await import('node:os'); console.log(os.EOL.length)", "1\n"),
+])
+def test_modules(server, code, expected):
+    prints(server, code, expected)
+
+
+FILES = [{"name": "named.mjs", "content": "export const a = 1; export default 'd'"}, {"name": "common.js", "content": "exports.b = 2"},
+         {"name": "common.cjs", "content": "module.exports = {c: 3}"}, {"name": "data.json", "content": '{"e": 5}'},
+         {"name": "node_modules/p/package.json", "data": base64.b64encode(b'{"exports": {"import": "./i.mjs", "require": "./r.cjs"}}').decode()},
+         {"name": "node_modules/p/i.mjs", "data": base64.b64encode(b"export default 'imported'").decode()},
+         {"name": "node_modules/p/r.cjs", "data": base64.b64encode(b"module.exports = 'required'").decode()}]
+
+
+@pytest.mark.parametrize("code, expected", [
+    ("console.log(require('./common').b, require('./common.cjs').c, require('./data').e, require('p'))", "2 3 5 required\n"),
+    ("const m = await import('./named.mjs'); console.log(m.a, m.default, require('./common.js').b, (await import('p')).default)", "1 d 2 imported\n"),
+    ("import d, {a} from './named.mjs'; import {b} from './common.js'; import c from './common.cjs'; import p from 'p'\nconsole.log(a, b, c, d, p)",
+     "1 2 { c: 3 } d imported\n"),
+    ("console.log(require('fs').readdirSync('.').sort().join())", "common.cjs,common.js,data.json,named.mjs,node_modules\n"),
+])
+def test_files_are_found(server, code, expected):
+    verdict = prints(server, code, expected, files=FILES)
+    assert verdict["output_files"] == []
+
+
+def test_output_files(server):
+    verdict = node(server, "require('fs').writeFileSync('out.txt', 'é')", outputs=["*.txt"])
+    assert verdict["files"] == [{"name": "out.txt", "mime": "text/plain", "data": base64.b64encode("é".encode()).decode()}]
+
+
+# ---- What goes in ----
+
+def test_stdin(server):
+    prints(server, "process.stdin.setEncoding('utf8'); let s = ''; process.stdin.on('data', (d) => s += d).on('end', () => console.log(s.length))",
+           "100000\n", stdin="x" * 100000)
+    prints(server, "console.log(require('fs').readFileSync(0, 'utf8').toUpperCase())", "HELLO É\n", stdin="hello é")
+    prints(server, "for await (const line of require('readline').createInterface({input: process.stdin})) console.log('>' + line)", ">a\n>b\n",
+           stdin="a\nb\n")
+
+
+def test_arguments_and_environment(server):
+    verdict = node(server, "console.log(JSON.stringify([process.argv.slice(1), process.env.MODE, process.execArgv]))",
+                   args=["a", "b c", "", "--é"], env={"MODE": "fast"})
+    assert json.loads(verdict["stdout"]) == [["/workspace/main.js", "a", "b c", "", "--é"], "fast", []]
+
+
+def test_environment_is_the_policys(server):
+    names = json.loads(node(server, "console.log(JSON.stringify(Object.keys(process.env).sort()))")["stdout"])
+    assert names == ["HOME", "LANG", "LOGNAME", "PATH", "USER", "UV_USE_IO_URING"]
+
+
+@pytest.mark.parametrize("name", ["NODE_OPTIONS", "NODE_PATH", "LD_PRELOAD"])
+def test_environment_that_loads_code_is_refused(server, name):
+    body = json.dumps({"code": "0", "runtime": "node", "env": {name: "x"}})
+    reply = server.request("POST", "/execute", body)
+    assert (reply.status, reply.json["field"]) == (400, "env")
+
+
+# ---- How it ends ----
+
+@pytest.mark.parametrize("code, exit_code", [
+    ("process.exit(3)", 3), ("process.exitCode = 4", 4), ("await 0; process.exit(5)", 5), ("import 'fs'; process.exit(6)", 6),
+    ("throw new Error('x')", 1), ("await 0; throw new Error('x')", 1), ("import 'fs'; throw new Error('x')", 1),
+    ("Promise.reject(new Error('x'))", 1), ("setTimeout(() => { throw new Error('x') })", 1),
+    ("let x = ;", 1), ("import {nope} from 'fs'", 1), ("import './nope.mjs'", 1), ("require('nope')", 1),
+    ("await new Promise(() => {})", 13), ("process.on('exit', () => process.exit(7))", 7),
+])
+def test_exit_codes(server, code, exit_code):
+    verdict = node(server, code)
+    assert (verdict["exit_code"], verdict["signal"], verdict["status"]) == (exit_code, None, "execution_error"), verdict
+    if exit_code == 1:
+        assert "Error" in verdict["stderr"]
+
+
+@pytest.mark.parametrize("signal, code", [("SIGKILL", 137), ("SIGTERM", 143), ("SIGSEGV", 139), ("SIGABRT", 134)])
+def test_signals(server, signal, code):
+    verdict = node(server, f"process.kill(process.pid, '{signal}'); setInterval(() => 0, 1000)")
+    assert (verdict["exit_code"], verdict["signal"]) == (code, signal), verdict
+
+
+def test_an_error_names_the_programs_lines(server):
+    for code in "\nthrow new Error('here')", "await 0\nthrow new Error('here')", "import 'fs'\nthrow new Error('here')":
+        assert "/workspace/main.js:2" in node(server, code)["stderr"]
+
+
+def test_timeout(server):
+    verdict = node(server, "console.log('begun'); for (;;);", timeout_ms=2000)
+    assert (verdict["status"], verdict["exit_code"], verdict["killed"], verdict["stdout"]) == ("timeout", -1, True, "begun\n")
+
+
+def test_memory(server):
+    verdict = node(server, "const a = []; for (;;) a.push(Buffer.alloc(1 << 20, 1))", limits={"memory_bytes": 200 << 20})
+    assert (verdict["status"], verdict["oom"], verdict["exit_code"]) == ("oom", True, 137), verdict
+
+
+def test_deep_recursion_is_the_programs_to_catch(server):
+    prints(server, "function f() { f() } try { f() } catch (error) { console.log(error instanceof RangeError) }", "true\n")
+
+
+# ---- What there is ----
+
+@pytest.mark.parametrize("code, expected", [
+    ("const {Worker} = require('worker_threads'); new Worker('postMessage(6 * 7)'.replace('post', 'require(\"worker_threads\").parentPort.post'), "
+     "{eval: true}).on('message', console.log)", "42\n"),
+    ("console.log(require('child_process').execSync('echo $((6 * 7))').toString().trim())", "42\n"),
+    ("console.log(require('child_process').spawnSync(process.execPath, ['-p', '6 * 7']).stdout.toString().trim())", "42\n"),
+    ("const child = require('child_process').fork('./child.js'); child.on('message', (m) => { console.log(m); child.disconnect() })", "42\n"),
+    ("let n = 0; const t = setInterval(() => { if (++n === 3) { clearInterval(t); console.log(n) } }, 1)", "3\n"),
+    ("setTimeout(() => console.log('b'), 20); setTimeout(() => console.log('a'), 1); process.nextTick(() => console.log('0'))", "0\na\nb\n"),
+    ("console.log(require('zlib').gunzipSync(require('zlib').gzipSync('x')).toString(), require('crypto').createHash('md5').update('').digest('hex').length)",
+     "x 32\n"),
+    ("console.log(new WebAssembly.Memory({initial: 1, maximum: 65536}).buffer.byteLength)", "65536\n"),
+    ("process.on('SIGTERM', () => { console.log('term'); process.exit() }); process.kill(process.pid, 'SIGTERM'); setInterval(() => 0, 1000)", "term\n"),
+    ("const s = require('http').createServer((q, r) => r.end('x')).listen('/tmp/s', () => require('http').get({socketPath: '/tmp/s'}, (r) => "
+     "r.on('data', (d) => { console.log(d + ''); s.close() })))", "x\n"),
+    ("require('fs/promises').writeFile('a', 'x').then(() => require('fs/promises').copyFile('a', 'b')).then(() => console.log('copied'))", "copied\n"),
+    ("fetch('http://192.0.2.1/').catch((error) => console.log(error.cause.code))", "ENETUNREACH\n"),
+    ("console.log(new Intl.DateTimeFormat('en', {timeZone: 'Asia/Tokyo', hour: 'numeric'}).format(new Date(0)))", "9 AM\n"),
+])
+def test_what_programs_use(server, code, expected):
+    prints(server, code, expected, files=[{"name": "child.js", "content": "process.send(42)"}])
+
+
+def test_large_output_is_whole(server):
+    verdict = node(server, "process.stdout.write('x'.repeat(300000)); process.stderr.write('y'.repeat(300000))")
+    assert (len(verdict["stdout"]), len(verdict["stderr"])) == (300000, 300000)
+
+
+def test_output_before_exit_is_whole(server):
+    assert len(node(server, "console.log('x'.repeat(200000)); process.exit(0)")["stdout"]) == 200001
+
+
+def test_denied_calls_are_named(server):
+    verdict = node(server, "try { require('fs').watch('.') } catch (error) { console.log(error.code) }")
+    assert (verdict["stdout"], verdict["denied_syscalls"]) == ("EPERM\n", [{"name": "inotify_init1", "count": 1}])
+
+
+# ---- bash ----
+
+def bash(server, code, **fields):
+    return server.execute(code, runtime="bash", **fields)
+
+
+@pytest.mark.parametrize("code, expected", [
+    ("echo $((6 * 7))", "42\n"), ("for i in 1 2 3; do echo $i; done | tac | head -n 1", "3\n"), ("echo \"$1-$2\"", "a-b c\n"),
+    ("tr a-z A-Z", "IN\n"), ("cat f", "content"), ("id -un; pwd", "immure\n/workspace\n"), ("x=$(sleep 0.01 & wait; echo $?); echo $x", "0\n"),
+    ("mapfile -t a < <(seq 3); echo ${#a[@]}", "3\n"), ("echo x >/dev/null; echo y >&2 2>/dev/null; awk 'BEGIN {print 1}'", "1\n"),
+])
+def test_bash(server, code, expected):
+    verdict = bash(server, code, args=["a", "b c"], stdin="in\n", files=[{"name": "f", "content": "content"}])
+    assert (verdict["stdout"].removeprefix("y\n"), verdict["exit_code"], verdict["denied_syscalls"]) == (expected, 0, []), verdict
+    assert verdict["policy"] == "bash"
+
+
+@pytest.mark.parametrize("code, exit_code, signal", [("exit 3", 3, None), ("kill -9 $$", 137, "SIGKILL"), ("nope", 127, None),
+                                                     ("set -e; false; echo never", 1, None), ("(exit 4) || exit $?", 4, None)])
+def test_bash_exit_codes(server, code, exit_code, signal):
+    verdict = bash(server, code)
+    assert (verdict["exit_code"], verdict["signal"], verdict["stdout"]) == (exit_code, signal, "")
+
+
+def test_bash_has_no_sockets(server):
+    verdict = bash(server, "exec 3<>/dev/tcp/127.0.0.1/1 && echo open")
+    assert verdict["stdout"] == "" and verdict["exit_code"] != 0
+
+
+# ---- Which there are ----
+
+ABSENT = """
+runtime { name: "python" interpreter: "/usr/bin/python3.11" extension: "py" policy: "python" }
+runtime { name: "ghost" interpreter: "/usr/bin/ghost" policy: "python" %s}
+"""
+
+
+def test_an_absent_optional_runtime_is_not_offered(tmp_path):
+    config = tmp_path / "server.textproto"
+    config.write_text(ABSENT % "optional: true ")
+    with Server(tmp_path / "log", SANDBOX_EXECUTOR_CONFIG=str(config)) as server:
+        reply = server.request("POST", "/execute", json.dumps({"code": "x", "runtime": "ghost"}))
+        assert (reply.status, reply.json["error"]) == (400, "unsupported runtime: ghost; supported: python")
+        assert server.log().count("event=runtime_absent") == 1
+        assert server.execute("print(1)")["stdout"] == "1\n"
+
+
+def test_an_absent_runtime_that_is_not_optional_is_a_fault(tmp_path):
+    config = tmp_path / "server.textproto"
+    config.write_text(ABSENT % "")
+    with pytest.raises(AssertionError, match="self-test of runtime ghost"):
+        server = Server(tmp_path / "log", SANDBOX_EXECUTOR_CONFIG=str(config))
+        server.start()
+        try:
+            reply = {}
+            while "ghost" not in reply.get("error", ""):
+                try:
+                    response = server.get("/readyz")
+                    reply = response.json if response.status == 503 else {}
+                except OSError:
+                    assert server.process.poll() is None
+            raise AssertionError(reply["error"])
+        finally:
+            server.stop()
+
+
+def test_an_absent_default_runtime_stops_the_start(tmp_path):
+    config = tmp_path / "server.textproto"
+    config.write_text(ABSENT % "optional: true " + 'default_runtime: "ghost"\n' + config_key("a", "secret"))
+    ended = subprocess.run([os.environ.get("IMMURE_REAL", ROOT / "build/immure"), "serve", "--config", config, "--check-config"],
+                           capture_output=True, text=True)
+    assert ended.returncode != 0 and "default_runtime: the interpreter of the runtime 'ghost' is not installed" in ended.stderr
+
+
+def test_a_named_interpreter_is_not_optional(tmp_path):
+    server = Server(tmp_path / "log", SANDBOX_NODE_BIN="/usr/bin/nope")
+    server.start()
+    try:
+        seen = ""
+        while "self-test of runtime node" not in seen:
+            assert server.process.poll() is None
+            try:
+                seen = server.get("/readyz").body.decode()
+            except OSError:
+                pass
+    finally:
+        server.stop()
