@@ -50,6 +50,14 @@ def world(tmp_path_factory):
     made.close()
 
 
+def unhurried(condition):
+    """Asking all the time would keep a slow machine from what is waited for."""
+    def asked():
+        time.sleep(0.25)
+        return condition()
+    return asked
+
+
 def descendants(pid):
     found = [pid]
     for parent in found:
@@ -122,10 +130,9 @@ class Arena:
         states = [self.state()]
 
         def same():
-            time.sleep(0.1)
             states.append(self.state())
             return len(states) > 2 and states[-1] == states[-2] == states[-3]
-        wait_for(same, f"the server comes to rest: {states}")
+        wait_for(unhurried(same), f"the server comes to rest: {states}")
         return states[-1]
 
     def state(self):
@@ -164,7 +171,7 @@ def arena(request, world, tmp_path_factory):
               if getattr(item, "callspec", None) and item.callspec.params.get("arena") == request.param and "one" in item.callspec.params]
     with start(world, tmp_path_factory.mktemp(request.param), CONFIGURATIONS[request.param]) as server:
         if request.param == "template":
-            wait_for(lambda: 'state="parked"} 4' in server.get("/metrics").body.decode(), "the stock is full", STOCK_S)
+            wait_for(unhurried(lambda: 'state="parked"} 4' in server.get("/metrics").body.decode()), "the stock is full", STOCK_S)
         made = Arena(server, world, wanted)
         yield made
         made.pool.shutdown()

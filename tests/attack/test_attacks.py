@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from attack import judge, load
-from conftest import beside, ways
+from conftest import beside, unhurried, ways
 from harness import ROOT, wait_for
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="the programs have x86_64's system call numbers")
@@ -31,7 +31,7 @@ def test_nothing_is_left(arena):
     """After all of them: the server is as it was, its front is the same process, and its log is lines of its own."""
     arena.forget_sessions()
     with contextlib.suppress(AssertionError):
-        wait_for(lambda: arena.state() == arena.before, "everything is as it was")
+        wait_for(unhurried(lambda: arena.state() == arena.before), "everything is as it was")
     assert arena.state() == arena.before
     assert arena.server.get("/readyz").status == 200
     lines = arena.server.log().splitlines()
