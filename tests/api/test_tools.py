@@ -4,6 +4,7 @@ interpreter of their own and where they are forked from a template."""
 import base64
 import json
 import multiprocessing
+import os
 import re
 import ssl
 import subprocess
@@ -533,6 +534,46 @@ def test_no_network_while_tools_are_called(tools):
     """ % tools.callbacks.port, {"n": {"data": "1"}})
     # ENETUNREACH, even for the loopback, which is down; EAI_NONAME; ENOENT
     assert json.loads(verdict["output"]) == [101, 101, -2, ["lo:"], [], 2], verdict
+
+
+# ---- Node ----
+
+node = pytest.mark.skipif(not os.path.exists("/usr/bin/node"), reason="there is no node here")
+
+
+@node
+def test_node(tools):
+    code = """
+        const add = await callTool('add', {a: 1, b: 2})
+        const all = await callToolsParallel([['add', {a: 1, b: 1}], ['add', {a: 2, b: 2}]])
+        let message
+        try { await callTool('bad') } catch (e) { message = e.message }
+        require('fs').writeFileSync('out.txt', 'x')
+        console.log('printed')
+        setResult({add, all, message}, ['out.txt'])
+        process.exit(0)
+    """
+    verdict = call(tools, code, {"add": lambda a, b: {"data": str(a + b)}, "bad": {"error": "why"}}, runtime="node")
+    assert (verdict["status"], verdict["stdout"], verdict["stderr"]) == ("success", "printed\n", ""), verdict
+    assert json.loads(verdict["output"]) == {"add": 3, "all": [2, 4], "message": "Tool 'bad' failed: why"}
+    assert [file["name"] for file in verdict["files"]] == ["out.txt"]
+
+
+@node
+@pytest.mark.parametrize("code, error", [
+    ("await callTool('x')", "Error: call_tool: no callback URL configured"), ("setResult(undefined)", "TypeError: setResult: undefined cannot be JSON"),
+    ("require('fs').closeSync(4); setResult(1)", "Error: setResult: the bridge's descriptors are closed"),
+    ("await installPackage('left-pad')", "Error: npm install left-pad failed: this server installs no packages"),
+])
+def test_node_errors(tools, code, error):
+    verdict = tools.execute(code, runtime="node")
+    assert verdict["exit_code"] == 1 and error in verdict["stderr"], verdict
+
+
+@node
+def test_node_result_survives(tools):
+    verdict = tools.execute("setResult(1); setResult([2]); throw new Error('later')", runtime="node")
+    assert (verdict["output"], verdict["exit_code"]) == ("[2]", 1)
 
 
 # ---- Which servers are called ----

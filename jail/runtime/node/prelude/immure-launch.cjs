@@ -224,6 +224,7 @@ class Program {
 function start() {
     let [, , script, ...args] = process.argv, source;
     ['stdout', 'stderr'].forEach(writeAtOnce);
+    require('./immure-prelude.cjs');
     process.execArgv = []; // ours are nothing for processes that the program starts
     if (script === '--standby') {
         quietly(rehearse);
