@@ -165,13 +165,11 @@ def devices():
 
 @attack("every mount but the scratch is read-only", {"writable": r"\['/dev/shm', '/tmp', '/workspace'\]"})
 def every_directory():
-    """Makes a file in every directory that there is."""
+    """Makes a file in every directory that there is, down to the third level."""
     writable = []
     for directory, names, _ in os.walk("/"):
-        if directory == "/proc" or directory == "/usr/share/zoneinfo":
-            names.clear()  # of the same mount each
-        if "site-packages" in names:
-            names.remove("site-packages")
+        if directory == "/proc" or directory.count("/") > 2:
+            names.clear()  # of the same mount each, and there are many
         try:
             os.close(os.open(directory + "/planted", os.O_CREAT | os.O_WRONLY))
         except OSError:
