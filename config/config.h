@@ -95,6 +95,7 @@ struct server_config {
     uint32_t max_sessions;
     uint64_t session_bytes, session_inodes;
     uint64_t kept_job_ttl_ms, max_kept_bytes;
+    uint64_t stream_heartbeat_ms;
     uint32_t max_kept_jobs;
 };
 

@@ -47,7 +47,8 @@
     X(session_inodes, 16, 1048576)                                                                           \
     X(kept_job_ttl_ms, 1, 366 * MS_PER_DAY)                                                                  \
     X(max_kept_jobs, 1, 65536)                                                                               \
-    X(max_kept_bytes, 1024, 1024 * 1024 * MIB)
+    X(max_kept_bytes, 1024, 1024 * 1024 * MIB)                                                               \
+    X(stream_heartbeat_ms, 1, MS_PER_DAY)
 
 static bool environment_is_local(const char *environment)
 {

@@ -25,6 +25,7 @@
 #include "server/log.h"
 #include "server/metrics.h"
 #include "server/request.h"
+#include "server/stream.h"
 #include "server/tools.h"
 
 struct running {
@@ -43,6 +44,7 @@ struct running {
     struct bridge *bridge;
     struct kept_job *kept; /* NULL: nobody asks later */
     char *reason;          /* why it was ended; NULL: none */
+    bool streams;          /* its request hears of what happens */
     bool has_outputs;      /* the warden knows of files that the program has named */
     struct tools tools;
 };
@@ -202,6 +204,9 @@ static size_t output_limit(const struct server_config *config, const struct job 
 static void on_call(void *arg, struct bridge_call *call)
 {
     const struct running *job = arg;
+    if (job->request) {
+        stream_tool_call(job->request->stream, call->name);
+    }
     tools_call(&job->tools, call);
 }
 
@@ -276,7 +281,7 @@ static int send_job(struct running *job, struct execute_request *execute, struct
 }
 
 int dispatch_start(struct dispatch *dispatch, struct request *request, struct execute_request *execute,
-                   bool keep, uint64_t *ret_retry_after_ms, struct err *reterr)
+                   enum dispatch_way way, uint64_t *ret_retry_after_ms, struct err *reterr)
 {
     *ret_retry_after_ms = 0;
     int r = check_rate(dispatch, request->caller.key, ret_retry_after_ms, reterr);
@@ -287,8 +292,9 @@ int dispatch_start(struct dispatch *dispatch, struct request *request, struct ex
     if (!job) {
         return err_errno(reterr, ENOMEM, "starting a job");
     }
-    if (keep) {
-        execute->job->announce = true;
+    job->streams = way == DISPATCH_STREAM;
+    execute->job->announce = way != DISPATCH_REPLY;
+    if (way == DISPATCH_KEEP) {
         r = kept_job_new(dispatch->front->kept_jobs, job, &request->caller, job->execution_id, &job->kept,
                          reterr);
     }
@@ -317,6 +323,7 @@ static void send_cancel(struct running *job)
 
 void dispatch_cancel(struct running *job)
 {
+    stream_end(job->request->stream, NULL, NULL);
     job->request->job = NULL;
     job->request = NULL;
     kept_job_drop(TAKE_PTR(job->kept)); /* nobody has heard of it */
@@ -340,6 +347,31 @@ static void reply_kept(struct running *job)
     kept_job_reply_accepted(job->kept, request);
 }
 
+static void on_output(void *arg)
+{
+    const struct running *job = arg;
+    if (job->request) {
+        stream_wake(job->request->stream);
+    }
+}
+
+/* Out of memory, it is an ordinary request again. */
+static void begin_stream(struct running *job)
+{
+    struct request *request = job->request;
+    struct err err = {0};
+    if (request->stream) {
+        return;
+    }
+    if (stream_new(job->dispatch->front->streams, request, job->io, &request->stream, &err) < 0) {
+        log_err(job->dispatch->front->log, LOG_ERROR, "no_stream", &err);
+        job->streams = false;
+        return;
+    }
+    job_io_on_output(job->io, on_output, job);
+    request_reply_events(request);
+}
+
 int dispatch_started(struct dispatch *dispatch, uint64_t id)
 {
     struct running *job = find_job(dispatch, id);
@@ -348,6 +380,8 @@ int dispatch_started(struct dispatch *dispatch, uint64_t id)
     }
     if (job->kept && job->request) {
         reply_kept(job);
+    } else if (job->streams && job->request) {
+        begin_stream(job);
     }
     return 0;
 }
@@ -425,6 +459,20 @@ static void reply_result(struct running *job, const struct job_result *result)
     }
 }
 
+/* What has not been told yet, and the reply as the last event. */
+static void stream_result(struct running *job, const struct job_result *result)
+{
+    struct buf body = BUF_INIT;
+    struct err err = {0};
+    if (encode_result(job, result, &body, &err) < 0) {
+        log_err(job->dispatch->front->log, LOG_ERROR, "reply_lost", &err);
+        buf_free(&body);
+        body = BUF_INIT;
+    }
+    job_io_on_output(job->io, NULL, NULL);
+    stream_end(job->request->stream, TAKE_PTR(job->io), &body);
+}
+
 /* What the caller of DELETE /jobs/{job_id} gave as its reason. */
 static void take_reason(struct running *job, struct job_result *result)
 {
@@ -470,7 +518,12 @@ int dispatch_done(struct dispatch *dispatch, struct job_result *result)
         keep_result(job, result);
     } else if (job->request) {
         job->request->job = NULL;
-        if (result->status == JOB_SETUP_ERROR) {
+        if (job->streams && result->status != JOB_SETUP_ERROR) {
+            begin_stream(job); /* unless it has begun */
+        }
+        if (job->request->stream) {
+            stream_result(job, result);
+        } else if (result->status == JOB_SETUP_ERROR) {
             reply_setup_error(job->request, result);
         } else {
             reply_result(job, result);

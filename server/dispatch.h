@@ -1,7 +1,6 @@
 /* struct dispatch: the jobs that are with the warden, and the replies that wait for them. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,11 +23,17 @@ void dispatch_free(struct dispatch *dispatch);
 /* How many wait for their verdict, with or without a caller. */
 size_t dispatch_jobs(const struct dispatch *dispatch);
 
-/* Gives a job to the warden; the request is answered when its verdict is there or, with `keep`, when its
- * program has started: the verdict is then kept (server/kept_jobs.h). Takes what `execute` holds where it
+/* When a request is answered. */
+enum dispatch_way {
+    DISPATCH_REPLY,  /* when the verdict is there */
+    DISPATCH_KEEP,   /* when the program has started; the verdict is kept (server/kept_jobs.h) */
+    DISPATCH_STREAM, /* from then on, until the verdict is there (server/stream.h) */
+};
+
+/* Gives a job to the warden. Takes what `execute` holds where it
  * succeeds. ERR_RATE, with `*ret_retry_after_ms`: the key's own limit. */
 int dispatch_start(struct dispatch *dispatch, struct request *request, struct execute_request *execute,
-                   bool keep, uint64_t *ret_retry_after_ms, struct err *reterr);
+                   enum dispatch_way way, uint64_t *ret_retry_after_ms, struct err *reterr);
 
 /* The caller has gone: the job is to end, and nobody waits for its verdict but the audit log. */
 void dispatch_cancel(struct running *job);

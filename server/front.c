@@ -34,6 +34,7 @@
 #include "server/process_stats.h"
 #include "server/request.h"
 #include "server/session_queries.h"
+#include "server/stream.h"
 
 #define CONFIG_TIMEOUT_MS 10000
 #define CONFIG_BYTES_MAX  (16u << 20)
@@ -315,6 +316,9 @@ static int start(struct front_process *process, struct err *reterr)
         r = kept_jobs_new(front, &front->kept_jobs, reterr);
     }
     if (r == 0) {
+        r = streams_new(front->loop, front->config->stream_heartbeat_ms, &front->streams, reterr);
+    }
+    if (r == 0) {
         r = start_http(process, reterr);
     }
     if (r == 0 && server_config_has_callbacks(front->config)) {
@@ -374,6 +378,7 @@ static void clean_up(struct front_process *process)
     guesses_free(front->guesses);
     session_queries_free(front->session_queries);
     kept_jobs_free(front->kept_jobs);
+    streams_free(front->streams);
     loop_remove(process->channel_source);
     loop_free(front->loop);
     channel_free(process->channel);

@@ -16,6 +16,7 @@ struct metrics;
 struct process_stats;
 struct server_config;
 struct session_queries;
+struct streams;
 
 struct front {
     struct server_config *config;
@@ -29,6 +30,7 @@ struct front {
     struct guesses *guesses;
     struct session_queries *session_queries;
     struct kept_jobs *kept_jobs;
+    struct streams *streams;
     struct callback_client *callbacks; /* NULL: there is nothing that could be called */
     struct msg_state state;            /* the warden's last word */
     bool draining;                     /* the server is shutting down: nothing new is begun */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "config/config.h"
 #include "config/job.h"
@@ -73,15 +74,31 @@ static bool may_use(struct request *request, const struct execute_request *execu
     return true;
 }
 
-/* `?wait=false`: the caller does not want to wait for the verdict. */
-static bool read_wait(struct request *request, bool *ret_keep)
+/* True if one of the media types is text/event-stream. */
+static bool accepts_events(const char *accept)
+{
+    static const char type[] = "text/event-stream";
+    for (const char *item = accept; item && *item; item += strcspn(item, ",") + (strchr(item, ',') != NULL)) {
+        item += strspn(item, " \t");
+        size_t length = strcspn(item, ",; \t");
+        if (length == sizeof type - 1 && strncasecmp(item, type, length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* `?wait=false`: the caller does not wait for the verdict. Otherwise it may want to hear of what happens. */
+static bool read_way(struct request *request, enum dispatch_way *ret)
 {
     const char *wait = http_argument(request->http, "wait");
-    *ret_keep = wait && strcmp(wait, "false") == 0;
-    if (wait && !*ret_keep && strcmp(wait, "true") != 0) {
+    if (wait && strcmp(wait, "false") != 0 && strcmp(wait, "true") != 0) {
         request_refuse(request, ERROR_BAD_FIELD, "wait: must be true or false", "wait");
         return false;
     }
+    *ret = wait && *wait == 'f'                                   ? DISPATCH_KEEP
+           : accepts_events(http_header(request->http, "Accept")) ? DISPATCH_STREAM
+                                                                  : DISPATCH_REPLY;
     return true;
 }
 
@@ -94,15 +111,15 @@ void handle_execute(struct request *request)
     http_free_body(request->http);
     struct err err = {0};
     uint64_t retry_after_ms = 0;
-    bool keep;
-    if (!read_wait(request, &keep)) {
+    enum dispatch_way way;
+    if (!read_way(request, &way)) {
         return;
     }
     execute.job->key = strdup(request->caller.name);
     if (!execute.job->key) {
         err_errno(&err, ENOMEM, "starting a job");
         request_refuse_err(request, &err, 0);
-    } else if (dispatch_start(request->front->dispatch, request, &execute, keep, &retry_after_ms, &err) < 0) {
+    } else if (dispatch_start(request->front->dispatch, request, &execute, way, &retry_after_ms, &err) < 0) {
         request_refuse_err(request, &err, retry_after_ms);
     }
 }

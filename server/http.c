@@ -41,6 +41,7 @@
 
 #define FUNCTIONS                                                                                            \
     X(add_response_header)                                                                                   \
+    X(create_response_from_callback)                                                                         \
     X(create_response_from_buffer_with_free_callback)                                                        \
     X(destroy_response)                                                                                      \
     X(get_connection_info)                                                                                   \
@@ -58,6 +59,9 @@
     X(start_daemon)                                                                                          \
     X(stop_daemon)                                                                                           \
     X(suspend_connection)
+
+/* Asked for at once from a stream. */
+#define STREAM_BLOCK_BYTES 16384
 
 struct microhttpd {
     void *handle;
@@ -91,6 +95,7 @@ struct http_request {
     bool last;     /* the connection ends with its reply */
     bool gone;     /* the caller has hung up */
     bool replied;
+    bool streams;                  /* the reply comes bit by bit */
     bool refused;                  /* past libmicrohttpd */
     struct MHD_Response *response; /* made, not queued yet */
     unsigned status;
@@ -219,13 +224,27 @@ static void take_body(struct http_request *request, const char *data, size_t siz
     }
 }
 
+static bool is_suspended(const struct http_server *server, const struct http_connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        server->mhd.get_connection_info(connection->mhd, MHD_CONNECTION_INFO_CONNECTION_SUSPENDED);
+    return info && info->suspended == MHD_YES;
+}
+
+static void wake(struct http_request *request)
+{
+    if (is_suspended(request->server, request->connection)) {
+        request->server->mhd.resume_connection(request->connection->mhd);
+    }
+}
+
 static void hang_up(struct http_request *request)
 {
     struct http_server *server = request->server;
-    if (!request->gone && !request->replied) {
+    if (!request->gone && (!request->replied || request->streams)) {
         request->gone = true;
         server->events.hangup(server->arg, request);
-        server->mhd.resume_connection(request->connection->mhd);
+        wake(request);
     }
 }
 
@@ -260,7 +279,7 @@ static enum MHD_Result serve(struct http_request *request)
     if (!request->response) {
         return request->replied ? MHD_NO : MHD_YES;
     }
-    http_connection_enter(connection, HTTP_REPLYING);
+    http_connection_enter(connection, request->streams ? HTTP_STREAMING : HTTP_REPLYING);
     return queue_response(request);
 }
 
@@ -335,6 +354,23 @@ static void refuse(struct http_request *request, const struct http_header *heade
     http_connection_enter(connection, HTTP_LINGERING);
 }
 
+/* Takes the response, NULL included, and gives it back with its headers, or NULL. */
+static struct MHD_Response *add_headers(const struct http_server *server, struct MHD_Response *response,
+                                        bool last, const struct http_header *headers, size_t n_headers)
+{
+    bool complete = response != NULL;
+    for (size_t i = 0; i < n_headers && complete; i++) {
+        complete = server->mhd.add_response_header(response, headers[i].name, headers[i].value) == MHD_YES;
+    }
+    if (complete && (server->draining || last)) {
+        complete = server->mhd.add_response_header(response, "Connection", "close") == MHD_YES;
+    }
+    if (response && !complete) {
+        server->mhd.destroy_response(response);
+    }
+    return complete ? response : NULL;
+}
+
 static struct MHD_Response *make_response(const struct http_server *server, bool last,
                                           const struct http_header *headers, size_t n_headers,
                                           struct buf *body)
@@ -344,30 +380,10 @@ static struct MHD_Response *make_response(const struct http_server *server, bool
     }
     struct MHD_Response *response =
         server->mhd.create_response_from_buffer_with_free_callback(body->len, body->data, free);
-    if (!response) {
-        return NULL;
+    if (response) {
+        *body = BUF_INIT; /* the response's now */
     }
-    *body = BUF_INIT; /* the response's now */
-    bool complete = true;
-    for (size_t i = 0; i < n_headers; i++) {
-        complete = server->mhd.add_response_header(response, headers[i].name, headers[i].value) == MHD_YES &&
-                   complete;
-    }
-    if (server->draining || last) {
-        complete = server->mhd.add_response_header(response, "Connection", "close") == MHD_YES && complete;
-    }
-    if (!complete) {
-        server->mhd.destroy_response(response);
-        return NULL;
-    }
-    return response;
-}
-
-static bool is_suspended(const struct http_server *server, const struct http_connection *connection)
-{
-    const union MHD_ConnectionInfo *info =
-        server->mhd.get_connection_info(connection->mhd, MHD_CONNECTION_INFO_CONNECTION_SUSPENDED);
-    return info && info->suspended == MHD_YES;
+    return add_headers(server, response, last, headers, n_headers);
 }
 
 void http_hold(struct http_request *request)
@@ -400,6 +416,47 @@ void http_reply(struct http_request *request, unsigned status, const struct http
         request->server->mhd.resume_connection(connection->mhd);
     }
     buf_free(body);
+}
+
+/* libmicrohttpd asks for more whenever the socket has room; where there is none, it is not asked again until
+ * something has come. */
+static ssize_t read_stream(void *arg, uint64_t position, char *data, size_t size)
+{
+    (void)position;
+    struct http_request *request = arg;
+    struct http_server *server = request->server;
+    if (request->gone) {
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    }
+    ssize_t n = server->events.fill(server->arg, request, data, size);
+    if (n < 0) {
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    }
+    if (n == 0) {
+        server->mhd.suspend_connection(request->connection->mhd);
+    }
+    return n;
+}
+
+void http_stream(struct http_request *request, unsigned status, const struct http_header *headers,
+                 size_t n_headers)
+{
+    struct http_server *server = request->server;
+    if (request->replied || request->gone) {
+        return;
+    }
+    request->replied = request->streams = true;
+    request->status = status;
+    request->response = add_headers(server,
+                                    server->mhd.create_response_from_callback(
+                                        MHD_SIZE_UNKNOWN, STREAM_BLOCK_BYTES, read_stream, request, NULL),
+                                    request->last, headers, n_headers);
+    wake(request);
+}
+
+void http_stream_wake(struct http_request *request)
+{
+    wake(request);
 }
 
 /* ---- Connections ---- */

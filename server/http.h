@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct buf;
 struct err;
@@ -39,7 +40,11 @@ struct http_events {
     void (*complete)(void *arg, struct http_request *request);
     /* Also after `headers`. Without a path or method where not even those have arrived. */
     void (*fault)(void *arg, struct http_request *request, enum http_fault fault);
-    /* The caller has closed the connection before the reply: none can be given any more. */
+    /* The next bytes of a stream, as the socket takes them: how many; 0: none now, until http_stream_wake();
+     * -1: it ends here. */
+    ssize_t (*fill)(void *arg, struct http_request *request, char *data, size_t size);
+    /* The caller has closed the connection before the reply, or before the end of a stream: no more can be
+     * said. */
     void (*hangup)(void *arg, struct http_request *request);
     /* The reply is with the kernel (`sent`), or the connection is gone. The request is freed on return. */
     void (*end)(void *arg, struct http_request *request, bool sent);
@@ -90,3 +95,7 @@ void http_hold(struct http_request *request);
 /* Once per request. Takes the body, on failure too. A failure closes the connection. */
 void http_reply(struct http_request *request, unsigned status, const struct http_header *headers,
                 size_t n_headers, struct buf *body);
+/* The same with a body that comes bit by bit, through `fill`. A caller that does not read holds up nobody. */
+void http_stream(struct http_request *request, unsigned status, const struct http_header *headers,
+                 size_t n_headers);
+void http_stream_wake(struct http_request *request);

@@ -74,7 +74,7 @@ static void on_watch(void *arg, uint32_t events)
     if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
         connection->peer_closed = true;
         connection->all->some_peer_closed = true;
-        if (connection->phase == HTTP_WORKING) {
+        if (connection->phase == HTTP_WORKING || connection->phase == HTTP_STREAMING) {
             connection->all->hung_up(connection);
         }
     } else if (connection->phase == HTTP_NEW || connection->phase == HTTP_IDLE) {

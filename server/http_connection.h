@@ -23,6 +23,7 @@ enum http_phase {
     HTTP_PHASES_WITH_DEADLINE,
     HTTP_WORKING = HTTP_PHASES_WITH_DEADLINE, /* the reply, from above */
     HTTP_REPLYING,                            /* the socket to take it, or to be closed */
+    HTTP_STREAMING,                           /* the rest of a reply that comes bit by bit */
 };
 
 struct http_connection {

@@ -30,6 +30,8 @@ struct job_io {
     struct loop_source *stdin_source;
     char *stdin_data;
     size_t stdin_size, stdin_done;
+    void (*output)(void *arg); /* NULL: nobody is told */
+    void *output_arg;
 };
 
 static void close_outlet(struct outlet *outlet)
@@ -63,8 +65,11 @@ static void on_output(void *arg, uint32_t events)
 {
     (void)events;
     struct outlet *outlet = arg;
-    if (capture_read(&outlet->io->capture, outlet->stream, outlet->fd) == CAPTURE_END) {
+    struct job_io *io = outlet->io;
+    if (capture_read(&io->capture, outlet->stream, outlet->fd) == CAPTURE_END) {
         close_outlet(outlet);
+    } else if (io->output) {
+        io->output(io->output_arg);
     }
 }
 
@@ -162,6 +167,12 @@ int job_io_new(struct loop *loop, size_t output_limit_bytes, char *stdin_data, s
     memcpy(ret_ends, ends, sizeof ends);
     *ret = io;
     return 0;
+}
+
+void job_io_on_output(struct job_io *io, void (*output)(void *arg), void *arg)
+{
+    io->output = output;
+    io->output_arg = arg;
 }
 
 int job_io_finish(struct job_io *io, size_t output_limit_bytes, struct err *reterr)

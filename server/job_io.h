@@ -17,6 +17,9 @@ int job_io_new(struct loop *loop, size_t output_limit_bytes, char *stdin_data, s
                int ret_ends[JOB_IO_ENDS], struct job_io **ret, struct err *reterr);
 void job_io_free(struct job_io *io); /* takes NULL */
 
+/* Called after output has come. */
+void job_io_on_output(struct job_io *io, void (*output)(void *arg), void *arg);
+
 /* The program has ended: takes what is still in the pipes and cuts the output at `output_limit_bytes` (0: as
  * it is). Never waits, even if somebody still held the other end. */
 int job_io_finish(struct job_io *io, size_t output_limit_bytes, struct err *reterr);

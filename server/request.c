@@ -20,6 +20,7 @@
 #include "server/metrics.h"
 #include "server/routes.h"
 #include "server/session_queries.h"
+#include "server/stream.h"
 
 #define REPLY_HEADERS_MAX 6
 
@@ -53,6 +54,28 @@ void request_reply_accepted(struct request *request, const char *location, struc
     struct http_header headers[REPLY_HEADERS_MAX] = {{"Content-Type", "application/json"},
                                                      {"Location", location}};
     reply_with(request, 202, headers, 2, body);
+}
+
+void request_reply_events(struct request *request)
+{
+    /* The last one is for proxies that would wait for the end. */
+    const struct http_header headers[] = {{"Content-Type", "text/event-stream"},
+                                          {"X-Request-Id", request->id},
+                                          {"Cache-Control", "no-store"},
+                                          {"X-Accel-Buffering", "no"}};
+    request->status = 200;
+    http_stream(request->http, 200, headers, ARRAY_SIZE(headers));
+}
+
+static ssize_t on_fill(void *arg, struct http_request *http, char *data, size_t size)
+{
+    (void)arg;
+    struct request *request = http_user(http);
+    ssize_t n = request && request->stream ? stream_fill(request->stream, data, size) : -1;
+    if (n > 0) {
+        request->reply_bytes += (size_t)n;
+    }
+    return n;
 }
 
 void request_reply_empty(struct request *request)
@@ -290,6 +313,7 @@ static void on_end(void *arg, struct http_request *http, bool sent)
         dispatch_cancel(request->job);
     }
     session_query_forget(request);
+    stream_free(request->stream);
     if (request->status == 0) {
         request->status = 499;
     }
@@ -309,6 +333,7 @@ const struct http_events request_events = {
     .headers = on_headers,
     .complete = on_complete,
     .fault = on_fault,
+    .fill = on_fill,
     .hangup = on_hangup,
     .end = on_end,
 };

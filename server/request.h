@@ -19,6 +19,7 @@ struct http_request;
 struct route;
 struct running;
 struct session_query_pending;
+struct stream;
 
 #define TRACEPARENT_BYTES 56
 
@@ -34,6 +35,7 @@ struct request {
     unsigned status;
     size_t reply_bytes;
     struct running *job;                 /* whose verdict it waits for */
+    struct stream *stream;               /* what is told while the job runs; NULL: nothing */
     struct session_query_pending *query; /* whose answer it waits for */
 };
 
@@ -49,6 +51,8 @@ void request_refuse_key(struct request *request);
 void request_reply(struct request *request, unsigned status, const char *content_type, struct buf *body);
 /* 202, with where to ask later. Takes the body. */
 void request_reply_accepted(struct request *request, const char *location, struct buf *body);
+/* 200, with events from request->stream. */
+void request_reply_events(struct request *request);
 /* 204. */
 void request_reply_empty(struct request *request);
 /* `text` and `field` may be NULL; see error_write(). */

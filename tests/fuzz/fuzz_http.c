@@ -129,7 +129,11 @@ static void listen_somewhere(struct world *world, int *ret_fd)
 static struct world *the_world(void)
 {
     static struct world world;
-    static const struct http_events events = {on_headers, on_complete, on_fault, on_hangup, on_end};
+    static const struct http_events events = {.headers = on_headers,
+                                              .complete = on_complete,
+                                              .fault = on_fault,
+                                              .hangup = on_hangup,
+                                              .end = on_end};
     if (!world.server) {
         struct http_options options = {.max_body_bytes = BODY_MAX,
                                        .max_header_bytes = HEADER_MAX,

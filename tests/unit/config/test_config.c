@@ -111,7 +111,7 @@ static const char everything[] =
     "drain_timeout_ms: 0 metrics_open: true log_format: JSON log_level: DEBUG audit_log: '/var/log/audit'\n"
     "outer_uid_base: 100000 max_output_bytes: 9 front_timeout_ms: 8 max_connections_per_address: 10\n"
     "session_ttl_ms: 10 max_sessions: 11 session_bytes: 65536 session_inodes: 16\n"
-    "kept_job_ttl_ms: 12 max_kept_jobs: 13 max_kept_bytes: 1024\n"
+    "kept_job_ttl_ms: 12 max_kept_jobs: 13 max_kept_bytes: 1024 stream_heartbeat_ms: 14\n"
     "runtime { name: 'python' alias: 'py' interpreter: '/usr/bin/python3' arg: ['-I', ''] extension: 'py' "
     "policy: 'p' }\n"
     "runtime { name: 'sh' interpreter: '/bin/sh' policy: 'q' }\n"
@@ -151,6 +151,7 @@ static void check_everything(const struct server_config *config)
     assert_int_equal(config->kept_job_ttl_ms, 12);
     assert_int_equal(config->max_kept_jobs, 13);
     assert_int_equal(config->max_kept_bytes, 1024);
+    assert_int_equal(config->stream_heartbeat_ms, 14);
     assert_int_equal(config->n_runtimes, 2);
     assert_int_equal(config->runtimes[0].n_args, 2);
     assert_string_equal(config->runtimes[0].args[0], "-I");

@@ -113,7 +113,11 @@ static const struct http_options default_options = {
 
 static void open_world(struct world *world, struct http_options options)
 {
-    static const struct http_events events = {on_headers, on_complete, on_fault, on_hangup, on_end};
+    static const struct http_events events = {.headers = on_headers,
+                                              .complete = on_complete,
+                                              .fault = on_fault,
+                                              .hangup = on_hangup,
+                                              .end = on_end};
     *world = (struct world){.last_fault = -1};
     world->listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     world->address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
