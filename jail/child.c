@@ -38,13 +38,20 @@ int child_send(const struct child *child, const struct child_message *message, i
             .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof fd)};
         memcpy(CMSG_DATA(cmsg), &fd, sizeof fd);
     }
-    return sendmsg(child->control, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
+    ssize_t n;
+    do {
+        n = sendmsg(child->control, &msg, MSG_NOSIGNAL);
+    } while (n < 0 && errno == EINTR);
+    return n < 0 ? -errno : 0;
 }
 
 int child_receive(const struct child *child, enum jail_phase phase)
 {
     struct parent_message message;
-    ssize_t n = recv(child->control, &message, sizeof message, 0);
+    ssize_t n;
+    do {
+        n = recv(child->control, &message, sizeof message, 0);
+    } while (n < 0 && errno == EINTR);
     if (n != (ssize_t)sizeof message || message.phase != phase) {
         return n < 0 ? -errno : -EPIPE;
     }
@@ -143,7 +150,7 @@ static int clear_program_fds(struct child *child)
 
 /* Closes every descriptor but the standard ones and those the jail was given: the parent's table holds other
  * jobs' pipes, which would otherwise never reach end of file while this jail lives. */
-void child_close_others(const struct child *child)
+int child_close_others(struct child *child)
 {
     int keep[JAIL_FD_COUNT + 1];
     size_t n = 0;
@@ -154,6 +161,7 @@ void child_close_others(const struct child *child)
         }
     }
     unsigned next = STDERR_FILENO + 1;
+    child->call = "close_range";
     for (;;) {
         unsigned lowest = UINT32_MAX;
         for (size_t i = 0; i < n; i++) {
@@ -161,11 +169,11 @@ void child_close_others(const struct child *child)
                 lowest = (unsigned)keep[i];
             }
         }
-        if (lowest > next) {
-            close_range(next, lowest == UINT32_MAX ? lowest : lowest - 1, 0);
+        if (lowest > next && close_range(next, lowest == UINT32_MAX ? lowest : lowest - 1, 0) < 0) {
+            return -errno;
         }
         if (lowest == UINT32_MAX) {
-            return;
+            return 0;
         }
         next = lowest + 1;
     }
@@ -219,31 +227,40 @@ static int build_up_to_network(struct child *child, uint32_t *index, int r)
     return r < 0 ? r : entered;
 }
 
-void child_main(struct child *child)
+/* What comes before the first step. Whatever fails waits for the id maps: to a parent that still writes them,
+ * an early end would look like a failure of its own. */
+static int prepare(struct child *child)
 {
     int r = clear_program_fds(child);
-    child_close_others(child);
-    if (child_receive(child, PHASE_IDMAP) < 0) {
-        _exit(1);
+    r = r < 0 ? r : child_close_others(child);
+    int received = child_receive(child, PHASE_IDMAP);
+    if (r == 0 && received < 0) {
+        child->call = "recv";
+        r = received;
     }
     umask(0);
-    child->root = -1;
-    child->listener = -1;
-    uint32_t index = 0;
     /* Not one of clone3's flags: there it would make the parent's cgroup the new namespace's root, not the
      * job's. */
     if (r == 0 && (child->plan->namespaces & CLONE_NEWCGROUP)) {
         child->call = "unshare";
         r = unshare(CLONE_NEWCGROUP) < 0 ? -errno : 0;
     }
+    return r;
+}
+
+void child_main(struct child *child)
+{
+    child->root = -1;
+    child->listener = -1;
+    int r = prepare(child);
+    bool prepared = r == 0;
+    uint32_t index = 0;
     if (child->plan->namespaces & CLONE_NEWNET) {
         r = build_up_to_network(child, &index, r);
     }
-    if (r == 0) {
-        r = child_apply(child, &index, JAIL_STEP_PROGRAM);
-    }
+    r = r < 0 ? r : child_apply(child, &index, JAIL_STEP_PROGRAM);
     if (r < 0) {
-        child_report_failure(child, index, r);
+        child_report_failure(child, prepared ? index : JAIL_NO_STEP, r);
         _exit(1);
     }
     init_main(child, index + 1);

@@ -86,15 +86,17 @@ int child_receive(const struct child *child, enum jail_phase phase);
  * reports its start or failure; answers denied system calls; reaps; reports the end. Never returns. */
 void init_main(struct child *child, uint32_t index) __attribute__((noreturn));
 
-/* The second half of that, for a program whose process is there already: serves until it ends, and reports it
- * with what `end` holds. `listener_source` (-1: none) is a socket over which the seccomp listener may come.
- * Never returns. */
-void init_serve(struct child *child, pid_t program, int listener_source, struct child_message *end)
-    __attribute__((noreturn));
+/* The two halves of that, for a program whose process comes to be in another way. Before it does: a
+ * descriptor that tells of children's ends, or -errno; SIGCHLD is blocked from here on. */
+int init_watch_children(struct child *child);
+/* Afterwards: serves until it ends, and reports that with what `end` holds. `signals` is that descriptor,
+ * `listener_source` (-1: none) a socket over which the seccomp listener may come. Never returns. */
+void init_serve(struct child *child, pid_t program, int signals, int listener_source,
+                struct child_message *end) __attribute__((noreturn));
 
 /* Closes every descriptor but 0, 1, 2 and those the child was given. */
-void child_close_others(const struct child *child);
-/* Reports a failed step to the parent, if it is still there. */
+int child_close_others(struct child *child);
+/* Reports a failed step (JAIL_NO_STEP: what comes before the first) to the parent, if it is still there. */
 void child_report_failure(const struct child *child, uint32_t step, int error);
 
 /* Opens the parent directory of `path` in the new root, beneath it and through no link, and points

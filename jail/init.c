@@ -89,7 +89,13 @@ static void answer_notification(int listener, struct child_message *end)
     }
     count_denied(end, request.data.nr, request.data.arch);
     struct seccomp_notif_resp response = {.id = request.id, .error = -EPERM};
-    ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &response);
+    int r;
+    do {
+        r = ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &response);
+    } while (r < 0 && errno == EINTR);
+    if (r < 0 && errno != ENOENT) {
+        _exit(1); /* ENOENT: it died meanwhile; else it would wait for ever */
+    }
 }
 
 enum reaped {
@@ -113,6 +119,9 @@ static enum reaped reap(pid_t program, int32_t *ret_wstatus)
     for (unsigned i = 0; i < REAPED_PER_ROUND; i++) {
         int wstatus;
         pid_t pid = waitpid(-1, &wstatus, WNOHANG | __WALL);
+        if (pid < 0 && errno != ECHILD) {
+            _exit(1); /* whoever cannot tell ends must not keep anybody waiting for one */
+        }
         if (pid <= 0) {
             return REAPED_ALL;
         }
@@ -152,22 +161,35 @@ static void receive_listener(struct child *child, int from)
     char byte;
     size_t n_fds = 1;
     int fd = -1;
-    if (io_recv_fds(from, &byte, sizeof byte, &fd, &n_fds) == (ssize_t)sizeof byte && n_fds == 1) {
-        child->listener = fd;
+    ssize_t n = io_recv_fds(from, &byte, sizeof byte, &fd, &n_fds);
+    if (n < 0 || (n > 0 && n_fds != 1)) {
+        _exit(1); /* a filter whose calls nobody answers */
     }
+    child->listener = fd; /* -1 at end of file: a filter that asks nobody */
 }
 
-static void serve_until_end(struct child *child, pid_t program, int listener_source,
-                            struct child_message *end)
+int init_watch_children(struct child *child)
 {
     sigset_t chld;
     sigemptyset(&chld);
     sigaddset(&chld, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &chld, NULL);
-    int signals = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (signals < 0) {
-        _exit(1);
+    /* A parent that ignores SIGCHLD has handed that on, and whoever ignores it is never told of an end. */
+    child->call = "sigaction";
+    if (signal(SIGCHLD, SIG_DFL) == SIG_ERR) {
+        return -errno;
     }
+    child->call = "sigprocmask";
+    if (sigprocmask(SIG_BLOCK, &chld, NULL) < 0) {
+        return -errno;
+    }
+    child->call = "signalfd";
+    int fd = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
+    return fd < 0 ? -errno : fd;
+}
+
+static void serve_until_end(struct child *child, pid_t program, int signals, int listener_source,
+                            struct child_message *end)
+{
     const int keep[] = {child->control, child->listener, signals, listener_source};
     keep_only(keep, ARRAY_SIZE(keep));
     enum { SIGNALS, LISTENER, LISTENER_SOURCE, CONTROL, WATCHED };
@@ -179,8 +201,11 @@ static void serve_until_end(struct child *child, pid_t program, int listener_sou
     };
     /* The program may have ended before SIGCHLD was blocked. */
     for (enum reaped reaped; (reaped = reap(program, &end->wstatus)) != REAPED_PROGRAM;) {
-        if (poll(watched, WATCHED, reaped == REAPED_ALL ? -1 : 0) < 0 && errno != EINTR) {
-            _exit(1);
+        if (poll(watched, WATCHED, reaped == REAPED_ALL ? -1 : 0) < 0) {
+            if (errno != EINTR) {
+                _exit(1);
+            }
+            continue; /* what is in `watched` is the last round's */
         }
         if (watched[CONTROL].revents) {
             _exit(1);
@@ -224,9 +249,10 @@ static uint64_t used_cpu_ns(void)
     return rusage_cpu_ns(&self) + rusage_cpu_ns(&children);
 }
 
-void init_serve(struct child *child, pid_t program, int listener_source, struct child_message *end)
+void init_serve(struct child *child, pid_t program, int signals, int listener_source,
+                struct child_message *end)
 {
-    serve_until_end(child, program, listener_source, end);
+    serve_until_end(child, program, signals, listener_source, end);
     end->kind = CHILD_ENDED;
     end->time_ns = clock_now_ns();
     if (!is_alone()) {
@@ -244,26 +270,27 @@ void init_serve(struct child *child, pid_t program, int listener_source, struct 
 
 void init_main(struct child *child, uint32_t index)
 {
-    struct child_message end;
-    memset(&end, 0, sizeof end);
-    /* A parent that ignores SIGCHLD has handed that on, and whoever ignores it is never told of an end. */
-    signal(SIGCHLD, SIG_DFL);
-    pid_t program = start_program(child, index);
-    if (program < 0 || child->failed_error > 0) {
-        end.kind = CHILD_FAILED;
-        end.step = program < 0 ? index - 1 : child->failed_step;
-        end.error = program < 0 ? -program : child->failed_error;
-        for (size_t i = 0; i < CHILD_CALL_MAX - 1 && child->call[i]; i++) {
-            end.call[i] = child->call[i];
-        }
-        child_send(child, &end, -1);
+    /* Before there is a program, so that its failure is one of the building. */
+    int signals = init_watch_children(child);
+    pid_t program = signals < 0 ? signals : start_program(child, index);
+    if (program < 0) {
+        child_report_failure(child, index - 1, program);
         _exit(1);
     }
+    if (child->failed_error > 0) {
+        child_report_failure(child, child->failed_step, -child->failed_error);
+        _exit(1);
+    }
+    struct child_message end;
+    memset(&end, 0, sizeof end);
     end.kind = CHILD_STARTED;
     end.time_ns = clock_now_ns();
     end.proc_absent = child->proc_absent;
-    if (child_send(child, &end, -1) < 0) {
+    int r = child_send(child, &end, -1);
+    if (r < 0) {
+        child->call = "sendmsg";
+        child_report_failure(child, index - 1, r); /* may find more room than the other found */
         _exit(1);
     }
-    init_serve(child, program, -1, &end);
+    init_serve(child, program, signals, -1, &end);
 }

@@ -161,14 +161,18 @@ void jail_kill(struct jail *jail, enum jail_end end)
         close_control(jail);
         jail->state = JAIL_ENDED;
         jail->gone = true;
+        jail_arm(jail, 1); /* whoever watches it is told at once: nothing else will happen any more */
         return;
     }
     if (!jail->cgroup && jail->state == JAIL_RUNNING && jail->seen_cpu_ns == 0) {
         /* Whoever is killed along with PID 1 is not added to what it used. */
         jail->seen_cpu_ns = jail_watch_cpu_ns(jail);
     }
-    /* PID 1 takes its whole PID namespace along. */
-    pidfd_send_signal(jail->pidfd, SIGKILL, NULL, 0);
+    /* PID 1 takes its whole PID namespace along. Should the signal be refused, the end of its socket tells
+     * it. */
+    if (pidfd_send_signal(jail->pidfd, SIGKILL, NULL, 0) < 0 && errno != ESRCH) {
+        close_control(jail);
+    }
 }
 
 static void fail_setup(struct jail *jail, uint32_t step, int error, const char *call)
@@ -213,9 +217,17 @@ static void adopt(struct jail *jail, int pidfd)
         fd_closep(&pidfd);
         return;
     }
+    int r = watch(jail, pidfd);
+    if (r < 0) {
+        /* Its end would not be noticed. */
+        err_set(&jail->err, ERR_SETUP, -r, NULL, "watching a jail: %s", strerror(-r));
+        pidfd_send_signal(pidfd, SIGKILL, NULL, 0);
+        close(pidfd);
+        jail_kill(jail, JAIL_END_LOST);
+        return;
+    }
     jail->pidfd = pidfd;
     jail->pid = pid_of(pidfd);
-    jail_watch_pidfd(jail);
 }
 
 /* What a jail may say in which state. PID 1 is our own code, and one that was taken over gains nothing by
@@ -272,9 +284,11 @@ static void handle_message(struct jail *jail, const struct child_message *messag
         jail->state = JAIL_RUNNING;
         jail->started_ns = believable_ns(message->time_ns, jail->cloned_ns);
         jail->proc_absent = message->proc_absent;
-        jail_arm(jail, jail->plan->limits.timeout_ms
-                           ? jail->started_ns + jail->plan->limits.timeout_ms * NS_PER_MS
-                           : 0);
+        if (jail_arm(jail, jail->plan->limits.timeout_ms
+                               ? jail->started_ns + jail->plan->limits.timeout_ms * NS_PER_MS
+                               : 0) < 0) {
+            jail_kill(jail, JAIL_END_LOST); /* nothing runs without its deadline */
+        }
         break;
     case CHILD_ENDED:
         jail->last = *message;
@@ -302,8 +316,11 @@ static void read_messages(struct jail *jail)
         int fd = -1;
         size_t n_fds = 1;
         ssize_t n = io_recv_fds(jail->control, &message, sizeof message, &fd, &n_fds);
-        if (n == -EAGAIN) {
-            return;
+        if (n == -EAGAIN || n == -ENOMEM) {
+            return; /* nothing there, or it stays there for the next attempt */
+        }
+        if (n == -ECONNRESET) {
+            continue; /* PID 1 ended without having read all; what it has sent comes behind this */
         }
         if (n == (ssize_t)sizeof message && is_due(jail, &message, n_fds)) {
             message.call[CHILD_CALL_MAX - 1] = '\0';
@@ -315,6 +332,9 @@ static void read_messages(struct jail *jail)
          * relied on. */
         fd_closep(&fd);
         close_control(jail);
+        if (n < 0) {
+            err_set(&jail->err, ERR_SETUP, (int)-n, NULL, "hearing from the jail: %s", strerror((int)-n));
+        }
         if (n != 0) {
             jail_kill(jail, JAIL_END_LOST);
         }
@@ -380,7 +400,9 @@ enum jail_state jail_dispatch(struct jail *jail)
 void jail_wait(struct jail *jail, int interrupt_fd)
 {
     while (jail_dispatch(jail) != JAIL_ENDED) {
-        struct pollfd fds[] = {{.fd = jail->ready, .events = POLLIN}, {.fd = interrupt_fd, .events = POLLIN}};
+        struct pollfd fds[] = {{.fd = jail->ready, .events = POLLIN},
+                               {.fd = interrupt_fd, .events = POLLIN},
+                               {.fd = jail->pidfd, .events = POLLIN}}; /* in `ready` only if all went well */
         poll(fds, ARRAY_SIZE(fds), -1);
         if (fds[1].revents) {
             jail_kill(jail, JAIL_END_CANCEL);
@@ -427,10 +449,11 @@ static void apply_oom(struct jail *jail, const struct jail_cgroup_stat *stat)
     }
 }
 
-/* A jail that was lost before there was a program was not built. */
+/* A jail that was lost before there was a program was not built, nor was one whose parked process ended
+ * before it was one. */
 static void apply_unbuilt(struct jail *jail)
 {
-    if (jail->end == JAIL_END_LOST && jail->started_ns == 0) {
+    if ((jail->end == JAIL_END_LOST || jail->end == JAIL_END_PROGRAM) && jail->started_ns == 0) {
         jail->end = JAIL_END_SETUP;
         err_set(&jail->err, ERR_SETUP, ECHILD, NULL, "PID 1 of the jail died while building it");
     }

@@ -191,5 +191,7 @@ bool jail_step_is_wish(const struct jail_step *step);
 
 const char *jail_step_word(enum jail_step_kind kind);
 const char *jail_step_doc(enum jail_step_kind kind);
+/* What is done before the first step. */
+#define JAIL_NO_STEP UINT32_MAX
 /* "step 7 (bind /usr)", numbered from 1, into `ret` of `size` bytes. */
 void jail_plan_describe_step(const struct jail_plan *plan, uint32_t index, char *ret, size_t size);

@@ -349,6 +349,10 @@ static const char *step_item(const struct jail_plan *plan, const struct jail_ste
 
 void jail_plan_describe_step(const struct jail_plan *plan, uint32_t index, char *ret, size_t size)
 {
+    if (index == JAIL_NO_STEP) {
+        snprintf(ret, size, "step 0 (start)");
+        return;
+    }
     if (index >= plan->n_steps) {
         snprintf(ret, size, "step %" PRIu32, index + 1);
         return;

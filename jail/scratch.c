@@ -276,13 +276,18 @@ static int add_file(struct walk *walk, const struct stat *st)
 
 static int walk_directory(struct walk *walk, int dirfd, size_t length, unsigned depth);
 
+bool scratch_error_is_ours(int r)
+{
+    return r == -EMFILE || r == -ENFILE || r == -ENOMEM || r == -EINTR || r == -EPERM || r == -EIO;
+}
+
 /* One entry whose name has just been put behind `length` bytes of walk->path. Vanished or unreadable ones are
  * nobody's. */
 static int walk_entry(struct walk *walk, int dirfd, const char *name, size_t length, unsigned depth)
 {
     struct stat st;
     if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
-        return 0;
+        return scratch_error_is_ours(-errno) ? -errno : 0;
     }
     if (S_ISREG(st.st_mode)) {
         return add_file(walk, &st);
@@ -295,7 +300,10 @@ static int walk_entry(struct walk *walk, int dirfd, const char *name, size_t len
         return 0;
     }
     int sub = open_beneath(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
-    return sub < 0 ? 0 : walk_directory(walk, sub, length, depth + 1);
+    if (sub < 0) {
+        return scratch_error_is_ours(sub) ? sub : 0;
+    }
+    return walk_directory(walk, sub, length, depth + 1);
 }
 
 /* Takes `dirfd` over. */
@@ -307,7 +315,8 @@ static int walk_directory(struct walk *walk, int dirfd, size_t length, unsigned 
         return -errno;
     }
     int r = 0;
-    for (struct dirent *entry; r == 0 && !walk->list->truncated && (entry = readdir(dir));) {
+    struct dirent *entry = NULL;
+    while (r == 0 && !walk->list->truncated && (errno = 0, entry = readdir(dir))) {
         size_t name_length = strlen(entry->d_name);
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) {
             continue;
@@ -328,7 +337,7 @@ static int walk_directory(struct walk *walk, int dirfd, size_t length, unsigned 
         memcpy(walk->path + start, entry->d_name, name_length + 1);
         r = walk_entry(walk, dirfd, entry->d_name, start + name_length, depth);
     }
-    return r;
+    return r == 0 && !walk->list->truncated && !entry ? -errno : r;
 }
 
 static int by_path(const void *a, const void *b)

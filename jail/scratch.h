@@ -70,6 +70,10 @@ int scratch_list(int scratch_fd, size_t max_files, size_t max_entries, struct sc
                  struct err *reterr);
 void scratch_list_free(struct scratch_list *list);
 
+/* True for an error that says nothing of the program's files, but that we could not look (descriptors,
+ * memory). */
+bool scratch_error_is_ours(int r);
+
 /* Opens a regular file below the working directory for reading, beneath it and through no link of any kind.
  * -ENOENT where there is none, -EINVAL/-ELOOP/-EXDEV where it is something else; no error object: such names
  * yield nothing. */

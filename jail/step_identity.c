@@ -29,7 +29,11 @@ static int die_with_parent(struct child *child)
     }
     char byte;
     child->call = "recv";
-    return recv(child->control, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0 ? -EPIPE : 0;
+    ssize_t n;
+    do {
+        n = recv(child->control, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    } while (n < 0 && errno == EINTR);
+    return n == 0 ? -EPIPE : n < 0 && errno != EAGAIN ? -errno : 0;
 }
 
 int step_IDENTITY(struct child *child, const struct jail_step *step)
@@ -182,8 +186,12 @@ int step_SESSION(struct child *child, const struct jail_step *step)
      * ignored. So are, under make and whatever else uses posix_spawn, the two signals that glibc keeps for
      * itself: signal(2) would refuse those, the kernel does not. */
     static const unsigned char kernel_default_action[32];
+    child->call = "rt_sigaction";
     for (int sig = 1; sig < NSIG && !child->in_process; sig++) {
-        syscall(SYS_rt_sigaction, sig, kernel_default_action, NULL, 8); /* refused for SIGKILL, SIGSTOP */
+        if (sig != SIGKILL && sig != SIGSTOP &&
+            syscall(SYS_rt_sigaction, sig, kernel_default_action, NULL, 8) < 0) {
+            return -errno;
+        }
     }
     sigset_t none;
     sigemptyset(&none);

@@ -94,9 +94,13 @@ int step_RLIMIT(struct child *child, const struct jail_step *step)
      * (core_pattern with a pipe), as root, with what the program has made of its memory as input. 1 is too
      * little for any file, and the one value that stops the pipe as well. */
     const struct rlimit no_core = {.rlim_cur = 1, .rlim_max = 1};
-    if (step->rlimit.resource == RLIMIT_CORE && limit.rlim_max == 0 &&
-        prlimit(0, RLIMIT_CORE, &no_core, NULL) == 0) {
-        return 0; /* refused where the parent itself has less */
+    if (step->rlimit.resource == RLIMIT_CORE && limit.rlim_max == 0) {
+        if (prlimit(0, RLIMIT_CORE, &no_core, NULL) == 0) {
+            return 0;
+        }
+        if (errno != EPERM) { /* EPERM: the parent itself has less */
+            return -errno;
+        }
     }
     return prlimit(0, step->rlimit.resource, &limit, NULL) < 0 ? -errno : 0;
 }

@@ -191,6 +191,10 @@ int jail_run(struct jail *jail, const struct jail_plan *plan, const int *fds, si
         return err_errno(reterr, EBUSY, "handing a program to a jail that is %s",
                          jail_state_to_string(jail->state));
     }
+    if (jail->end != JAIL_END_NONE || jail->control < 0) {
+        return err_set(reterr, ERR_SETUP, ECHILD, NULL, "the parked jail has ended%s%s",
+                       err_is_set(&jail->err) ? ": " : "", jail->err.text);
+    }
     int r = jail_plan_check(plan, reterr);
     if (r < 0) {
         return r;

@@ -200,12 +200,18 @@ static void wait_for_program(struct child *child, bool filter_early, int to_init
     if (r < 0) {
         give_up(child, index, r);
     }
-    child->call = "";
-    if (child_send(child, &parked, -1) < 0 || receive_run(child, &plan, fds, &n_fds) < 0) {
-        _exit(1); /* the parent is gone or has no use for us */
+    child->call = "sendmsg";
+    r = child_send(child, &parked, -1);
+    if (r == 0) {
+        child->call = "recvmsg";
+        r = receive_run(child, &plan, fds, &n_fds);
+    }
+    if (r < 0) {
+        give_up(child, behind_program(child->plan) - 1, r); /* most often the parent has no use for us */
     }
     child->plan = plan;
     index = behind_program(plan);
+    child->call = "dup3";
     r = take_fds(fds, n_fds);
     r = r < 0
             ? r
@@ -221,31 +227,60 @@ static void wait_for_program(struct child *child, bool filter_early, int to_init
     }
 }
 
+/* What comes before the first step. */
+static int prepare_build(struct parking *parking)
+{
+    struct child *child = &parking->child;
+    char go = 0;
+    close(parking->go[1]);
+    child->call = "read";
+    ssize_t n;
+    do {
+        n = read(parking->go[0], &go, 1);
+    } while (n < 0 && errno == EINTR);
+    if (n != 1) {
+        return n < 0 ? -errno : -EPIPE;
+    }
+    close(parking->go[0]);
+    int r = child_close_others(child);
+    if (r < 0) {
+        return r;
+    }
+    child->call = "PR_SET_DUMPABLE";
+    if (prctl(PR_SET_DUMPABLE, 0) < 0) {
+        return -errno;
+    }
+    umask(0);
+    child->call = "unshare";
+    return (parking->plan->namespaces & CLONE_NEWCGROUP) && unshare(CLONE_NEWCGROUP) < 0 ? -errno : 0;
+}
+
 /* PID 1 of the new jail. Returns in the parked process only. */
 static void build(struct parking *parking, struct zygote_run *ret)
 {
     struct child *child = &parking->child;
-    char go = 0;
-    signal(SIGCHLD, SIG_DFL); /* the template ignores it */
-    close(parking->go[1]);
-    if (read(parking->go[0], &go, 1) != 1) {
+    uint32_t index = JAIL_NO_STEP;
+    int r = prepare_build(parking);
+    if (r == 0) {
+        index = 0;
+        r = child_apply(child, &index, JAIL_STEP_PROGRAM);
+    }
+    int signals = r < 0 ? r : init_watch_children(child);
+    r = signals < 0 ? signals : r;
+    int pair[2] = {-1, -1};
+    if (r == 0) {
+        child->call = "socketpair";
+        r = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0 ? -errno : 0;
+    }
+    if (r < 0) {
+        child_report_failure(child, index, r);
         _exit(1);
     }
-    close(parking->go[0]);
-    child_close_others(child);
-    prctl(PR_SET_DUMPABLE, 0);
-    umask(0);
-    uint32_t index = 0;
-    child->call = "unshare";
-    int r = (parking->plan->namespaces & CLONE_NEWCGROUP) && unshare(CLONE_NEWCGROUP) < 0 ? -errno : 0;
-    r = r < 0 ? r : child_apply(child, &index, JAIL_STEP_PROGRAM);
-    int pair[2] = {-1, -1};
-    if (r == 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
-        r = -errno;
-    }
-    pid_t pid = r < 0 ? -1 : fork();
+    child->call = "fork";
+    pid_t pid = fork();
     if (pid == 0) {
         close(pair[0]);
+        close(signals);
         if (parking->hook->call) {
             parking->hook->call(parking->hook->argument, parking->is_awaited);
         }
@@ -253,7 +288,7 @@ static void build(struct parking *parking, struct zygote_run *ret)
         return;
     }
     if (pid < 0) {
-        child_report_failure(child, index, r < 0 ? r : -errno);
+        child_report_failure(child, index, -errno);
         _exit(1);
     }
     close(pair[1]);
@@ -261,7 +296,7 @@ static void build(struct parking *parking, struct zygote_run *ret)
     fd_closep(&child->fds[JAIL_FD_WORKSPACE]);
     struct child_message end;
     memset(&end, 0, sizeof end);
-    init_serve(child, pid, pair[0], &end);
+    init_serve(child, pid, signals, pair[0], &end);
 }
 
 static int write_map(pid_t pid, const char *file, const char *text)
@@ -316,7 +351,11 @@ static int clone_jail(struct parking *parking, struct zygote_run *ret)
         parking->child.call = "sendmsg";
         r = child_send(&parking->child, &cloned, pidfd);
     }
-    if (r < 0 || write(parking->go[1], "g", 1) != 1) {
+    if (r == 0) {
+        parking->child.call = "write";
+        r = io_write_full(parking->go[1], "g", 1);
+    }
+    if (r < 0) {
         kill((pid_t)pid, SIGKILL);
     }
     return r;
@@ -367,6 +406,9 @@ static int serve_one(int sock, unsigned char *message, const struct park_hook *h
     size_t n_fds = ARRAY_SIZE(fds);
     ssize_t n = io_recv_fds(sock, message, ZYGOTE_MESSAGE_MAX, fds, &n_fds);
     struct zygote_header header;
+    if (n == -ENOMEM || n == -EMSGSIZE) {
+        return 0; /* no room for it or its descriptors: that jail has ended by itself, for want of a socket */
+    }
     if (n <= 0 || zygote_decode_header(message, (size_t)n, &header) < 0) {
         return -EPIPE;
     }
@@ -378,7 +420,7 @@ static int serve_one(int sock, unsigned char *message, const struct park_hook *h
         return 1;
     }
     if (r < 0 && parking.control >= 0) {
-        child_report_failure(&parking.child, UINT32_MAX, r);
+        child_report_failure(&parking.child, JAIL_NO_STEP, r);
     }
     free_parking(&parking);
     return 0;

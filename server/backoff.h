@@ -8,8 +8,10 @@ struct backoff {
 };
 
 #define BACKOFF_LIFE_NS (10ull * 1000000000ull)
-#define BACKOFF_FREE    5u                      /* so many quick deaths cost nothing */
-#define BACKOFF_MAX_NS  (60ull * 1000000000ull) /* never longer */
+#ifndef BACKOFF_FREE
+#define BACKOFF_FREE 5u /* so many quick deaths cost nothing */
+#endif
+#define BACKOFF_MAX_NS (60ull * 1000000000ull) /* never longer */
 
 /* Notes a death after `lived_ns` of life and returns the delay before the next start: none at first; from the
  * sixth quick death in a row 1 s, and twice as long each time. */

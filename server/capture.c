@@ -69,7 +69,14 @@ enum capture_read capture_read(struct capture *capture, enum capture_stream stre
         capture_take(capture, stream, data, (size_t)n);
         return CAPTURE_MORE;
     }
-    return n < 0 && errno == EAGAIN ? CAPTURE_EMPTY : CAPTURE_END;
+    if (n < 0 && errno == EAGAIN) {
+        return CAPTURE_EMPTY;
+    }
+    if (n < 0) {
+        capture->truncated[stream] = true; /* whatever may still be in there is lost */
+        capture->logs_truncated = true;
+    }
+    return CAPTURE_END;
 }
 
 static void cut(struct buf *buf, size_t limit_bytes, bool *truncated)

@@ -213,6 +213,12 @@ static size_t collect_fds(const struct msg *msg, const int *fds, size_t n_fds, i
     return n;
 }
 
+/* The message stays where it is, and the next attempt may succeed. */
+static bool is_passing(int r)
+{
+    return r == -EAGAIN || r == -ENOMEM || r == -ENOBUFS;
+}
+
 int channel_send(struct channel *channel, const struct msg *msg, const int *fds, size_t n_fds,
                  struct err *reterr)
 {
@@ -232,7 +238,7 @@ int channel_send(struct channel *channel, const struct msg *msg, const int *fds,
         return r;
     }
     r = channel->first ? -EAGAIN : io_send_fds(channel->sock, data.data, data.len, all, n_all);
-    if (r == -EAGAIN) {
+    if (is_passing(r)) {
         r = enqueue(channel, &data, all, n_all, reterr);
     } else if (r < 0) {
         err_errno(reterr, -r, "sending a '%s' message", msg_type_to_string(msg->type));
@@ -249,7 +255,7 @@ int channel_flush(struct channel *channel, struct err *reterr)
     while (channel->first) {
         struct channel_queued *queued = channel->first;
         int r = io_send_fds(channel->sock, queued->data.data, queued->data.len, queued->fds, queued->n_fds);
-        if (r == -EAGAIN) {
+        if (is_passing(r)) {
             return 0;
         }
         if (r < 0) {
@@ -313,7 +319,7 @@ int channel_recv(struct channel *channel, struct msg *ret, int *fds, size_t *n_f
     int all[IO_FDS_MAX];
     size_t n_all = IO_FDS_MAX;
     ssize_t size = io_recv_fds(channel->sock, channel->received, sizeof channel->received, all, &n_all);
-    if (size == -EAGAIN) {
+    if (is_passing((int)size)) {
         return 0;
     }
     if (size == 0 || size == -ECONNRESET) {

@@ -211,6 +211,9 @@ static int clone_front(const struct child_setup *setup, struct front_process *pr
     CLEANUP(fd_closep) int status_read = status[0];
     CLEANUP(fd_closep) int status_write = copy_high(status[1]);
     close(status[1]);
+    if (status_write < 0) {
+        return err_errno(reterr, errno, "starting the front");
+    }
     struct clone_args args = {
         .flags = namespaces(setup->options) | CLONE_PIDFD,
         .pidfd = (uint64_t)(uintptr_t)&process->pidfd,

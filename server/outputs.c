@@ -89,7 +89,13 @@ static int add_file(int scratch_fd, const struct scratch_file *file, bool asked,
     if (asked && file->size_bytes <= file_bytes_max) {
         if (left->attached == 0 || file->size_bytes > left->content_bytes) {
             ret->files_truncated = true;
-        } else if (scratch_open_file(scratch_fd, file->path, &to->fd, &to->size) == 0) {
+            return 0;
+        }
+        int r = scratch_open_file(scratch_fd, file->path, &to->fd, &to->size);
+        if (scratch_error_is_ours(r)) {
+            return r;
+        }
+        if (r == 0) {
             left->attached--;
             left->content_bytes -= file->size_bytes;
         }

@@ -34,7 +34,9 @@
 
 /* How many outer uids are ours from outer_uid_base up: more than jobs can run at once, so that each is reused
  * late. */
+#ifndef OUTER_UIDS
 #define OUTER_UIDS 4096
+#endif
 
 /* After the drain's time is over, how long fronts get to send the last replies. */
 #define DRAIN_GRACE_NS (5 * NS_PER_S)

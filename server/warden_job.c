@@ -93,7 +93,8 @@ static bool is_callers_fault(enum err_kind kind)
 static void report_failure(struct front *front, uint64_t id, const struct err *err, uint64_t retry_after_ms)
 {
     log_err(front->warden->log, is_callers_fault(err->kind) ? LOG_DEBUG : LOG_WARNING, "job_refused", err);
-    if (err->kind == ERR_SETUP || err->kind == ERR_HOST) {
+    /* What fails between here and the program is a step of setting it up, and no secret. */
+    if (err->kind == ERR_SETUP || err->kind == ERR_HOST || err->kind == ERR_INTERNAL) {
         report_setup_error(front, id, err);
     } else {
         refuse(front, id, err, retry_after_ms);

@@ -32,8 +32,10 @@
 #include "server/log.h"
 
 /* Deaths in a row after which a template is given up, and the first delay between them; it doubles. */
-#define FAILURES_MAX     4
+#define FAILURES_MAX 4
+#ifndef RESTART_DELAY_NS
 #define RESTART_DELAY_NS (NS_PER_S / 2)
+#endif
 
 /* A script up to this size needs no other size limit of the scratch than the one it was parked with. */
 #define SCRIPT_ROOM_BYTES 4096
