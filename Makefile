@@ -71,7 +71,7 @@ $(OBJ_python): PKG_CFLAGS += $(patsubst -I%,-isystem %,$(shell pkg-config --cfla
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all check unit unit-programs tools gen lint format bench fuzz fuzz-programs fuzz-corpus install uninstall \
+.PHONY: faults soak all check unit unit-programs tools gen lint format bench fuzz fuzz-programs fuzz-corpus install uninstall \
   clean help FORCE
 
 all: $(BUILD)/immure $(PYTHON)
@@ -85,6 +85,8 @@ help:
 	@echo 'make lint         clang-tidy, cppcheck, include rules, shellcheck'
 	@echo 'make format       clang-format in place'
 	@echo 'make bench        compare with bare python, bwrap, unshare, crun; report in $(BUILD)/bench'
+	@echo 'make faults       let every system call of the set-up path fail, one at a time'
+	@echo 'make soak N=2000  so many jobs through one server; what it holds before and after'
 	@echo 'make install      to DESTDIR=$(DESTDIR) PREFIX=$(PREFIX)'
 	@echo 'make uninstall    the reverse'
 	@echo 'make clean        remove $(BUILD)'
@@ -131,6 +133,15 @@ $(foreach l,$(LAYERS),$(eval $(call unit_rule,$(l))))
 # Holds the embedded policies to what their texts say.
 $(BUILD)/tests/unit/policy/test_embedded: $(EMBEDDED).o
 
+# The program with numbers that let the fault tests see at once what is not given back, and wait little.
+FAULTS     := -DOUTER_UIDS=4 -DRESTART_DELAY_NS=10000000ull -DBACKOFF_FREE=1000000u
+FAULTS_OBJ := $(patsubst %,$(BUILD)/faults/server/%.o,warden warm_template backoff)
+$(BUILD)/faults/%.o: %.c | $(GEN)
+	$(call say,CC,$< $(FAULTS))mkdir -p $(@D) && $(CC) $(CPPFLAGS_ALL) $(FAULTS) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
+$(BUILD)/tests/faults/immure: $(FAULTS_OBJ) $(BUILD)/obj/server/main.o $(EMBEDDED).o $(LIBS)
+	$(call say,LD,$@)mkdir -p $(@D) && ln -sf ../../immure-python3.11 $(@D)/ && $(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) \
+	  $(BUILD)/libserver.a $(BUILD)/libpolicy.a $(BUILD)/libconfig.a $(BUILD)/libjail.a $(BUILD)/libbase.a $(PKG_LIBS)
+
 $(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o $(LIBS)
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(BUILD)/libserver.a $(BUILD)/libpolicy.a \
 	  $(BUILD)/libconfig.a $(BUILD)/libjail.a $(BUILD)/libbase.a $(PKG_LIBS)
@@ -152,7 +163,7 @@ EVERYTHING_USERS := tests/tools/textproto2bin $(addprefix tests/unit/config/test
 $(EVERYTHING_USERS:%=$(BUILD)/obj/%.o): | $(EVERYTHING).c
 $(addprefix $(BUILD)/,$(subst fuzz_,,$(EVERYTHING_USERS))): $(EVERYTHING).o
 
-tools: $(TOOLS) $(BENCH) $(if $(PYTHON),$(BUILD)/tests/warm/immure-python3.11)
+tools: $(TOOLS) $(BENCH) $(BUILD)/tests/faults/immure $(if $(PYTHON),$(BUILD)/tests/warm/immure-python3.11)
 
 unit-programs: $(UNIT)
 
@@ -184,6 +195,15 @@ JOBS ?= 2
 fuzz:
 	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)-fuzz CC=clang SAN=address,undefined,fuzzer-no-link fuzz-programs
 	$(Q)scripts/fuzz --seconds $(T) --jobs $(JOBS) $(FUZZ:$(BUILD)/%=$(BUILD)-fuzz/%)
+
+# Every system call of the set-up path with every error; scripts/test takes a part of it.
+faults: all tools
+	$(Q)IMMURE_TEST_FAULTS=all scripts/run-pytest BUILD=$(BUILD) tests/faults
+
+# Jobs for a soak.
+N ?= 2000
+soak: all
+	$(Q)BUILD=$(abspath $(BUILD)) /usr/bin/python3 tests/soak/soak.py $(N)
 
 lint:
 	$(Q)scripts/lint $(BUILD)
@@ -239,4 +259,4 @@ uninstall:
 clean:
 	$(Q)rm -rf $(BUILD)
 
--include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD)/obj $(BUILD)/faults -name '*.d' 2>/dev/null)

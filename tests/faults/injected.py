@@ -1,0 +1,149 @@
+"""A server whose system calls can be made to fail (tests/tools/inject.c), and a count of everything that it holds."""
+
+import errno
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+from harness import BUILD, ROOT, Server, wait_for
+
+TOOLS = BUILD / "tests/tools"
+# With few outer uids, so that one that is not given back is missed at once, and short waits after failures.
+IMMURE = str(BUILD / "tests/faults/immure")
+
+ERRORS = (errno.EPERM, errno.ENOMEM, errno.EMFILE, errno.EINTR)
+
+ROOT_POLICY = ROOT / "config/policies/python.textproto"
+
+
+def confessing_policy(directory):
+    """The shipped policy with our tools at /probe, as a file; its name is confess."""
+    text = ROOT_POLICY.read_text().replace('name: "python"', 'name: "confess"', 1)
+    path = Path(directory, "confess.textproto")
+    path.write_text(text + f'\nmount {{ destination: "/probe" bind {{ source: "{TOOLS}" }} }}\n')
+    return path
+
+
+COLD = """
+runtime { name: "python" interpreter: "/probe/confess" extension: "py" policy: "confess" }
+"""
+WARM = """
+runtime {
+  name: "python" interpreter: "/usr/bin/python3.11" arg: "-s" extension: "py" policy: "confess"
+  template: "immure-python3.11" warm_jails: 1
+}
+runtime { name: "cold" interpreter: "/usr/bin/python3.11" arg: "-s" extension: "py" policy: "confess" }
+"""
+# What the jail gave the process is there beyond its exec, but for descriptors: those are told as words.
+EXECUTED = "import os\nos.execv('/probe/confess', ['confess', *sorted(os.listdir('/proc/self/fd'))])"
+
+
+def children(pid):
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def descendants(pid):
+    found = children(pid)
+    return found + [below for child in found for below in descendants(child)]
+
+
+def descriptors(pid):
+    """How many of which kind, without their numbers."""
+    found = Counter()
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            found[re.sub(r"\d+", "", os.readlink(f"/proc/{pid}/fd/{name}"))] += 1
+        except OSError:
+            pass
+    return found
+
+
+class Injected(Server):
+    """`immure serve` under tests/tools/inject; `runtime` is COLD or WARM."""
+
+    def __init__(self, directory, runtime):
+        config = Path(directory, "server.textproto")
+        config.write_text(f'policy_path: "{confessing_policy(directory)}"\n{runtime}')
+        super().__init__(Path(directory, "log"), prefix=[str(TOOLS / "inject")], immure=IMMURE,
+                         SANDBOX_EXECUTOR_CONFIG=str(config))
+        self.warm = "template" in runtime
+
+    def start(self):
+        with open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen(self.argv, env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                            stderr=log, text=True)
+        self.warden = wait_for(lambda: children(self.process.pid), "the warden")[0]
+
+    def stop(self, how=signal.SIGTERM):
+        if self.process.poll() is None and os.path.exists(f"/proc/{self.warden}"):
+            os.kill(self.warden, how)
+        self.process.wait(60)
+
+    def tell(self, line):
+        """-> the last line of the answer"""
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        assert answer, self.log()
+        return answer.strip()
+
+    def front(self):
+        return next((pid for pid in children(self.warden)
+                     if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"immure\0front")), None)
+
+    def part(self, who):
+        """The pid of "warden", "front", "template", "init" (PID 1 of the parked jail) or "parked"; others are as they are."""
+        if who in ("warden", "front"):
+            return f"pid:{self.warden if who == 'warden' else self.front()}"
+        if who in ("template", "init", "parked"):
+            line = [pid for pid in children(self.warden) if pid != self.front()]
+            for _ in range(("template", "init", "parked").index(who) + 1):
+                line = children(line[0]) if len(line) == 1 else []
+            return f"pid:{line[0]}" if len(line) == 1 else None
+        return who
+
+    def job(self, runtime="python", timeout=20):
+        """-> status and body of one job; (None, why) where no reply came"""
+        body = json.dumps({"code": EXECUTED if self.warm else "x", "files": [{"name": "a/b.txt", "data": "aGVsbG8="}],
+                           "runtime": runtime})
+        try:
+            reply = self.request("POST", "/execute", body, timeout)
+            return reply.status, reply.json
+        except OSError as error:
+            return None, repr(error)
+
+    def held(self):
+        """Processes, descriptors of warden and front, mounts."""
+        front = self.front()
+        with open(f"/proc/{self.warden}/mountinfo") as mounts:
+            return {"processes": len(descendants(self.warden)), "warden": descriptors(self.warden),
+                    "front": descriptors(front) if front else None, "mounts": len(mounts.readlines())}
+
+    def is_quiet(self):
+        """What it holds, if nothing is under way."""
+        try:
+            held = self.held()
+        except OSError:  # somebody ended meanwhile
+            return None
+        return held if self.is_settled(held) else None
+
+    def settle(self):
+        """Waits until the stock is full and nothing else runs; -> what it holds then."""
+        deadline = time.monotonic() + 30
+        while not (held := self.is_quiet()):
+            assert time.monotonic() < deadline, f"no rest: {self.held()}"
+            time.sleep(0.001)
+        return held
+
+    def is_settled(self, held):
+        # The front, with its channel and the port; and, warm, the template with its init, a parked jail of two.
+        return (held["front"] is not None and held["front"]["socket:[]"] == 2 and
+                held["processes"] == (5 if self.warm else 1) and (not self.warm or self.part("parked") is not None))

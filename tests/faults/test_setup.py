@@ -1,0 +1,164 @@
+"""Every system call between a request and its program fails once with each of four errors: the reply is the verdict that
+it would have been or a setup error that says where, nothing is left behind, and the next job works."""
+
+import os
+import re
+
+import pytest
+
+from harness import wait_for
+from injected import COLD, ERRORS, WARM, Injected
+
+# What may come of a failure besides the usual verdict and a setup error that names it: (WHO, CALLS, outcome, why).
+# `new:1` is PID 1 of a jail on the exec path, `new:2` what makes its network, `new:3` the program's process.
+DOCUMENTED = [
+    ("new:1", "fsopen fsconfig fsmount", "success without /proc", "EPERM: the policy says that /proc is optional"),
+    ("new:3", "prlimit64", "success without the limit on core files", "EPERM: the parent may not have so much itself"),
+    ("warden", "recvmsg", "no reply", "a front that cannot be heard is replaced"),
+    ("warden", "fcntl newfstatat fstatfs", "no reply", "so is one whose descriptors cannot be told from forbidden ones"),
+    ("warden", "sendmsg", "no reply", "a front that cannot be told anything is replaced"),
+    ("warden", "recvmsg", "execution_error", "PID 1 cannot be heard any more: the program has been running"),
+    ("warden", "openat2 newfstatat fcntl getdents64 statx", "error reply", "the program's files cannot be read: no verdict"),
+    ("new:1 init", "sendmsg recvmsg ioctl read wait4", "execution_error", "PID 1 cannot serve: the program has been running"),
+]
+
+
+# Templates take their time to come back: by default each of their path's calls fails with one error, in turn.
+EVERY_ERROR = os.environ.get("IMMURE_TEST_FAULTS") == "all"
+
+
+# The parked process closes what is not the program's, and is the program: from then on it opens files.
+BEHIND_THE_SETUP = ("close_range", "openat", "newfstatat")
+
+
+def is_documented(who, call, outcome):
+    return any(who in whose.split() and call in calls.split() and outcome == what for whose, calls, what, _ in DOCUMENTED)
+
+
+def without_proc(stdout):
+    return "/proc/self/status:No such file or directory" in stdout
+
+
+def without_core_limit(stdout, expected):
+    return stdout == expected.replace("rlimit 4 1 1\n", "rlimit 4 0 0\n")
+
+
+def classify(status, body, expected, error):
+    """One reply, in a few words; what is not in order is told whole."""
+    if status is None:
+        return "no reply"
+    if status == 200 and body["status"] == "success":
+        if body["stdout"] == expected["stdout"] and body["denied_syscalls"] == expected["denied_syscalls"]:
+            return "success"
+        if body["stdout"] == expected["cold"]:
+            return "success on the exec path"
+        if body["truncated"]:
+            return "success, said to be cut"
+        if without_proc(body["stdout"]):
+            return "success without /proc"
+        if without_core_limit(body["stdout"], expected["stdout"]):
+            return "success without the limit on core files"
+    elif status == 200 and body["stderr"].startswith("Traceback"):
+        return "the program's own"
+    elif status == 200 and body["status"] == "execution_error" and body["error_message"] == "The jail was killed from outside.":
+        return "execution_error"
+    elif status == 500 and body.get("status") == "setup_error":
+        sentence = body.get("error_message") or body["error"]
+        # A step and a reason, or that PID 1 could not even say which.
+        if re.fullmatch(rf".+: {re.escape(os.strerror(error))}", sentence) or sentence.startswith(("PID 1 of the jail died", "the parked jail has ended")):
+            return "setup error"
+    elif status in (500, 503) and body.get("code") in ("internal_error", "setup_error", "unavailable"):
+        return "error reply"
+    return f"{status} {str(body)[-600:]}"
+
+
+class Sweep:
+    """One process of one path, call by call."""
+
+    def __init__(self, server, who, tried):
+        self.server, self.who, self.tried, self.is_over = server, who, tried, False
+        server.settle()
+        # A template that does not work costs time and nothing else.
+        cold = server.job("cold")[1]["stdout"] if server.warm else None
+        self.expected = wait_for(lambda: self.usual(cold), "a job of a template")
+        self.before = server.settle()
+
+    def usual(self, cold):
+        status, body = self.server.job()
+        assert (status, body["status"]) == (200, "success"), body
+        return None if body["stdout"] == cold else {**body, "cold": cold}
+
+    def inject(self, n, error):
+        """-> the name of the call that failed; None if there is no such call"""
+        server = self.server
+        assert server.tell(f"arm {server.part(self.who)} {n} {error}") == "ok"
+        status, body = server.job()
+        if server.warm:  # the next jail is being parked
+            wait_for(lambda: server.tell("look") != "idle" or server.is_quiet(), "the failure, or rest")
+        answer = server.tell("disarm")
+        if answer == "idle":
+            return None
+        fate, call = answer.split()
+        if fate == "spared":
+            return call
+        where = f"{self.who} {n} {call} {os.strerror(error)}"
+        outcome = classify(status, body, self.expected, error)
+        self.is_over = self.who == "parked" and call in BEHIND_THE_SETUP
+        if self.is_over or outcome == "the program's own":
+            return call
+        self.judge(call, outcome, where)
+        self.look_around(error, where)
+        return call
+
+    def judge(self, call, outcome, where):
+        if self.who == "front":
+            # What is behind it is one connection.
+            fine = ("success", "success, said to be cut", "setup error", "error reply", "no reply")
+            assert outcome in fine, f"{where}: {outcome}"
+        else:
+            fine = ("success", "success on the exec path", "setup error")
+            assert outcome in fine or is_documented(self.who, call, outcome), f"{where}: {outcome}"
+        self.tried[outcome] += 1
+
+    def look_around(self, error, where):
+        server = self.server
+        assert os.path.exists(f"/proc/{server.warden}"), f"{where}: the warden is gone\n{server.log()[-2000:]}"
+        outcome = classify(*server.job(), self.expected, error)
+        if server.warm and outcome == "setup error":
+            # It was the one whose jail was being parked.
+            outcome = classify(*server.job(), self.expected, error)
+        assert outcome in ("success", "success on the exec path"), f"{where}: the next job: {outcome}"
+        after = server.settle()
+        if after != self.before:  # perhaps something is just ending
+            wait_for(lambda: server.settle() == self.before, f"{where}: left behind: {self.before} -> {after}", 5)
+
+    def run(self):
+        """-> how many calls"""
+        n, idle = 1, 0
+        every = EVERY_ERROR or not self.server.warm
+        # The order of calls differs a little between runs: the end is where there is nothing any more.
+        while idle < 3 and not self.is_over:
+            calls = [self.inject(n, error) for error in (ERRORS if every else ERRORS[n % len(ERRORS):][:1])]
+            idle = 0 if any(calls) else idle + 1
+            n += 1
+        return n
+
+
+def sweep(tmp_path, runtime, who, tried):
+    with Injected(tmp_path, runtime) as server:
+        return Sweep(server, who, tried).run()
+
+
+# What outlives a job takes its time to come back: asked for, not by default.
+LASTING = ["warden", "front"] if EVERY_ERROR else []
+
+
+@pytest.mark.parametrize("who", ["new:1", "new:2", "new:3", *LASTING])
+def test_exec_path(tmp_path, who, tried):
+    assert sweep(tmp_path, COLD, who, tried) > 5
+
+
+# The next jail, `new:1` and `new:2`, is parked once the job has ended.
+@pytest.mark.parametrize("who", ["template", "init", "parked", "new:1", "new:2", *LASTING[:1]])
+def test_template_path(tmp_path, who, tried):
+    assert sweep(tmp_path, WARM, who, tried) > 3

@@ -1,0 +1,202 @@
+#!/usr/bin/python3
+"""Runs many jobs, good, bad and hostile, through one server, with clients that hang up, and holds what the server has
+afterwards against what it had before: nothing may be left, nothing may grow.
+
+usage: soak.py [N]      (2000; BUILD names the build)
+
+Exit code 1 if a verdict was wrong or something was left behind or grew."""
+
+import http.client
+import json
+import os
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from harness import IMMURE, Server, wait_for  # noqa: E402
+
+WORKERS = 4  # as many as jobs run at once
+SEED = int(os.environ.get("IMMURE_TEST_SEED", "1"))
+
+# Program, what it is sent with, the status it must end with, and how often it is chosen.
+JOBS = [
+    ("print(6 * 7)", {}, "success", 50),
+    ("import json\nprint(json.dumps({'a': list(range(99))}))", {}, "success", 10),
+    ("print(open('in.txt').read())\nopen('out.txt', 'w').write('x' * 5000)",
+     {"files": [{"name": "in.txt", "content": "text"}], "outputs": ["out.txt"]}, "success", 8),
+    ("import sys\nsys.stdout.write(sys.stdin.read())", {"stdin": "s" * 70000}, "success", 5),
+    ("raise SystemExit(3)", {}, "execution_error", 6),
+    ("1 / 0", {}, "execution_error", 6),
+    ("import os\nos.abort()", {}, "execution_error", 2),
+    ("print('y' * 2000000)", {}, "success", 2),
+    ("import time\ntime.sleep(60)", {"timeout_ms": 40}, "timeout", 3),
+    ("while True: pass", {"timeout_ms": 40}, "timeout", 2),
+    ("import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass", {"timeout_ms": 60}, "timeout", 1),
+    ("import ctypes\nfor i in range(200): ctypes.CDLL(None).unshare(0x10000000)", {}, "success", 2),
+    ("import os\nif os.fork() == 0:\n    os.setsid()\n    while True: pass", {}, "success", 2),
+    ("for i in range(10**6): open(f'/tmp/{i}', 'w').write('z')", {}, "execution_error", 1),
+    ("import os\nos.kill(1, 9)\nos.symlink('/etc/passwd', 'out.txt')\nprint(1)", {"outputs": ["*"]}, "success", 2),
+]
+# Of a hundred clients, so many hang up on their job; and so many connections are kept for the next.
+HANG_UP, KEEP = 3, 60
+# The slot of one that has hung up is free within this time.
+BUSY_S = 5
+
+
+class Client:
+    """One caller: a connection at a time, verdicts counted."""
+
+    def __init__(self, server, number):
+        self.server, self.chance = server, random.Random(SEED * 1000 + number)
+        self.outcomes, self.wrong, self.connection = Counter(), [], None
+
+    def connect(self):
+        if not self.connection:
+            self.connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=120)
+        return self.connection
+
+    def drop(self):
+        if self.connection:
+            self.connection.close()
+        self.connection = None
+
+    def send(self, code, fields):
+        self.connect().request("POST", "/execute", json.dumps({"code": code, **fields}),
+                               {"X-Service-API-Key": self.server.key, "Content-Type": "application/json"})
+
+    def one(self):
+        [(code, fields, expected, _)] = self.chance.choices(JOBS, [job[3] for job in JOBS])
+        hangs_up, until = self.chance.randrange(100) < HANG_UP, time.monotonic() + BUSY_S
+        while True:
+            self.send(code, fields)
+            if hangs_up:
+                self.drop()
+                self.outcomes["hung up"] += 1
+                return
+            reply = self.connection.getresponse()
+            body = json.loads(reply.read())
+            if reply.status != 503 or time.monotonic() > until:
+                break
+            time.sleep(0.002)
+        outcome = body["status"] if reply.status == 200 else f"HTTP {reply.status}"
+        self.outcomes[outcome] += 1
+        if outcome != expected:
+            self.wrong.append(f"{code!r}: {outcome} instead of {expected}: {str(body)[:300]}")
+        if self.chance.randrange(100) >= KEEP:
+            self.drop()
+
+    def run(self, n):
+        for _ in range(n):
+            try:
+                self.one()
+            except OSError as error:
+                self.drop()
+                self.wrong.append(repr(error))
+        self.drop()
+
+
+def children(pid):
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def descendants(pid):
+    return [below for child in children(pid) for below in (child, *descendants(child))]
+
+
+def pss_kib(pid):
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
+
+
+def front_of(server):
+    return next(pid for pid in children(server.process.pid)
+                if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"immure\0front"))
+
+
+def measure(server):
+    warden, front = server.process.pid, front_of(server)
+    below = descendants(warden)
+    others = [pid for pid in below if pid != front]
+    with open(f"/proc/{warden}/mountinfo") as mounts:
+        n_mounts = len(mounts.readlines())
+    cgroup = Path(f"/proc/{warden}/cgroup").read_text().splitlines()
+    unified = next((line.split("::")[1] for line in cgroup if line.startswith("0::")), None)
+    tree = Path("/sys/fs/cgroup" + unified) if unified else None
+    return {
+        "processes": len(below),
+        "warden: descriptors": len(os.listdir(f"/proc/{warden}/fd")),
+        "front: descriptors": len(os.listdir(f"/proc/{front}/fd")),
+        "mounts": n_mounts,
+        "cgroups": sum(1 for _ in tree.parent.rglob("cgroup.procs")) if tree and tree.parent.is_dir() else 0,
+        "warden: PSS KiB": pss_kib(warden),
+        "front: PSS KiB": pss_kib(front),
+        "templates: PSS KiB": sum(pss_kib(pid) for pid in others),
+        "front restarts": int(server.metric("immure_front_restarts_total")),
+    }
+
+
+# How much each may grow between the end of the warming up and the end of all.
+SLACK = {"warden: PSS KiB": 4096, "front: PSS KiB": 2048, "templates: PSS KiB": 2048}
+
+
+def settled(server):
+    """Figures of a server at rest."""
+    wait_for(lambda: server.metric("immure_jobs_running") == 0, "the last job's end")
+
+    def full():
+        first = measure(server)
+        time.sleep(0.05)
+        second = measure(server)
+        same = all(first[name] == second[name] for name in first if name not in SLACK)
+        return second if same and server.metric("immure_warm_jails") == PARKED else None
+    return wait_for(full, "rest")
+
+
+PARKED = 4  # warm_jails of the shipped configuration
+
+
+def run(server, n):
+    clients = [Client(server, number) for number in range(WORKERS)]
+    threads = [threading.Thread(target=client.run, args=(n // WORKERS,)) for client in clients]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum((client.outcomes for client in clients), Counter()), [wrong for client in clients for wrong in client.wrong]
+
+
+def main():
+    n = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
+    with tempfile.TemporaryDirectory() as directory, Server(Path(directory, "log"), immure=IMMURE) as server:
+        run(server, max(400, n // 20))  # so that every path has been gone once
+        before, started = settled(server), time.monotonic()
+        outcomes, wrong = run(server, n)
+        seconds = time.monotonic() - started
+        after = settled(server)
+    grown = [name for name in before if after[name] > before[name] + SLACK.get(name, 0)]
+    print(f"{'':22}{'before':>10}{'after':>10}")
+    for name in before:
+        print(f"{name:22}{before[name]:>10}{after[name]:>10}{'   GROWN' if name in grown else ''}")
+    print(f"soak: {sum(outcomes.values())} jobs in {seconds:.0f} s, {sum(outcomes.values()) / seconds:.0f} jobs/s, seed {SEED}: "
+          + ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common()))
+    for line in wrong[:20]:
+        print(f"WRONG: {line}")
+    if wrong or grown:
+        print(f"soak: {len(wrong)} wrong, grown: {', '.join(grown) or 'nothing'}")
+    return 1 if wrong or grown else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
