@@ -440,7 +440,9 @@ static int encode_result(struct running *job, const struct job_result *result, s
     if (r < 0) {
         return r;
     }
-    struct job_texts texts = {.execution_id = job->execution_id, .capture = job_io_capture(job->io)};
+    struct job_texts texts = {.execution_id = job->execution_id,
+                              .capture = job_io_capture(job->io),
+                              .types = job->dispatch->front->types};
     texts.output = bridge_output(job->bridge, &texts.output_size);
     return execute_encode(result, &texts, ret, reterr);
 }

@@ -9,6 +9,7 @@
 
 struct buf;
 struct capture;
+struct content_types;
 struct err;
 struct job;
 struct job_result;
@@ -39,6 +40,7 @@ struct job_texts {
     const struct capture *capture; /* finished */
     const char *output;            /* JSON text of its result; "": none */
     size_t output_size;
+    const struct content_types *types; /* NULL: names alone tell a file's type */
 };
 
 /* Appends the reply of a job that ran. Reads the result's files. */

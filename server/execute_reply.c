@@ -109,7 +109,8 @@ static int put_data(struct buf *ret, int fd, const char *first, size_t first_siz
     return 0;
 }
 
-static int put_file(struct buf *ret, const struct job_output_file *file, struct err *reterr)
+static int put_file(struct buf *ret, const struct content_types *types, const struct job_output_file *file,
+                    struct err *reterr)
 {
     char first[PIECE_BYTES];
     ssize_t n = file->fd >= 0 ? io_read_full(file->fd, first, piece_bytes(file->size)) : 0;
@@ -120,17 +121,18 @@ static int put_file(struct buf *ret, const struct job_output_file *file, struct 
     json_out_separator(ret);
     buf_putc(ret, '{');
     json_out_text(ret, "name", slash ? slash + 1 : file->path);
-    json_out_text(ret, "mime", mime_of(file->path, file->fd >= 0 ? first : NULL, (size_t)n));
+    json_out_text(ret, "mime", mime_of(types, file->path, file->fd >= 0 ? first : NULL, (size_t)n));
     int r = file->fd >= 0 ? put_data(ret, file->fd, first, (size_t)n, file->size, reterr) : 0;
     buf_putc(ret, '}');
     return r;
 }
 
-static int put_files(struct buf *ret, const struct job_result *result, struct err *reterr)
+static int put_files(struct buf *ret, const struct content_types *types, const struct job_result *result,
+                     struct err *reterr)
 {
     json_out_open(ret, "files", '[');
     for (size_t i = 0; i < result->n_files; i++) {
-        int r = result->files[i].asked ? put_file(ret, &result->files[i], reterr) : 0;
+        int r = result->files[i].asked ? put_file(ret, types, &result->files[i], reterr) : 0;
         if (r < 0) {
             return r;
         }
@@ -206,7 +208,7 @@ int execute_encode(const struct job_result *result, const struct job_texts *text
     json_out_bytes(ret, "output", texts->output, texts->output_size);
     put_verdict(ret, result);
     put_error(ret, result, texts->capture);
-    int r = put_files(ret, result, reterr);
+    int r = put_files(ret, texts->types, result, reterr);
     if (r < 0) {
         return r;
     }

@@ -23,6 +23,7 @@
 #include "jail/base/loop.h"
 #include "server/callback.h"
 #include "server/channel.h"
+#include "server/content_type.h"
 #include "server/dispatch.h"
 #include "server/front_context.h"
 #include "server/front_sandbox.h"
@@ -321,6 +322,7 @@ static int start(struct front_process *process, struct err *reterr)
     if (r == 0) {
         r = start_http(process, reterr);
     }
+    front->types = content_types_new(front->log);
     if (r == 0 && server_config_has_callbacks(front->config)) {
         r = callback_client_new(front->loop, front->log, front->config, &front->callbacks, reterr);
     }
@@ -375,6 +377,7 @@ static void clean_up(struct front_process *process)
     http_server_free(front->http); /* ends the requests, which know of jobs */
     dispatch_free(front->dispatch);
     callback_client_free(front->callbacks);
+    content_types_free(front->types);
     guesses_free(front->guesses);
     session_queries_free(front->session_queries);
     kept_jobs_free(front->kept_jobs);

@@ -6,6 +6,7 @@
 #include "config/message.h"
 
 struct callback_client;
+struct content_types;
 struct dispatch;
 struct guesses;
 struct http_server;
@@ -31,6 +32,7 @@ struct front {
     struct session_queries *session_queries;
     struct kept_jobs *kept_jobs;
     struct streams *streams;
+    struct content_types *types;       /* NULL: no libmagic */
     struct callback_client *callbacks; /* NULL: there is nothing that could be called */
     struct msg_state state;            /* the warden's last word */
     bool draining;                     /* the server is shutting down: nothing new is begun */

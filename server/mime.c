@@ -1,11 +1,12 @@
 /* Media types of output files. Used by the front, over names and bytes that a program chose: the answer is
- * always one of the constants below. */
+ * one of the constants below, or of libmagic's. */
 #include "server/mime.h"
 
 #include <string.h>
 #include <strings.h>
 
 #include "jail/base/cleanup.h"
+#include "server/content_type.h"
 #include "server/text.h"
 
 static const struct {
@@ -24,7 +25,7 @@ static bool looks_like_text(const char *content, size_t size)
     return !memchr(content, '\0', size) && text_is_utf8(content, size - text_unfinished(content, size));
 }
 
-const char *mime_of(const char *name, const char *content, size_t size)
+const char *mime_of(const struct content_types *types, const char *name, const char *content, size_t size)
 {
     const char *slash = strrchr(name, '/');
     const char *dot = strrchr(slash ? slash : name, '.');
@@ -33,5 +34,10 @@ const char *mime_of(const char *name, const char *content, size_t size)
             return by_extension[i].type;
         }
     }
-    return content && looks_like_text(content, size) ? "text/plain" : "application/octet-stream";
+    static const char unknown[] = "application/octet-stream";
+    const char *type = content ? content_type_of(types, content, size) : NULL;
+    if (type && strcmp(type, unknown) != 0) {
+        return type;
+    }
+    return content && looks_like_text(content, size) ? "text/plain" : unknown;
 }

@@ -227,6 +227,19 @@ os.symlink('/etc/passwd', 'link')
     assert not any(file["truncated"] for file in verdict["output_files"])
 
 
+@pytest.mark.parametrize("content, mime", [
+    (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x08\6\0\0\0", "image/png"), (b"\xff\xd8\xff\xe0\0\x10JFIF\0", "image/jpeg"), (b"%PDF-1.7\n", "application/pdf"),
+    (b"<!DOCTYPE html><html>", "text/html"), (b'{"a": [1, 2]}', "application/json"), (b"plain words\n", "text/plain"),
+    ("é".encode() * 30000, "text/plain"), (b"", "text/plain"), (b"\1\2\3\0", "application/octet-stream"),
+], ids=["png", "jpeg", "pdf", "html", "json", "words", "cut", "empty", "bytes"])
+def test_type_by_content(server, content, mime):
+    verdict = server.execute("import shutil\nfor name in 'out', 'out.dat', 'out.TXT': shutil.copy('in', name)", outputs=["out*"],
+                             files=[{"name": "in", "data": base64.b64encode(content).decode()}])
+    types = {file["name"]: file["mime"] for file in verdict["files"]}
+    assert types == {"out": mime, "out.dat": mime, "out.TXT": "text/plain"}
+    assert "event=front_denied" not in server.log()
+
+
 def test_an_output_file_over_the_limit_has_no_data(server):
     verdict = server.execute("open('big.csv', 'w').write('x' * (2 << 20))", outputs=["big.csv"], policy="strict")
     assert verdict["files"] == [{"name": "big.csv", "mime": "text/csv"}]

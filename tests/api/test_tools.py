@@ -36,6 +36,7 @@ def tools(request, tmp_path_factory):
         if request.param == "from a template":
             wait_for(lambda: server.execute(WHO)["stdout"] == "/immure/template\n", "a job from a template")
         yield server
+        assert "event=front_denied" not in server.log()  # confined, it has all that it needs
 
 
 def run(server, code, **fields):

@@ -36,7 +36,7 @@ static void goes_by_extension(void **state)
         {".png", "image/png"},
     };
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-        assert_string_equal(mime_of(rows[i].name, "\xff\x00", 2), rows[i].type);
+        assert_string_equal(mime_of(NULL, rows[i].name, "\xff\x00", 2), rows[i].type);
     }
 }
 
@@ -59,7 +59,7 @@ static void goes_by_content_otherwise(void **state)
         {"a", NULL, 0, "application/octet-stream"},
     };
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-        assert_string_equal(mime_of(rows[i].name, rows[i].content, rows[i].size), rows[i].type);
+        assert_string_equal(mime_of(NULL, rows[i].name, rows[i].content, rows[i].size), rows[i].type);
     }
 }
 
