@@ -284,8 +284,9 @@ static void stop(struct warden *warden)
     while (warden->dying) {
         job_discard(warden->dying);
     }
-    warm_free(warden->warm);
-    sessions_free(warden->sessions);
+    /* The end of a session is published, with whatever else there is to tell. */
+    sessions_free(TAKE_PTR(warden->sessions));
+    warm_free(TAKE_PTR(warden->warm));
     if (warden->bound[0] != '\0') {
         listen_forget(warden->settings->config->listen);
     }
