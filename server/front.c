@@ -295,6 +295,18 @@ static int start_http(struct front_process *process, struct err *reterr)
     return http_server_new(front->loop, &options, &request_events, front, &front->http, reterr);
 }
 
+/* Where nobody has asked for callbacks, a host without libcurl does without. */
+static int start_callbacks(struct front *front, struct err *reterr)
+{
+    struct err err = {0};
+    int r = callback_client_new(front->loop, front->log, front->config, &front->callbacks, &err);
+    if (r < 0 && front->config->n_callbacks == 0) {
+        log_err(front->log, LOG_WARNING, "no_callbacks", &err);
+        return 0;
+    }
+    return r < 0 ? err_set(reterr, err.kind, err.code, err.item, "%s", err.text) : 0;
+}
+
 static int start(struct front_process *process, struct err *reterr)
 {
     struct front *front = &process->front;
@@ -324,7 +336,7 @@ static int start(struct front_process *process, struct err *reterr)
     }
     front->types = content_types_new(front->log);
     if (r == 0 && server_config_has_callbacks(front->config)) {
-        r = callback_client_new(front->loop, front->log, front->config, &front->callbacks, reterr);
+        r = start_callbacks(front, reterr);
     }
     if (r == 0) {
         r = loop_add(front->loop, channel_fd(process->channel), EPOLLIN, on_channel, process,
