@@ -126,6 +126,15 @@ def test_output_that_looks_like_events(stream):
     assert told(output, "stdout") == reply["stdout"] == forged and event == "result" and reply["status"] == "success"
 
 
+def test_tool_calls(stream):
+    """Told whether or not there is anybody to answer them."""
+    events = stream("for name in ('first', 'se\"cond'):\n    try: call_tool(name, {'a': 1})\n    except RuntimeError: pass")
+    assert events.head() == 200
+    *calls, (event, reply) = events.rest()
+    assert calls == [("tool_call", {"name": "first"}), ("tool_call", {"name": 'se"cond'})], calls
+    assert event == "result" and reply["status"] == "success"
+
+
 def test_limits_of_output_hold(stream):
     events = stream("print('x' * 100000)", limits={"output_bytes": 1000})
     assert events.head() == 200
