@@ -126,16 +126,15 @@ static void say(struct side *side, const struct datagram *datagram)
 static void require_sense(struct side *side)
 {
     /* From where to where it may go; a hand-over is ours and comes before. */
-    static const bool may_become[4][4] = {
-        [JAIL_BUILDING] =
-            {[JAIL_BUILDING] = true, [JAIL_PARKED] = true, [JAIL_RUNNING] = true, [JAIL_ENDED] = true},
-        [JAIL_PARKED] = {[JAIL_PARKED] = true, [JAIL_ENDED] = true},
-        [JAIL_RUNNING] = {[JAIL_RUNNING] = true, [JAIL_ENDED] = true},
-        [JAIL_ENDED] = {[JAIL_ENDED] = true},
+    static const unsigned may_become[] = {
+        [JAIL_BUILDING] = 1u << JAIL_BUILDING | 1u << JAIL_PARKED | 1u << JAIL_RUNNING | 1u << JAIL_ENDED,
+        [JAIL_PARKED] = 1u << JAIL_PARKED | 1u << JAIL_ENDED,
+        [JAIL_RUNNING] = 1u << JAIL_RUNNING | 1u << JAIL_ENDED,
+        [JAIL_ENDED] = 1u << JAIL_ENDED,
     };
     const struct jail *jail = side->jail;
     enum jail_state state = jail_state(jail);
-    REQUIRE(may_become[side->before][state]);
+    REQUIRE(may_become[side->before] >> state & 1);
     side->before = state;
     if (state == JAIL_RUNNING) {
         REQUIRE(jail->started_ns >= jail->cloned_ns && jail->started_ns <= clock_now_ns());

@@ -27,7 +27,7 @@ static int by_name(const void *a, const void *b)
 /* Names in order, each as `tell` says. */
 static void tell_directory(const char *path, void (*tell)(const char *path, const char *name))
 {
-    char *names[NAMES_MAX];
+    char *names[NAMES_MAX] = {0};
     size_t n = 0;
     CLEANUP(dir_closep) DIR *dir = opendir(path);
     printf("%s:%s\n", path, dir ? "" : strerror(errno));
