@@ -30,6 +30,7 @@ static void runtime_clear(struct runtime_config *runtime)
     free(runtime->name);
     texts_free(runtime->aliases, runtime->n_aliases);
     free(runtime->interpreter);
+    free(runtime->standby);
     texts_free(runtime->args, runtime->n_args);
     free(runtime->extension);
     free(runtime->policy);

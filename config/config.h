@@ -45,6 +45,7 @@ struct runtime_config {
     char *extension;
     char *policy;
     char *template; /* "": none */
+    char *standby;  /* "": none */
     uint32_t warm_jails;
     bool optional;
     struct prelude_config *preludes;

@@ -197,10 +197,15 @@ static int template_from_message(struct checker *checker, const Immure__Runtime 
     if (r == 0 && message->warm_jails > WARM_JAILS_MAX) {
         r = check_fail(checker, "warm_jails", "must be at most %d", WARM_JAILS_MAX);
     }
-    if (r == 0 && message->warm_jails > 0 && message->template_[0] == '\0') {
-        r = check_fail(checker, "warm_jails", "needs a template to make them");
+    bool template = message->template_[0] != '\0', standby = message->standby[0] != '\0';
+    if (r == 0 && message->warm_jails > 0 && !template && !standby) {
+        r = check_fail(checker, "warm_jails", "needs a template to make them, or standby");
+    }
+    if (r == 0 && template && standby) {
+        r = check_fail(checker, "standby", "is for runtimes without a template");
     }
     ret->warm_jails = message->warm_jails;
+    r = r < 0 ? r : check_copy(checker, message->standby, &ret->standby);
     return r < 0 ? r : check_copy(checker, message->template_, &ret->template);
 }
 
@@ -477,6 +482,7 @@ static Immure__Runtime **runtimes_to_messages(const struct server_config *config
         message->template_ = runtime->template;
         message->has_warm_jails = true;
         message->warm_jails = runtime->warm_jails;
+        message->standby = runtime->standby;
         message->has_optional = true;
         message->optional = runtime->optional;
         message->prelude = preludes_to_messages(runtime, pool);

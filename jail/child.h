@@ -13,11 +13,22 @@
 #include "jail/plan.h"
 #include "jail/spawn.h"
 
+struct seccomp_notif;
+
 /* Barriers: what the parent tells the child, in this order. */
 enum jail_phase {
     PHASE_IDMAP,    /* uid_map and gid_map are written: build */
     PHASE_NETWORK,  /* the network namespace to enter comes along; if not, make one */
     PHASE_LOOPBACK, /* lo is up (`error` 0) or is not */
+    PHASE_RUN,      /* a standby jail's program comes along, with its pipes */
+};
+
+/* How far the launcher of a standby jail is. */
+enum standby_state {
+    STANDBY_NONE,     /* this is no standby jail */
+    STANDBY_STARTING, /* it starts its interpreter */
+    STANDBY_PARKED,   /* it waits in a system call that PID 1 has not answered */
+    STANDBY_DONE,     /* it runs its program */
 };
 
 struct parent_message {
@@ -58,12 +69,14 @@ struct child {
     bool drop_groups;
     bool in_process;     /* a template's copy: its signal dispositions are the interpreter's own */
     char **argv, **envp; /* of the EXEC step, ending with NULL */
+    enum standby_state standby;
 
     /* The child's own. */
     int root;     /* the new root tmpfs */
     int listener; /* seccomp user notification; -1: none */
     bool proc_absent;
-    const char *call; /* the system call under way, for the error */
+    const char *call;      /* the system call under way, for the error */
+    uint64_t standby_call; /* STANDBY_PARKED: the id of the launcher's call */
     /* Set by the program's process, which shares memory with PID 1 until exec. */
     uint32_t failed_step;
     int failed_error; /* positive errno; 0: exec happened */
@@ -93,6 +106,15 @@ int init_watch_children(struct child *child);
  * `listener_source` (-1: none) a socket over which the seccomp listener may come. Never returns. */
 void init_serve(struct child *child, pid_t program, int signals, int listener_source,
                 struct child_message *end) __attribute__((noreturn));
+
+/* Answers a system call that the filter handed to us: EPERM. */
+void init_deny(const struct child *child, uint64_t id);
+
+/* Of a standby jail. True if the call was the launcher's word that it waits: then it is not to be answered.
+ */
+bool init_standby_takes(struct child *child, pid_t program, const struct seccomp_notif *request);
+/* The parent has sent a program. */
+void init_standby_run(struct child *child, struct child_message *end);
 
 /* Closes every descriptor but 0, 1, 2 and those the child was given. */
 int child_close_others(struct child *child);

@@ -79,23 +79,32 @@ static void count_denied(struct child_message *end, int32_t nr, uint32_t arch)
     end->denied[end->n_denied++] = (struct jail_denied){.nr = nr, .arch = arch, .count = 1};
 }
 
-/* Refuses one system call that the filter handed to us. */
-static void answer_notification(int listener, struct child_message *end)
+void init_deny(const struct child *child, uint64_t id)
 {
+    struct seccomp_notif_resp response = {.id = id, .error = -EPERM};
+    int r;
+    do {
+        r = ioctl(child->listener, SECCOMP_IOCTL_NOTIF_SEND, &response);
+    } while (r < 0 && errno == EINTR);
+    if (r < 0 && errno != ENOENT) {
+        _exit(1); /* ENOENT: it died meanwhile; else it would wait for ever */
+    }
+}
+
+/* Refuses one system call that the filter handed to us. */
+static void answer_notification(struct child *child, pid_t program, struct child_message *end)
+{
+    int listener = child->listener;
     struct seccomp_notif request;
     memset(&request, 0, sizeof request); /* the kernel insists */
     if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &request) < 0) {
         return; /* the caller died meanwhile */
     }
-    count_denied(end, request.data.nr, request.data.arch);
-    struct seccomp_notif_resp response = {.id = request.id, .error = -EPERM};
-    int r;
-    do {
-        r = ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &response);
-    } while (r < 0 && errno == EINTR);
-    if (r < 0 && errno != ENOENT) {
-        _exit(1); /* ENOENT: it died meanwhile; else it would wait for ever */
+    if (init_standby_takes(child, program, &request)) {
+        return;
     }
+    count_denied(end, request.data.nr, request.data.arch);
+    init_deny(child, request.id);
 }
 
 enum reaped {
@@ -201,21 +210,25 @@ static void serve_until_end(struct child *child, pid_t program, int signals, int
     };
     /* The program may have ended before SIGCHLD was blocked. */
     for (enum reaped reaped; (reaped = reap(program, &end->wstatus)) != REAPED_PROGRAM;) {
+        watched[CONTROL].events = child->standby == STANDBY_PARKED ? POLLIN : 0;
         if (poll(watched, WATCHED, reaped == REAPED_ALL ? -1 : 0) < 0) {
             if (errno != EINTR) {
                 _exit(1);
             }
             continue; /* what is in `watched` is the last round's */
         }
-        if (watched[CONTROL].revents) {
+        if (watched[CONTROL].revents & ~POLLIN) {
             _exit(1);
+        }
+        if (watched[CONTROL].revents & POLLIN) {
+            init_standby_run(child, end);
         }
         struct signalfd_siginfo info;
         if (watched[SIGNALS].revents && read(signals, &info, sizeof info) < 0 && errno != EAGAIN) {
             _exit(1);
         }
         if (watched[LISTENER].revents & POLLIN) {
-            answer_notification(child->listener, end);
+            answer_notification(child, program, end);
         } else if (watched[LISTENER].revents) {
             watched[LISTENER].fd = -1; /* no process has the filter any more */
         }
@@ -286,7 +299,8 @@ void init_main(struct child *child, uint32_t index)
     end.kind = CHILD_STARTED;
     end.time_ns = clock_now_ns();
     end.proc_absent = child->proc_absent;
-    int r = child_send(child, &end, -1);
+    /* A launcher that starts is not the job's program yet. */
+    int r = child->standby == STANDBY_NONE ? child_send(child, &end, -1) : 0;
     if (r < 0) {
         child->call = "sendmsg";
         child_report_failure(child, index - 1, r); /* may find more room than the other found */

@@ -243,15 +243,15 @@ static bool is_due(const struct jail *jail, const struct child_message *message,
     case CHILD_CLONED:
         return building && n_fds == 1 && jail->by_template && jail->pidfd < 0;
     case CHILD_PARKED:
-        return building && n_fds == 0 && jail->by_template && !jail->has_parked;
+        return building && n_fds == 0 && jail->parks && !jail->has_parked;
     case CHILD_LOOPBACK:
         return building && n_fds == 1;
     case CHILD_STARTED:
-        return building && n_fds == 0 && jail->has_parked == jail->by_template;
+        return building && n_fds == 0 && jail->has_parked == jail->parks;
     case CHILD_FAILED:
         return n_fds == 0;
     case CHILD_ENDED:
-        return n_fds == 0 && (jail->started_ns > 0 || jail->by_template);
+        return n_fds == 0 && (jail->started_ns > 0 || jail->parks);
     }
     return false;
 }
@@ -486,7 +486,7 @@ int jail_collect(struct jail *jail, struct jail_result *ret, struct err *reterr)
     ret->setup_ns = jail->started_ns ? jail->started_ns - jail->cloned_ns : 0;
     ret->duration_ns =
         jail->started_ns && jail->ended_ns > jail->started_ns ? jail->ended_ns - jail->started_ns : 0;
-    ret->cpu_ns = cpu_ns;
+    ret->cpu_ns = cpu_ns > jail->spared_cpu_ns ? cpu_ns - jail->spared_cpu_ns : 0;
     ret->memory_peak_bytes = stat.memory_peak_bytes;
     ret->pids_peak =
         stat.pids_peak == UINT64_MAX || stat.pids_peak == 0 ? stat.pids_peak : stat.pids_peak - 1;

@@ -28,7 +28,8 @@ struct jail {
     uint64_t used_cpu_ns;      /* CHILD_ENDED, is_alone */
     uint64_t seen_cpu_ns;      /* CPU time at the moment of the kill, where no cgroup counts it */
     struct child_message last; /* CHILD_ENDED, once it has come */
-    bool has_parked;
+    bool parks, has_parked;    /* made in advance; and it stands ready, or has */
+    uint64_t spared_cpu_ns;    /* CPU time from before its job: not the job's */
     bool has_ended_message;
     bool gone; /* PID 1 too */
     bool proc_absent;

@@ -176,6 +176,7 @@ static int launch(struct jail *jail, const struct jail_spawn_options *options, i
     struct child child = {.plan = jail->plan,
                           .control = childs_end,
                           .drop_groups = options->drop_groups,
+                          .standby = options->standby ? STANDBY_STARTING : STANDBY_NONE,
                           .argv = argv,
                           .envp = envp};
     memcpy(child.fds, options->fds, sizeof child.fds);
@@ -235,6 +236,7 @@ int jail_spawn(struct jail **ret, const struct jail_spawn_options *options, stru
     if (r < 0) {
         return r;
     }
+    jail->parks = options->standby;
     r = launch(jail, options, childs_end, reterr);
     if (r < 0) {
         jail_free(jail);

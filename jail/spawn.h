@@ -17,7 +17,7 @@ struct jail_cgroup;
 
 enum jail_state {
     JAIL_BUILDING, /* PID 1 applies the plan */
-    JAIL_PARKED,   /* built by a template, waits for jail_run() */
+    JAIL_PARKED,   /* built in advance, waits for jail_run() or jail_standby_run() */
     JAIL_RUNNING,  /* the program has been exec'd */
     JAIL_ENDED, /* the program and all that it left have ended, PID 1 is exiting at least: jail_collect() */
 };
@@ -64,6 +64,7 @@ struct jail_spawn_options {
     uint32_t outer_uid, outer_gid; /* what plan->uid and plan->gid are outside */
     /* A template maps a whole range instead, of which plan->uid and plan->gid are part. 0: no range. */
     uint32_t range_inside, range_outside, range_count;
+    bool standby;              /* the program is a launcher that waits: jail/standby.h */
     bool drop_groups;          /* the parent may map gids without denying setgroups (root) */
     uint64_t setup_timeout_ms; /* 0: 10 s */
 };

@@ -117,7 +117,7 @@ int jail_park(struct jail_template *template, const struct jail_park_options *op
     if (r < 0) {
         return r;
     }
-    jail->by_template = true;
+    jail->by_template = jail->parks = true;
     jail->cloned_ns = clock_now_ns();
     struct zygote_header header;
     memset(&header, 0, sizeof header);

@@ -77,6 +77,7 @@ static uint64_t cpu_room_ns(const struct jail *jail, const struct census *census
     if (jail->cgroup && jail_cgroup_stat(jail->cgroup, &stat, NULL) == 0) {
         used_ns = stat.cpu_ns;
     }
+    used_ns -= min_u64(used_ns, jail->spared_cpu_ns);
     if (used_ns >= limit_ns) {
         return 0;
     }

@@ -65,7 +65,6 @@ static int script_path(const struct runtime_config *runtime, char ret[PATH_MAX],
 
 static void add_script(struct jail_plan *plan, const char *path, const struct job *job)
 {
-    policy_make_parents(plan, path);
     struct jail_step *step = jail_plan_add(plan, JAIL_STEP_FILE);
     step->file.path = jail_plan_text(plan, path);
     step->file.mode = 0444;
@@ -220,7 +219,8 @@ static int add_arguments(struct jail_plan *plan, const struct policy_program *pr
     if (runtime) {
         put_strings(&run, (char *const[]){runtime->interpreter}, 1, &count);
         put_strings(&run, runtime->args, runtime->n_args, &count);
-        buf_append(&run, script, strlen(script) + 1);
+        const char *last = program->standby ? runtime->standby : script;
+        buf_append(&run, last, strlen(last) + 1);
         count++;
     } else {
         put_strings(&run, program->argv, program->n_argv, &count);
@@ -344,7 +344,10 @@ int policy_build_plan(const struct policy *policy, const struct policy_ceilings 
     }
     put_limits(plan, policy->spec, &limits);
     if (program->runtime) {
-        add_script(plan, script, job);
+        policy_make_parents(plan, script);
+        if (!program->standby) {
+            add_script(plan, script, job);
+        }
         add_preludes(plan, program->runtime);
     }
     add_between_tree_and_exec(plan, policy, ceilings, &limits, program->bridge);

@@ -58,7 +58,9 @@ struct policy_program {
     const struct runtime_config *runtime;
     char *const *argv;
     size_t n_argv;
-    bool bridge; /* it has a way to its tools */
+    bool bridge;  /* it has a way to its tools */
+    bool standby; /* the plan is that of a standby jail: no script, and the runtime's own word in the place of
+                     its path */
 };
 
 /* policy + ceilings + job -> plan. Pure: opens nothing, reads nothing. The plan passes jail_plan_check(). */

@@ -18,6 +18,7 @@
 #include "jail/cgroup.h"
 #include "jail/idmap.h"
 #include "jail/scratch.h"
+#include "jail/standby.h"
 #include "jail/template.h"
 #include "jail/watch.h"
 #include "policy/policy.h"
@@ -45,6 +46,7 @@ struct execution {
     struct err run_err;        /* warm: why the program could not be handed over */
     int fds[JAIL_PROGRAM_FDS]; /* warm: the program's, kept until the jail is parked; -1 otherwise */
     size_t n_fds;
+    int program_fd; /* of a standby jail: what its launcher reads; -1 otherwise */
     bool enforced_by_cgroup, list_outputs;
     uint64_t started_ns;
 };
@@ -220,6 +222,7 @@ static void close_fds(struct execution *execution)
     for (size_t i = 0; i < ARRAY_SIZE(execution->fds); i++) {
         fd_closep(&execution->fds[i]);
     }
+    fd_closep(&execution->program_fd);
 }
 
 /* Hands the program over as soon as the jail is parked. */
@@ -229,8 +232,10 @@ static int run_when_parked(struct execution *execution, struct err *reterr)
         return 0;
     }
     struct jail_plan *plan;
-    int r = jail_plan_for_run(execution->plan, &plan, reterr);
-    if (r == 0) {
+    int r;
+    if (execution->program_fd >= 0) {
+        r = jail_standby_run(execution->jail, execution->plan, execution->fds, execution->program_fd, reterr);
+    } else if ((r = jail_plan_for_run(execution->plan, &plan, reterr)) == 0) {
         r = jail_run(execution->jail, plan, execution->fds, execution->n_fds, reterr);
         jail_plan_free(plan);
     }
@@ -242,9 +247,9 @@ static int run_when_parked(struct execution *execution, struct err *reterr)
 static int start_warm(struct execution *execution, const struct execution_request *request,
                       struct err *reterr)
 {
-    execution->warm =
-        request->warm ? warm_take(request->warm, request->program->runtime, request->policy, request->session)
-                      : NULL;
+    execution->warm = request->warm ? warm_take(request->warm, request->program->runtime, request->policy,
+                                                execution->plan, request->session)
+                                    : NULL;
     if (!execution->warm) {
         return 0;
     }
@@ -257,9 +262,12 @@ static int start_warm(struct execution *execution, const struct execution_reques
     execution->enforced_by_cgroup = execution->host->cgroups != NULL;
     execution->started_ns = clock_now_ns();
     int input_fd = request->fds[JAIL_FD_INPUT];
-    int r = fit_scratch(execution, reterr);
+    const struct jail_plan *standby = warm_jail_standby_plan(execution->warm);
+    int r = standby ? 0 : fit_scratch(execution, reterr);
     r = r < 0 ? r : fill_workspace(execution, input_fd, reterr);
-    r = r < 0 ? r : fill_script(execution, input_fd, reterr);
+    r = r < 0     ? r
+        : standby ? jail_standby_program(standby, execution->plan, input_fd, &execution->program_fd, reterr)
+                  : fill_script(execution, input_fd, reterr);
     r = r < 0 ? r : keep_fds(execution, request->fds, reterr);
     advance(execution, EXECUTION_BUILDING);
     r = r < 0 ? r : run_when_parked(execution, reterr);
@@ -318,7 +326,7 @@ int execution_start(const struct execution_request *request, struct execution **
     }
     execution->job = request->job;
     execution->host = request->host;
-    execution->scratch_fd = execution->work_fd = -1;
+    execution->scratch_fd = execution->work_fd = execution->program_fd = -1;
     execution->list_outputs = request->list_outputs;
     memset(execution->fds, 0xff, sizeof execution->fds);
     int r = prepare_plan(execution, request, reterr);

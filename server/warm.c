@@ -16,6 +16,7 @@
 #include "jail/base/err.h"
 #include "jail/base/loop.h"
 #include "jail/spawn.h"
+#include "jail/standby.h"
 #include "jail/watch.h"
 #include "policy/policy.h"
 #include "server/log.h"
@@ -149,7 +150,7 @@ static int add_templates(struct warm *warm, struct err *reterr)
     const struct settings *settings = warm->options.settings;
     for (size_t i = 0; i < settings->config->n_runtimes; i++) {
         const struct runtime_config *runtime = &settings->config->runtimes[i];
-        if (runtime->template[0] == '\0') {
+        if (runtime->template[0] == '\0' && (runtime->standby[0] == '\0' || runtime->warm_jails == 0)) {
             continue;
         }
         const struct policy *policy = policy_set_find(settings->policies, runtime->policy);
@@ -219,10 +220,15 @@ static struct warm_template *find_template(const struct warm *warm, const struct
 }
 
 struct warm_jail *warm_take(struct warm *warm, const struct runtime_config *runtime,
-                            const struct policy *policy, const struct execution_session *session)
+                            const struct policy *policy, const struct jail_plan *plan,
+                            const struct execution_session *session)
 {
     struct warm_template *template = find_template(warm, runtime, policy);
     if (!template || template->state != TEMPLATE_READY || (session && !template->session_plan)) {
+        return NULL;
+    }
+    /* To start an interpreter now is what the job can do itself. */
+    if (warm_is_standby(template) && (!template->stock || !jail_standby_fits(template->park_plan, plan))) {
         return NULL;
     }
     struct warm_jail *jail = session ? NULL : template->stock; /* the oldest: ready if any is */

@@ -12,6 +12,7 @@ struct err;
 struct execution_session;
 struct host;
 struct jail;
+struct jail_plan;
 struct log;
 struct loop;
 struct policy;
@@ -43,13 +44,18 @@ void warm_tend(struct warm *warm);
 void warm_tend_empty(struct warm *warm);
 
 /* A jail for a job: a parked one, or one that its template is now asked for; NULL where there is no template
- * for this runtime under this policy that works. A job of a `session` (NULL: none) gets a jail that is made
- * for it, with the session's workspace and ids. */
+ * for this runtime under this policy that works, or none whose interpreter was started as the job's `plan`
+ * wants it. A job of a `session` (NULL: none) gets a jail that is made for it, with the session's workspace
+ * and ids. */
 struct warm_jail *warm_take(struct warm *warm, const struct runtime_config *runtime,
-                            const struct policy *policy, const struct execution_session *session);
+                            const struct policy *policy, const struct jail_plan *plan,
+                            const struct execution_session *session);
 /* Kills what is left of it. Takes NULL. */
 void warm_jail_free(struct warm_jail *jail);
 struct jail *warm_jail_jail(struct warm_jail *jail);
+/* The plan of a standby jail, which takes its program by jail_standby_run(); NULL: a template's, by
+ * jail_run(). */
+const struct jail_plan *warm_jail_standby_plan(const struct warm_jail *jail);
 int warm_jail_scratch(const struct warm_jail *jail);
 void warm_jail_ids(const struct warm_jail *jail, uint32_t *ret_uid, uint32_t *ret_gid);
 /* The size limit its scratch was made with, room for a small script aside. */

@@ -28,6 +28,7 @@ struct warm_jail {
     uint64_t parked_ns;
 };
 
+/* Of a runtime with `standby` there is no template process: see warm_standby.c. */
 struct warm_template {
     unsigned references; /* the struct warm, and every jail */
     struct warm *warm;   /* NULL: retired, its settings may be gone */
@@ -72,6 +73,13 @@ int warm_template_park(struct warm_template *template, const struct execution_se
                        struct warm_jail **ret, struct err *reterr);
 /* Takes a jail out of the stock; it is the caller's. */
 void warm_template_unstock(struct warm_jail *jail);
+
+/* warm_standby.c */
+/* True for a runtime whose jails start an interpreter each, ahead of their jobs. */
+bool warm_is_standby(const struct warm_template *template);
+int warm_standby_start(struct warm_template *template, struct err *reterr);
+/* The jail has its ids. */
+int warm_standby_park(const struct warm_template *template, struct warm_jail *jail, struct err *reterr);
 
 /* warm.c */
 void warm_on_parked_jail(void *arg, uint32_t events);

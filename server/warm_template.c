@@ -250,7 +250,7 @@ void warm_template_start(struct warm_template *template)
     struct err err = {0};
     struct warm_jail *first;
     template->state = TEMPLATE_STARTING;
-    int r = spawn(template, &err);
+    int r = warm_is_standby(template) ? warm_standby_start(template, &err) : spawn(template, &err);
     r = r < 0 ? r : warm_template_park(template, NULL, &first, &err);
     if (r < 0) {
         warm_template_fail(template, &err);
@@ -266,12 +266,12 @@ int warm_template_new(struct warm *warm, const struct runtime_config *runtime, c
     }
     *template = (struct warm_template){
         .references = 1, .warm = warm, .host = warm->options.host, .runtime = runtime, .policy = policy};
-    int r = idmap_take(template->host->ids, &template->uid, &template->gid);
+    int r = warm_is_standby(template) ? 0 : idmap_take(template->host->ids, &template->uid, &template->gid);
     if (r < 0) {
         warm_template_unref(template);
         return err_errno(reterr, -r, "taking an outer uid for a template");
     }
-    template->has_id = true;
+    template->has_id = !warm_is_standby(template);
     *ret = template;
     return 0;
 }
@@ -362,6 +362,9 @@ static int park(struct warm_template *template, const struct execution_session *
     if (r < 0) {
         return r;
     }
+    if (warm_is_standby(template)) {
+        return warm_standby_park(template, jail, reterr);
+    }
     r = scratch_open(limits->scratch_bytes + SCRIPT_ROOM_BYTES, limits->scratch_inodes, jail->uid, jail->gid,
                      &jail->scratch_fd, reterr);
     struct jail_park_options options = {.plan = plan,
@@ -441,6 +444,11 @@ void warm_jail_free(struct warm_jail *jail)
 struct jail *warm_jail_jail(struct warm_jail *jail)
 {
     return jail->jail;
+}
+
+const struct jail_plan *warm_jail_standby_plan(const struct warm_jail *jail)
+{
+    return warm_is_standby(jail->template) ? jail->template->park_plan : NULL;
 }
 
 int warm_jail_scratch(const struct warm_jail *jail)

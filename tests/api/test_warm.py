@@ -124,7 +124,7 @@ def test_template_that_dies_is_started_again(serve):
     os.kill(before[0], signal.SIGKILL)
     wait_for(lambda: "event=template_failed" in server.log(), "its end in the log")
     assert server.execute("print(1)")["stdout"] == "1\n"
-    wait_for(lambda: server.log().count("event=template_ready") == 2, "the new template")
+    wait_for(lambda: server.log().count("event=template_ready runtime=python") == 2, "the new template")
     full(server)
     assert not set(before) & set(templates(server))
     assert server.execute(WHO)["stdout"] == "/immure/template\n"
@@ -134,7 +134,7 @@ def test_reload_retires_the_stock(serve):
     server = full(serve())
     before = set(templates(server))
     server.process.send_signal(signal.SIGHUP)
-    wait_for(lambda: server.log().count("event=template_ready") == 2, "the new template")
+    wait_for(lambda: server.log().count("event=template_ready runtime=python") == 2, "the new template")
     wait_for(lambda: not before & set(descendants(server.process.pid)), "the old stock gone")
     full(server)
 
@@ -148,7 +148,7 @@ def test_nothing_is_left_at_the_end(serve):
 
 def test_parked_jails_are_small(serve):
     server = full(serve())
-    line = re.search(r"event=template_ready .*parked_private_bytes=(\d+)", server.log())
+    line = re.search(r"event=template_ready runtime=python .*parked_private_bytes=(\d+)", server.log())
     assert int(line[1]) <= 2 << 20
 
 

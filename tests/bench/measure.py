@@ -85,7 +85,7 @@ class Bench:
         with Server(self.directory / f"{name}.log", cgroup=self.cgroup, immure=self.immure,
                     SANDBOX_EXECUTOR_CONFIG=str(path)) as server:
             if way != "off":
-                wait_for(lambda: "event=template_ready" in server.log(), "the template")
+                wait_for(lambda: "event=template_ready runtime=python" in server.log(), "the template")
             if way == "pool":
                 wait_for(lambda: server.metric("immure_warm_jails") >= 4, "parked jails")
             yield server
@@ -179,7 +179,7 @@ def audited_setup_ms(log):
 
 
 def memory(bench, log):
-    private = re.search(r"event=template_ready .*parked_private_bytes=(\d+)", log)
+    private = re.search(r"event=template_ready runtime=python .*parked_private_bytes=(\d+)", log)
     bench.report.add("memory.parked_private", int(private[1]) / 2**20, "MiB")
 
 

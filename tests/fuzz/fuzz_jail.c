@@ -100,7 +100,7 @@ static void open_side(struct side *side, bool by_template)
     *side = (struct side){.childs_end = -1, .pidfd = eventfd(0, EFD_CLOEXEC), .before = JAIL_BUILDING};
     REQUIRE(side->pidfd >= 0);
     REQUIRE(jail_new(the_plan(), NULL, &side->jail, &side->childs_end, NULL) == 0);
-    side->jail->by_template = by_template;
+    side->jail->by_template = side->jail->parks = by_template;
     side->jail->cloned_ns = clock_now_ns();
 }
 

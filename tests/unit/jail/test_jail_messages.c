@@ -33,7 +33,7 @@ static void open_jail(struct fixture *fixture)
     plan->limits.timeout_ms = TIMEOUT_MS;
     fixture->pidfd = eventfd(0, EFD_CLOEXEC); /* readable once the jail is to be gone */
     assert_int_equal(jail_new(plan, NULL, &fixture->jail, &fixture->childs_end, NULL), 0);
-    fixture->jail->by_template = true;
+    fixture->jail->by_template = fixture->jail->parks = true;
     fixture->jail->cloned_ns = clock_now_ns();
     jail_plan_free(plan);
 }

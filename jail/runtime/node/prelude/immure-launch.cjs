@@ -38,7 +38,6 @@ const COMMON = ['assert', 'async_hooks', 'buffer', 'child_process', 'crypto', 'e
 
 function rehearse() {
     COMMON.forEach((name) => require(`node:${name}`));
-    new vm.SourceTextModule('export default 1');
     const run = vm.compileFunction('return [JSON.stringify(JSON.parse(text)), new Map([[1, new Date(0)]])]', ['text']);
     require('node:util').inspect(run('{"a": [1, null, "b"]}'), {colors: true});
     [globalThis.fetch, globalThis.Blob, globalThis.structuredClone, globalThis.crypto, globalThis.performance].forEach(() => 0);
@@ -93,6 +92,19 @@ function quietly(make) {
     } finally {
         process.emitWarning = emitWarning;
     }
+}
+
+// Once all that listens for the exit has been called, nothing of the program runs any more: taking V8 apart would only take time.
+// Not where it ends with an error, which Node prints after that.
+function endAtOnce(code) {
+    if (code !== 0) {
+        return;
+    }
+    const listeners = process.rawListeners('exit');
+    for (const listener of listeners.slice(listeners.indexOf(endAtOnce) + 1)) {
+        listener.call(process, code);
+    }
+    process.reallyExit(process.exitCode ?? code);
 }
 
 function compiles(compile) {
@@ -225,6 +237,8 @@ function start() {
     let [, , script, ...args] = process.argv, source;
     ['stdout', 'stderr'].forEach(writeAtOnce);
     require('./immure-prelude.cjs');
+    process.on('exit', endAtOnce);
+    quietly(() => new vm.SourceTextModule('')); // warns once
     process.execArgv = []; // ours are nothing for processes that the program starts
     if (script === '--standby') {
         quietly(rehearse);
