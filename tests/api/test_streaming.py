@@ -227,7 +227,7 @@ def test_a_server_that_ends_at_once_ends_it(serve, wire):
 
 
 def test_nothing_is_left(serve, wire):
-    server = serve()
+    server = serve(SANDBOX_EXECUTOR_MAX_CONCURRENT_JOBS="40")
     server.execute("1")
     wait_for(lambda: server.metric("immure_jobs_running") == 0, "idle")
     before = server.metric("process_open_fds")
