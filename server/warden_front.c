@@ -159,6 +159,15 @@ void front_drain(struct front *front)
     send_state(front);
 }
 
+void warden_tell_ready(struct warden *warden)
+{
+    bool serves = warden->current && warden->current->state == FRONT_SERVING;
+    if (serves && warden->selftest.settings == NULL && !warden->ready_notified) {
+        warden->ready_notified = true;
+        notify_service_manager("READY=1");
+    }
+}
+
 /* `denials` is -1 or a descriptor to be taken. */
 static void on_hello(struct front *front, int denials)
 {
@@ -171,10 +180,7 @@ static void on_hello(struct front *front, int denials)
     if (front == warden->successor) {
         warden_reload_succeeded(warden);
     }
-    if (!warden->ready_notified) {
-        warden->ready_notified = true;
-        notify_service_manager("READY=1");
-    }
+    warden_tell_ready(warden);
 }
 
 /* Takes the message's contents over. */

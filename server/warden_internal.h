@@ -145,6 +145,8 @@ void front_kill(struct front *front, const char *why);
 void front_send(struct front *front, const struct msg *msg, const int *fds, size_t n_fds);
 /* Handles what it has said until now, `most` messages of it. */
 void front_receive(struct front *front, int most);
+/* To the service manager, once: a front serves and the self-test has ended, whatever it found. */
+void warden_tell_ready(struct warden *warden);
 /* Frees it without ceremony, at the warden's end. */
 void front_discard(struct front *front);
 

@@ -65,6 +65,7 @@ static void conclude(struct warden *warden, const char *why)
     LOG(warden->log, warden->state.ready ? LOG_INFO : LOG_ERROR, "selftest",
         LOG_FIELD_BOOL("ready", warden->state.ready), LOG_FIELD_STR("why", warden->state.why));
     warden_publish_state(warden);
+    warden_tell_ready(warden);
 }
 
 static void conclude_failed(struct warden *warden, const char *why)

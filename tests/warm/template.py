@@ -82,9 +82,14 @@ class Pipes:
         return [*texts.values(), b""][:2]
 
 
+def usual_signals():
+    """As PID 1 of a jail does. Who starts the tests in the background makes them ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def run_bare(argv, environment, directory, pipes):
     stdio = dict(zip(("stdin", "stdout", "stderr"), pipes.ends))
-    process = subprocess.Popen(argv, env=environment, cwd=directory, **stdio)
+    process = subprocess.Popen(argv, env=environment, cwd=directory, preexec_fn=usual_signals, **stdio)
     pipes.close_ends()
     out, err = pipes.communicate(process.kill)
     return Outcome(out, err, process.wait())
@@ -95,7 +100,8 @@ class Template:
 
     def __init__(self, executable, modules, environment, directory="/"):
         self.sock, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.process = subprocess.Popen([executable, *INTERPRETER, "--", *modules], env=environment, cwd=directory, stdin=its)
+        self.process = subprocess.Popen([executable, *INTERPRETER, "--", *modules], env=environment, cwd=directory, stdin=its,
+                                        preexec_fn=usual_signals)
         its.close()
         self.parked = self.receive()
 

@@ -213,7 +213,8 @@ static void test_leftovers_do_not_change_the_verdict(void **state)
 }
 
 /* Holds `pid` at the gate of its exit, where the kernel would take its namespaces apart. It goes on when the
- * helper whose pid is returned has read from, or found the end of, `*ret_gate`. */
+ * helper whose pid is returned has read from, or found the end of, `*ret_gate`. -1: we may not trace it (an
+ * ordinary user may not, where a change of ids has made PID 1 one that cannot be dumped). */
 static pid_t hold_at_exit(pid_t pid, int *ret_gate)
 {
     int gate[2], held[2];
@@ -229,8 +230,13 @@ static pid_t hold_at_exit(pid_t pid, int *ret_gate)
     }
     close(gate[0]);
     close(held[1]);
-    assert_int_equal(read(held[0], &byte, 1), 1);
+    ssize_t told = read(held[0], &byte, 1);
     close(held[0]);
+    if (told != 1) {
+        close(gate[1]);
+        assert_int_equal(waitpid(helper, NULL, 0), helper);
+        return -1;
+    }
     *ret_gate = gate[1];
     return helper;
 }
@@ -241,9 +247,14 @@ static void test_the_verdict_does_not_wait_for_pid_1(void **state)
     launch_begin(state, &(struct recipe){.script = "setsid sleep 1000 & exec sleep 1000"}, NULL, &launch);
     pid_t pids[3];
     wait_for_processes(launch.jail, 3, pids);
-    int gate;
+    int gate = -1;
     pid_t helper = hold_at_exit(pids[0], &gate);
     assert_int_equal(kill(pids[1], SIGTERM), 0);
+    if (helper < 0 && geteuid() != 0) {
+        launch_end(state, &launch);
+        skip();
+    }
+    assert_true(helper > 0);
     while (jail_dispatch(launch.jail) != JAIL_ENDED) {
         struct pollfd ready = {.fd = jail_fd(launch.jail), .events = POLLIN};
         assert_int_equal(poll(&ready, 1, 10000), 1);
