@@ -154,6 +154,11 @@ def contest(bench, scratch):
             for way, server in servers.items():
                 path = bench.request(server, f"{workload}-{way}", code=code)
                 subjects[f"{workload}.post_{way}"] = ["http", str(server.port), path]
+        if shutil.which("node"):
+            subjects["node.bare"] = ["spawn", shutil.which("node"), "-e", "0"]
+            for way in {"off", bench.best()}:
+                path = bench.request(servers[way], f"node-{way}", code="setResult(1)", runtime="node")
+                subjects[f"node.post_{way}"] = ["http", str(servers[way].port), path]
         health = servers["off"]
         subjects["healthz"] = ["http", str(health.port), bench.request(health, "healthz", "GET", "/healthz")]
 
