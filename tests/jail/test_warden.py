@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from harness import BUILD, CGROUP, free_port, runtimes, wait_for
+from harness import BUILD, CGROUP, ROOT, free_port, wait_for
 
 IMMURE = str(BUILD / "immure")
 
@@ -232,16 +232,17 @@ def test_dying_again_and_again_is_slowed_down(server):
 
 
 def jail_processes(server):
-    """What lives below the warden but the fronts and the templates: jails."""
+    """The warden's children: fronts, and PID 1 of each jail where none is forked from a template."""
     with open(f"/proc/{server.process.pid}/task/{server.process.pid}/children") as file:
         return set(map(int, file.read().split()))
 
 
 @pytest.fixture
 def impatient(server, tmp_path):
-    """A server that waits five seconds for a front that hangs."""
+    """A server that waits five seconds for a front that hangs, and has no jails but those of jobs."""
     config = tmp_path / "impatient.textproto"
-    config.write_text("front_timeout_ms: 5000\n" + runtimes())
+    shipped = (ROOT / "config/server.textproto").read_text()
+    config.write_text("front_timeout_ms: 5000\n" + re.sub(r"\s*(warm_jails|template):.*", "", shipped))
     server.environment["SANDBOX_EXECUTOR_CONFIG"] = str(config)
     with server:
         yield server
