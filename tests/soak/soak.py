@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""Runs many jobs, good, bad and hostile, through one server, with clients that hang up, and holds what the server has
-afterwards against what it had before: nothing may be left, nothing may grow.
+"""Runs many jobs, good, bad and hostile, through one server, with clients that hang up, and compares what the server has
+at rest after each fifth of them: nothing may be left, nothing may grow.
 
-usage: soak.py [N]      (2000; BUILD names the build)
+usage: soak.py [N]      (2000; BUILD names the build; the server's log is BUILD/soak/log)
 
 Exit code 1 if a verdict was wrong or something was left behind or grew."""
 
@@ -10,8 +10,9 @@ import http.client
 import json
 import os
 import random
+import re
+import statistics
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -19,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from harness import IMMURE, Server, wait_for  # noqa: E402
+from harness import BUILD, IMMURE, Server, wait_for  # noqa: E402
 
 WORKERS = 4  # as many as jobs run at once
 SEED = int(os.environ.get("IMMURE_TEST_SEED", "1"))
@@ -112,12 +113,14 @@ def descendants(pid):
     return [below for child in children(pid) for below in (child, *descendants(child))]
 
 
-def pss_kib(pid):
+def memory_kib(pid):
+    """Its own pages and its share of those that it has in common with others, but for files: that share depends on what
+    else runs on this machine."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
         return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
+    return next((int(line.split()[1]) for line in lines if line.startswith("Pss_Anon:")), 0)
 
 
 def front_of(server):
@@ -140,15 +143,29 @@ def measure(server):
         "front: descriptors": len(os.listdir(f"/proc/{front}/fd")),
         "mounts": n_mounts,
         "cgroups": sum(1 for _ in tree.parent.rglob("cgroup.procs")) if tree and tree.parent.is_dir() else 0,
-        "warden: PSS KiB": pss_kib(warden),
-        "front: PSS KiB": pss_kib(front),
-        "templates: PSS KiB": sum(pss_kib(pid) for pid in others),
+        "warden: KiB": memory_kib(warden),
+        "front: KiB": memory_kib(front),
+        "jails: KiB": sum(memory_kib(pid) for pid in others),
         "front restarts": int(server.metric("immure_front_restarts_total")),
     }
 
 
-# How much each may grow between the end of the warming up and the end of all.
-SLACK = {"warden: PSS KiB": 4096, "front: PSS KiB": 2048, "templates: PSS KiB": 8192}
+# Memory grows by steps, whenever more comes together than ever before, and stays; a leak grows in every part of the way.
+# So it may not grow from one rest to the next, most of the time; nor by more than that from the first rest to the last.
+MEMORY = {"warden: KiB": 1024, "front: KiB": 1024, "jails: KiB": 1024}
+STEADY_KIB = 64  # 32 bytes for each of 2,000 jobs
+PARTS = 5
+
+
+def growths(rests):
+    """-> the names of what grew"""
+    first, last = rests[0], rests[-1]
+    grown = [name for name in first if name not in MEMORY and any(rest[name] > first[name] for rest in rests)]
+    for name, most in MEMORY.items():
+        steps = [after[name] - before[name] for before, after in zip(rests, rests[1:], strict=False)]
+        if statistics.median(steps) > STEADY_KIB or last[name] - first[name] > most:
+            grown.append(name)
+    return grown
 
 
 def settled(server):
@@ -159,7 +176,7 @@ def settled(server):
         first = measure(server)
         time.sleep(0.05)
         second = measure(server)
-        same = all(first[name] == second[name] for name in first if name not in SLACK)
+        same = all(first[name] == second[name] for name in first if name not in MEMORY)
         return second if same and server.metric("immure_warm_jails") == PARKED else None
     return wait_for(full, "rest")
 
@@ -167,8 +184,8 @@ def settled(server):
 PARKED = 4  # warm_jails of the shipped configuration
 
 
-def run(server, n):
-    clients = [Client(server, number) for number in range(WORKERS)]
+def run(server, n, part):
+    clients = [Client(server, part * WORKERS + number) for number in range(WORKERS)]
     threads = [threading.Thread(target=client.run, args=(n // WORKERS,)) for client in clients]
     for thread in threads:
         thread.start()
@@ -177,23 +194,43 @@ def run(server, n):
     return sum((client.outcomes for client in clients), Counter()), [wrong for client in clients for wrong in client.wrong]
 
 
+def complaints(server):
+    """What the server's log says of itself, most of it once."""
+    lines = [line for line in server.log().splitlines() if re.search(r"\blevel=(error|warning)\b", line)]
+    return lines[-MAX_LINES:]
+
+
+MAX_LINES = 40
+
+
 def main():
     n = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
-    with tempfile.TemporaryDirectory() as directory, Server(Path(directory, "log"), immure=IMMURE) as server:
-        run(server, max(400, n // 20))  # so that every path has been gone once
-        before, started = settled(server), time.monotonic()
-        outcomes, wrong = run(server, n)
+    directory = Path(BUILD, "soak")
+    directory.mkdir(parents=True, exist_ok=True)
+    server = Server(directory / "log", immure=IMMURE)
+    server.start()
+    try:
+        wait_for(server.ready, "a server", 60)
+        started = time.monotonic()
+        outcomes, wrong, rests = Counter(), [], []
+        for part in range(PARTS):
+            part_outcomes, part_wrong = run(server, n // PARTS, part)
+            outcomes, wrong = outcomes + part_outcomes, wrong + part_wrong
+            rests.append(settled(server))
         seconds = time.monotonic() - started
-        after = settled(server)
-    grown = [name for name in before if after[name] > before[name] + SLACK.get(name, 0)]
-    print(f"{'':22}{'before':>10}{'after':>10}")
-    for name in before:
-        print(f"{name:22}{before[name]:>10}{after[name]:>10}{'   GROWN' if name in grown else ''}")
+    finally:
+        server.stop()
+    grown = growths(rests)
+    print(f"{'':22}" + "".join(f"{(i + 1) * n // PARTS:>9}" for i in range(PARTS)) + " jobs")
+    for name in rests[0]:
+        print(f"{name:22}" + "".join(f"{rest[name]:>9}" for rest in rests) + ("   GROWN" if name in grown else ""))
     print(f"soak: {sum(outcomes.values())} jobs in {seconds:.0f} s, {sum(outcomes.values()) / seconds:.0f} jobs/s, seed {SEED}: "
           + ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common()))
-    for line in wrong[:20]:
+    for line in wrong[:MAX_LINES]:
         print(f"WRONG: {line}")
     if wrong or grown:
+        for line in complaints(server):
+            print(f"LOG: {line}")
         print(f"soak: {len(wrong)} wrong, grown: {', '.join(grown) or 'nothing'}")
     return 1 if wrong or grown else 0
 
