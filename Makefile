@@ -71,7 +71,7 @@ $(OBJ_python): PKG_CFLAGS += $(patsubst -I%,-isystem %,$(shell pkg-config --cfla
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: faults soak all check unit unit-programs tools gen lint format bench fuzz fuzz-programs fuzz-corpus install uninstall \
+.PHONY: faults soak storm all check unit unit-programs tools gen lint format bench fuzz fuzz-programs fuzz-corpus install uninstall \
   clean help FORCE
 
 all: $(BUILD)/immure $(PYTHON)
@@ -87,6 +87,7 @@ help:
 	@echo 'make bench        compare with bare python, bwrap, unshare, crun; report in $(BUILD)/bench'
 	@echo 'make faults       let every system call of the set-up path fail, one at a time'
 	@echo 'make soak N=2000  so many jobs through one server; what it holds before and after'
+	@echo 'make storm N=40   end so many processes of a server under load with SIGKILL'
 	@echo 'make install      to DESTDIR=$(DESTDIR) PREFIX=$(PREFIX)'
 	@echo 'make uninstall    the reverse'
 	@echo 'make clean        remove $(BUILD)'
@@ -196,14 +197,16 @@ fuzz:
 	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)-fuzz CC=clang SAN=address,undefined,fuzzer-no-link fuzz-programs
 	$(Q)scripts/fuzz --seconds $(T) --jobs $(JOBS) $(FUZZ:$(BUILD)/%=$(BUILD)-fuzz/%)
 
-# Every system call of the set-up path with every error; scripts/test takes a part of it.
+# Every system call of the set-up path with every error; `scripts/run-pytest tests/faults` takes a part of it.
 faults: all tools
 	$(Q)IMMURE_TEST_FAULTS=all scripts/run-pytest BUILD=$(BUILD) tests/faults
 
-# Jobs for a soak.
-N ?= 2000
+# N: jobs for a soak, kills for a storm.
 soak: all
 	$(Q)BUILD=$(abspath $(BUILD)) /usr/bin/python3 tests/soak/soak.py $(N)
+
+storm: all
+	$(Q)BUILD=$(abspath $(BUILD)) /usr/bin/python3 tests/storm/storm.py $(N)
 
 lint:
 	$(Q)scripts/lint $(BUILD)
