@@ -39,6 +39,7 @@ static size_t mutate_one(datagram_change_fn change, uint8_t *data, size_t size, 
     REQUIRE(message);
     memcpy(message, one->data, one->size);
     size_t changed = change(message, one->size, room, series);
+    changed = changed < room ? changed : room;
     memmove(data + at + changed, data + at + one->size, rest);
     memcpy(data + at, message, changed);
     data[at - 2] = (uint8_t)changed;

@@ -15,6 +15,13 @@
 static bool take_line(const char **at, const char *end, const char **ret, size_t *ret_size)
 {
     const char *lf = memchr(*at, '\n', (size_t)(end - *at));
+    /* Nor, of a NUL that begins the line behind a bare LF and ends the head with it, that it was no LF. */
+    if (lf && end - lf >= 4 && lf[1] == '\0' && (lf[2] == '\r' || lf[2] == '\0') && lf[3] == '\n') {
+        *ret = *at;
+        *ret_size = (size_t)(lf - *at);
+        *at = lf + 2;
+        return true;
+    }
     if (!lf || lf == *at || (lf[-1] != '\r' && lf[-1] != '\0')) {
         return false;
     }
