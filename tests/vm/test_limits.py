@@ -173,9 +173,20 @@ MIXED = [
 ]
 
 
+def settled(server):
+    """What is there once it stays the same: a jail is taken apart after its verdict."""
+    seen = []
+
+    def steady():
+        seen.append(what_is_there(server))
+        return len(seen) >= 20 and all(other == seen[-1] for other in seen[-20:])
+    wait_for(steady, "nothing changes any more", 120)
+    return seen[-1]
+
+
 def test_nothing_is_left_of_200_mixed_jobs(server):
     server.execute("pass")
-    before = what_is_there(server)
+    before = settled(server)
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         jobs = [(status, pool.submit(send, server)) for _ in range(26) for status, send in MIXED]
         verdicts = [(status, job.result()) for status, job in jobs]
@@ -184,7 +195,7 @@ def test_nothing_is_left_of_200_mixed_jobs(server):
         wait_for(lambda: server.metric("immure_jobs_running") == 0, "the job is cancelled")
     for status, verdict in verdicts:
         assert verdict.get("status", verdict.get("code")) == status, verdict
-    wait_for(lambda: what_is_there(server) == before or print(what_is_there(server), before), "everything is as it was")
+    wait_for(lambda: what_is_there(server) == before or print(what_is_there(server), before), "everything is as it was", 120)
 
 
 def test_leftovers_of_a_killed_warden_are_swept(cgroup, tmp_path):
