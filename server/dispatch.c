@@ -201,9 +201,38 @@ static size_t output_limit(const struct server_config *config, const struct job 
     return (size_t)(wish > 0 && wish < config->max_output_bytes ? wish : config->max_output_bytes);
 }
 
-static void on_call(void *arg, struct bridge_call *call)
+static void on_output(void *arg)
 {
     const struct running *job = arg;
+    if (job->request) {
+        stream_wake(job->request->stream);
+    }
+}
+
+/* Out of memory, it is an ordinary request again. */
+static void begin_stream(struct running *job)
+{
+    struct request *request = job->request;
+    struct err err = {0};
+    if (request->stream) {
+        return;
+    }
+    if (stream_new(job->dispatch->front->streams, request, job->io, &request->stream, &err) < 0) {
+        log_err(job->dispatch->front->log, LOG_ERROR, "no_stream", &err);
+        job->streams = false;
+        return;
+    }
+    job_io_on_output(job->io, on_output, job);
+    request_reply_events(request);
+}
+
+/* A program that calls a tool has started, whoever tells us of that first. */
+static void on_call(void *arg, struct bridge_call *call)
+{
+    struct running *job = arg;
+    if (job->streams && job->request) {
+        begin_stream(job);
+    }
     if (job->request) {
         stream_tool_call(job->request->stream, call->name);
     }
@@ -345,31 +374,6 @@ static void reply_kept(struct running *job)
     request->job = NULL;
     job->request = NULL;
     kept_job_reply_accepted(job->kept, request);
-}
-
-static void on_output(void *arg)
-{
-    const struct running *job = arg;
-    if (job->request) {
-        stream_wake(job->request->stream);
-    }
-}
-
-/* Out of memory, it is an ordinary request again. */
-static void begin_stream(struct running *job)
-{
-    struct request *request = job->request;
-    struct err err = {0};
-    if (request->stream) {
-        return;
-    }
-    if (stream_new(job->dispatch->front->streams, request, job->io, &request->stream, &err) < 0) {
-        log_err(job->dispatch->front->log, LOG_ERROR, "no_stream", &err);
-        job->streams = false;
-        return;
-    }
-    job_io_on_output(job->io, on_output, job);
-    request_reply_events(request);
 }
 
 int dispatch_started(struct dispatch *dispatch, uint64_t id)

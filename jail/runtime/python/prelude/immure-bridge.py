@@ -6,6 +6,7 @@
 # noted by the same C call that did it, and the next one who comes goes on from there.
 
 import _json
+import _signal
 import _thread
 import errno
 import fcntl
@@ -247,10 +248,15 @@ guard = _thread.RLock()
 def connect(caller):
     with guard:
         if "bridge" not in loaded:
+            # The hello comes once: a signal handler that raises here would take it along.
+            blocked = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
             try:
+                _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
                 loaded["bridge"] = Bridge()
             except (OSError, LookupError, StopIteration, TypeError, ValueError):
                 raise RuntimeError(f"{caller}: the bridge's descriptors are closed") from None
+            finally:
+                _signal.pthread_sigmask(_signal.SIG_SETMASK, blocked)
         return loaded["bridge"]
 
 
