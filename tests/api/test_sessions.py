@@ -383,9 +383,16 @@ def test_a_reload_leaves_the_sessions(serve):
     assert server.execute("import os; print(os.listdir('.'))", session_id="s")["stdout"] == "['x']\n"
 
 
+def is_keeper(pid):
+    try:
+        return Path(f"/proc/{pid}/comm").read_text() == "immure-keeper\n"
+    except (FileNotFoundError, ProcessLookupError):
+        return False  # a jail that has ended meanwhile
+
+
 def keeper_of(server):
     children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
-    return [int(pid) for pid in children if Path(f"/proc/{pid}/comm").read_text() == "immure-keeper\n"]
+    return [int(pid) for pid in children if is_keeper(pid)]
 
 
 def test_a_keeper_that_dies_takes_the_sessions_along(serve):
