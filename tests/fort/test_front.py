@@ -207,7 +207,9 @@ def descriptors(pid):
 
 
 def test_nothing_of_dead_fronts_stays_in_the_warden(tmp_path):
-    with Server(tmp_path / "log", immure=IMMURE) as server:
+    config = tmp_path / "server.textproto"
+    config.write_text(NOT_PARKED)
+    with Server(tmp_path / "log", immure=IMMURE, SANDBOX_EXECUTOR_CONFIG=str(config)) as server:
         if not os.access(f"/proc/{server.process.pid}/fd", os.R_OK):
             pytest.fail("the warden's descriptors cannot be counted")
         for how in ("stdout is the channel", "flood without reading", "heaps of descriptors"):
