@@ -349,6 +349,22 @@ def test_threads_and_asyncio(tools):
     assert verdict["output"] == "1", verdict
 
 
+def test_first_calls_at_the_same_moment(tools):
+    verdict = call(tools, """if True:
+        import sys, threading
+        sys.setswitchinterval(1e-6)
+        start, answers = threading.Barrier(20), []
+        def one(n):
+            start.wait()
+            answers.append(call_tool('n', {'n': n}))
+        threads = [threading.Thread(target=one, args=(n,)) for n in range(20)]
+        for each in threads: each.start()
+        for each in threads: each.join()
+        set_result(sorted(answers))
+    """, {"n": lambda n: {"data": str(n)}}, timeout_ms=40000)
+    assert verdict["output"] == str(list(range(20))), verdict
+
+
 def test_signal_handlers_in_the_middle(tools):
     """A handler that raises interrupts a call and nothing else; one that calls a tool itself is told why not."""
     verdict = call(tools, """if True:

@@ -242,22 +242,19 @@ class Bridge:
         self.ask(result_frame(data, files, self.max_result), "set_result")
 
 
-guard = _thread.RLock()
-
-
 def connect(caller):
-    with guard:
-        if "bridge" not in loaded:
-            # The hello comes once: a signal handler that raises here would take it along.
-            blocked = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
-            try:
-                _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
-                loaded["bridge"] = Bridge()
-            except (OSError, LookupError, StopIteration, TypeError, ValueError):
-                raise RuntimeError(f"{caller}: the bridge's descriptors are closed") from None
-            finally:
-                _signal.pthread_sigmask(_signal.SIG_SETMASK, blocked)
-        return loaded["bridge"]
+    """Called with the prelude's guard held."""
+    if "bridge" not in loaded:
+        # A signal handler that raises here would take the hello along.
+        blocked = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
+        try:
+            _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
+            loaded["bridge"] = Bridge()
+        except (OSError, LookupError, StopIteration, TypeError, ValueError):
+            raise RuntimeError(f"{caller}: the bridge's descriptors are closed") from None
+        finally:
+            _signal.pthread_sigmask(_signal.SIG_SETMASK, blocked)
+    return loaded["bridge"]
 
 
 loaded["connect"] = connect

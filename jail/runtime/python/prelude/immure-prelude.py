@@ -1,10 +1,12 @@
 # What a job's program finds among the builtins. Run by site.py (immure.pth) when an interpreter starts, so it is kept
 # small: what is behind the functions is read at their first call (immure-bridge.py). `directory` is where both lie.
 
+import _thread
 import builtins
 import os
 import stat
 
+guard = _thread.RLock()  # a signal handler may come back to it
 loaded = {}
 ERRORS = RuntimeError, TypeError, ValueError  # shown without the lines of our own that they passed through
 
@@ -19,8 +21,9 @@ def bridge(caller):
     # Descriptors and locks that were copied by fork are not this process's to use.
     if os.getpid() != 2:
         raise RuntimeError(f"{caller}: only the program's first process can do this, not one that it has started")
-    load()
-    return loaded["connect"](caller)
+    with guard:  # the hello is there once, for the one bridge
+        load()
+        return loaded["connect"](caller)
 
 
 def call_tool(name, args=None):
