@@ -1,106 +1,29 @@
-/* HTTP through libmicrohttpd: the only file that includes it. Runs in the front, single-threaded:
- * libmicrohttpd has no thread of its own, its epoll descriptor is one more source of our loop, and a
- * connection whose job runs is suspended.
+/* Requests and replies of the HTTP server, through libmicrohttpd. Runs in the front; a connection whose job
+ * runs is suspended.
  *
- * Refusals go past it. It cannot take a reply while a body arrives, and where it can (before the body) it
- * closes the socket with bytes unread, which makes the kernel send a reset that can overtake the reply. So a
- * refusal is written straight to the socket, our side is shut, and what still comes is read and dropped for a
- * moment. */
-#include "server/http.h"
-
-#include <arpa/inet.h>
-#include <dlfcn.h>
-#include <errno.h>
-#include <microhttpd.h>
-#include <stdio.h>
+ * Refusals go past libmicrohttpd. It cannot take a reply while a body arrives, and where it can (before the
+ * body) it closes the socket with bytes unread, which makes the kernel send a reset that can overtake the
+ * reply. So a refusal is written straight to the socket, our side is shut, and what still comes is read and
+ * dropped for a moment. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
-#include "jail/base/clock.h"
-#include "jail/base/err.h"
 #include "jail/base/io.h"
-#include "jail/base/loop.h"
+#include "server/http.h"
 #include "server/http_connection.h"
+#include "server/http_internal.h"
 #include "server/http_syntax.h"
 #include "server/http_wire.h"
-
-/* Loaded when the HTTP server starts instead of linked: it brings GnuTLS and ten more libraries along, and
- * every `immure run` would wait a millisecond for them. */
-#define LIBRARY "libmicrohttpd.so.12"
 
 /* Of one request. Each costs a walk through all whenever one is looked up. */
 #define HEADERS_MAX 100
 
-/* How often a server without a free place looks for a connection that can be closed. */
-#define FULL_POLL_MS 100
-
-#define FUNCTIONS                                                                                            \
-    X(add_response_header)                                                                                   \
-    X(create_response_from_callback)                                                                         \
-    X(create_response_from_buffer_with_free_callback)                                                        \
-    X(destroy_response)                                                                                      \
-    X(get_connection_info)                                                                                   \
-    X(get_connection_values)                                                                                 \
-    X(get_connection_values_n)                                                                               \
-    X(get_daemon_info)                                                                                       \
-    X(get_reason_phrase_for)                                                                                 \
-    X(get_timeout)                                                                                           \
-    X(get_version)                                                                                           \
-    X(lookup_connection_value)                                                                               \
-    X(queue_response)                                                                                        \
-    X(quiesce_daemon)                                                                                        \
-    X(resume_connection)                                                                                     \
-    X(run)                                                                                                   \
-    X(start_daemon)                                                                                          \
-    X(stop_daemon)                                                                                           \
-    X(suspend_connection)
-
 /* Asked for at once from a stream. */
 #define STREAM_BLOCK_BYTES 16384
-
-struct microhttpd {
-    void *handle;
-#define X(name) __typeof__(MHD_##name) *name;
-    FUNCTIONS
-#undef X
-};
-
-struct http_server {
-    struct microhttpd mhd;
-    struct MHD_Daemon *daemon;
-    struct loop *loop;
-    struct loop_source *source;
-    struct http_options options;
-    struct http_events events;
-    void *arg;
-    struct http_connections connections;
-    size_t bodies_bytes;
-    bool draining;
-    bool reads_in_place; /* see http_syntax.h */
-};
-
-struct http_request {
-    struct http_server *server;
-    struct http_connection *connection;
-    const char *method, *path;
-    struct buf body;
-    bool body_announced, expects_continue;
-    bool deciding; /* inside the handler's first call, where libmicrohttpd takes a reply before the body */
-    bool held;     /* its reply comes later, and it is not read until then */
-    bool last;     /* the connection ends with its reply */
-    bool gone;     /* the caller has hung up */
-    bool replied;
-    bool streams;                  /* the reply comes bit by bit */
-    bool refused;                  /* past libmicrohttpd */
-    struct MHD_Response *response; /* made, not queued yet */
-    unsigned status;
-    void *user;
-};
 
 /* ---- Requests ---- */
 
@@ -224,7 +147,7 @@ static void take_body(struct http_request *request, const char *data, size_t siz
     }
 }
 
-static bool is_suspended(const struct http_server *server, const struct http_connection *connection)
+bool http_is_suspended(const struct http_server *server, const struct http_connection *connection)
 {
     const union MHD_ConnectionInfo *info =
         server->mhd.get_connection_info(connection->mhd, MHD_CONNECTION_INFO_CONNECTION_SUSPENDED);
@@ -233,7 +156,7 @@ static bool is_suspended(const struct http_server *server, const struct http_con
 
 static void wake(struct http_request *request)
 {
-    if (is_suspended(request->server, request->connection)) {
+    if (http_is_suspended(request->server, request->connection)) {
         request->server->mhd.resume_connection(request->connection->mhd);
     }
 }
@@ -285,8 +208,8 @@ static enum MHD_Result serve(struct http_request *request)
 
 /* libmicrohttpd calls this when the headers are there, for each piece of the body, and when the request is
  * complete. */
-static enum MHD_Result handle(void *arg, struct MHD_Connection *mhd, const char *path, const char *method,
-                              const char *version, const char *data, size_t *size, void **request_slot)
+enum MHD_Result http_handle(void *arg, struct MHD_Connection *mhd, const char *path, const char *method,
+                            const char *version, const char *data, size_t *size, void **request_slot)
 {
     struct http_server *server = arg;
     struct http_request *request = *request_slot;
@@ -318,8 +241,8 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *mhd, const char 
     return MHD_YES;
 }
 
-static void completed(void *arg, struct MHD_Connection *mhd, void **request_slot,
-                      enum MHD_RequestTerminationCode code)
+void http_completed(void *arg, struct MHD_Connection *mhd, void **request_slot,
+                    enum MHD_RequestTerminationCode code)
 {
     (void)arg;
     (void)mhd;
@@ -412,7 +335,7 @@ void http_reply(struct http_request *request, unsigned status, const struct http
         /* The caller has sent nothing yet and will not: libmicrohttpd can say no and close without harm. */
         http_connection_enter(connection, HTTP_REPLYING);
         queue_response(request);
-    } else if (is_suspended(request->server, connection)) {
+    } else if (http_is_suspended(request->server, connection)) {
         request->server->mhd.resume_connection(connection->mhd);
     }
     buf_free(body);
@@ -461,12 +384,12 @@ void http_stream_wake(struct http_request *request)
 
 /* ---- Connections ---- */
 
-static void on_hung_up(struct http_connection *connection)
+void http_on_hung_up(struct http_connection *connection)
 {
     hang_up(connection->request);
 }
 
-static void on_too_slow(struct http_connection *connection)
+void http_on_too_slow(struct http_connection *connection)
 {
     struct http_server *server = connection->all->arg;
     bool in_headers = !connection->request;
@@ -477,319 +400,4 @@ static void on_too_slow(struct http_connection *connection)
     if (request && in_headers) {
         request_end(request, true); /* libmicrohttpd knows of no request that could be completed */
     }
-}
-
-/* A connection for which there is no memory has no context, and its first request closes it. */
-static void on_connection(void *arg, struct MHD_Connection *mhd, void **slot,
-                          enum MHD_ConnectionNotificationCode code)
-{
-    struct http_server *server = arg;
-    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        int fd = server->mhd.get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-        *slot = http_connection_new(&server->connections, mhd, fd);
-    } else if (*slot) {
-        http_connection_free(*slot);
-        *slot = NULL;
-    }
-}
-
-/* ---- The server ---- */
-
-/* The target, before libmicrohttpd cuts its query off and hides where it ended. What this returns would be
- * the request's slot. */
-static void *note_target(void *arg, const char *target, struct MHD_Connection *mhd)
-{
-    struct http_server *server = arg;
-    struct http_connection *connection =
-        server->mhd.get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
-    if (connection) {
-        connection->target_end = target + strlen(target);
-        connection->target_is_sound = http_syntax_is_target(target);
-    }
-    return NULL;
-}
-
-/* Paths stay as they were sent: "%2f" in one must not become a separator, nor "%00" its end. */
-static size_t keep_escapes(void *arg, struct MHD_Connection *mhd, char *text)
-{
-    (void)arg;
-    (void)mhd;
-    return strlen(text);
-}
-
-static int load_library(struct microhttpd *mhd, struct err *reterr)
-{
-    mhd->handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    const char *missing = NULL;
-#define X(name)                                                                                              \
-    if (mhd->handle && !missing) {                                                                           \
-        *(void **)&mhd->name = dlsym(mhd->handle, "MHD_" #name);                                             \
-        missing = mhd->name ? NULL : "MHD_" #name;                                                           \
-    }
-    FUNCTIONS
-#undef X
-    if (!mhd->handle || missing) {
-        return err_set(reterr, ERR_HOST, ENOENT, LIBRARY, "cannot load %s: %s; install libmicrohttpd",
-                       LIBRARY, dlerror());
-    }
-    return 0;
-}
-
-static int start_daemon(struct http_server *server, struct err *reterr)
-{
-    const struct http_options *options = &server->options;
-    /* libmicrohttpd answers headers that do not fit into a connection's memory itself, as HTML; ours is JSON
-     * and comes first as long as they fit here. */
-    size_t memory = options->max_header_bytes * 4 + 65536;
-    uint64_t stalled_ms = options->idle_timeout_ms > options->request_timeout_ms
-                              ? options->idle_timeout_ms
-                              : options->request_timeout_ms;
-    server->daemon = server->mhd.start_daemon(
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, handle, server,  /* */
-        MHD_OPTION_LISTEN_SOCKET, options->listen_fd,                             /* */
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, memory,                               /* */
-        MHD_OPTION_CONNECTION_LIMIT, options->max_connections,                    /* */
-        MHD_OPTION_PER_IP_CONNECTION_LIMIT, options->max_connections_per_address, /* */
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(stalled_ms / 1000 + 1), /* for replies that nobody reads */
-        MHD_OPTION_STRICT_FOR_CLIENT, 1,                                  /* */
-        MHD_OPTION_URI_LOG_CALLBACK, note_target, server,                 /* */
-        MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,                 /* */
-        MHD_OPTION_NOTIFY_COMPLETED, completed, NULL,                     /* */
-        MHD_OPTION_NOTIFY_CONNECTION, on_connection, server,              /* */
-        MHD_OPTION_END);
-    if (!server->daemon) {
-        return err_set(reterr, ERR_INTERNAL, errno, NULL, "libmicrohttpd did not start: %s", strerror(errno));
-    }
-    return 0;
-}
-
-static void on_socket(void *arg, uint32_t events)
-{
-    (void)arg;
-    (void)events; /* http_server_run() follows */
-}
-
-int http_server_new(struct loop *loop, const struct http_options *options, const struct http_events *events,
-                    void *arg, struct http_server **ret, struct err *reterr)
-{
-    struct http_server *server = calloc(1, sizeof *server);
-    if (!server) {
-        return err_errno(reterr, ENOMEM, "starting the HTTP server");
-    }
-    *server = (struct http_server){.loop = loop, .options = *options, .events = *events, .arg = arg};
-    server->connections = (struct http_connections){
-        .loop = loop, .arg = server, .too_slow = on_too_slow, .hung_up = on_hung_up};
-    int r = load_library(&server->mhd, reterr);
-    server->reads_in_place = r == 0 && strncmp(server->mhd.get_version(), "0.9.", 4) == 0;
-    r = r < 0 ? r
-              : http_connections_start(&server->connections, options->idle_timeout_ms,
-                                       options->request_timeout_ms, reterr);
-    if (r == 0) {
-        r = start_daemon(server, reterr);
-    }
-    if (r == 0) {
-        int epoll = server->mhd.get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
-        r = loop_add(loop, epoll, EPOLLIN, on_socket, server, &server->source, reterr);
-    }
-    if (r < 0) {
-        http_server_free(server);
-        return r;
-    }
-    *ret = server;
-    return 0;
-}
-
-void http_server_free(struct http_server *server)
-{
-    if (!server) {
-        return;
-    }
-    if (server->daemon) {
-        /* libmicrohttpd does not stop while a connection is suspended. */
-        for (struct http_connection *connection = server->connections.first; connection;
-             connection = connection->next) {
-            if (is_suspended(server, connection)) {
-                hang_up(connection->request);
-            }
-        }
-        server->mhd.quiesce_daemon(server->daemon);
-        server->mhd.run(server->daemon);
-        loop_remove(server->source);
-        server->mhd.stop_daemon(server->daemon);
-    }
-    http_connections_stop(&server->connections);
-    if (server->mhd.handle) {
-        dlclose(server->mhd.handle);
-    }
-    free(server);
-}
-
-static bool is_full(const struct http_server *server)
-{
-    return server->connections.count >= server->options.max_connections && !server->draining;
-}
-
-int http_server_timeout_ms(const struct http_server *server)
-{
-    MHD_UNSIGNED_LONG_LONG timeout_ms;
-    int longest_ms = is_full(server) ? FULL_POLL_MS : -1;
-    if (server->mhd.get_timeout(server->daemon, &timeout_ms) != MHD_YES) {
-        return longest_ms;
-    }
-    longest_ms = longest_ms < 0 ? INT32_MAX : longest_ms;
-    return timeout_ms > (unsigned)longest_ms ? longest_ms : (int)timeout_ms;
-}
-
-void http_server_run(struct http_server *server)
-{
-    size_t before = server->connections.count;
-    server->mhd.run(server->daemon);
-    if (server->connections.count < before) {
-        /* At its limit libmicrohttpd stops listening, and it listens again only when it runs once more:
-         * nothing would wake it. */
-        server->mhd.run(server->daemon);
-    }
-    http_connections_close_ended(&server->connections);
-    if (is_full(server)) {
-        http_connections_close_oldest(&server->connections);
-    }
-}
-
-void http_server_drain(struct http_server *server, bool take_waiting)
-{
-    bool more = take_waiting;
-    while (more) { /* what the kernel has accepted for us is not turned away */
-        size_t before = server->connections.count;
-        server->mhd.run(server->daemon);
-        more = server->connections.count > before;
-    }
-    server->draining = true;
-    server->mhd.quiesce_daemon(server->daemon);
-    http_connections_close_idle(&server->connections);
-}
-
-size_t http_server_busy(const struct http_server *server)
-{
-    return server->connections.count - http_connections_waiting(&server->connections);
-}
-
-size_t http_server_connections(const struct http_server *server)
-{
-    return server->connections.count;
-}
-
-/* ---- What a request says ---- */
-
-const char *http_method(const struct http_request *request)
-{
-    return request->method;
-}
-
-const char *http_path(const struct http_request *request)
-{
-    return request->path;
-}
-
-const char *http_header(const struct http_request *request, const char *name)
-{
-    return *request->method
-               ? request->server->mhd.lookup_connection_value(request->connection->mhd, MHD_HEADER_KIND, name)
-               : NULL;
-}
-
-const char *http_argument(const struct http_request *request, const char *name)
-{
-    return *request->method ? request->server->mhd.lookup_connection_value(request->connection->mhd,
-                                                                           MHD_GET_ARGUMENT_KIND, name)
-                            : NULL;
-}
-
-struct header_visit {
-    const char *name;
-    size_t count;
-    bool wipe;
-};
-
-static enum MHD_Result visit_header(void *arg, enum MHD_ValueKind kind, const char *name, const char *value)
-{
-    (void)kind;
-    struct header_visit *visit = arg;
-    if (strcasecmp(name, visit->name) == 0) {
-        visit->count++;
-        if (visit->wipe && value) {
-            /* It lies in the connection's own memory, which libmicrohttpd clears only with the next request.
-             */
-            explicit_bzero((char *)(uintptr_t)value, strlen(value));
-        }
-    }
-    return MHD_YES;
-}
-
-size_t http_header_count(const struct http_request *request, const char *name)
-{
-    struct header_visit visit = {.name = name};
-    request->server->mhd.get_connection_values(request->connection->mhd, MHD_HEADER_KIND, visit_header,
-                                               &visit);
-    return visit.count;
-}
-
-void http_wipe_header(struct http_request *request, const char *name)
-{
-    struct header_visit visit = {.name = name, .wipe = true};
-    request->server->mhd.get_connection_values(request->connection->mhd, MHD_HEADER_KIND, visit_header,
-                                               &visit);
-}
-
-bool http_has_body(const struct http_request *request)
-{
-    return request->body_announced || request->body.len > 0;
-}
-
-const struct buf *http_body(const struct http_request *request)
-{
-    return &request->body;
-}
-
-static const struct sockaddr *client_address(const struct http_request *request)
-{
-    const union MHD_ConnectionInfo *info = request->server->mhd.get_connection_info(
-        request->connection->mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    return info ? info->client_addr : NULL;
-}
-
-uint64_t http_client_network(const struct http_request *request)
-{
-    const struct sockaddr *address = client_address(request);
-    uint64_t network = 0;
-    if (address && address->sa_family == AF_INET) {
-        network = ((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr;
-    } else if (address && address->sa_family == AF_INET6) {
-        const struct in6_addr *ip6 = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
-        memcpy(&network, ip6, sizeof network);
-        network ^= IN6_IS_ADDR_V4MAPPED(ip6) ? ip6->s6_addr32[3] : 0;
-    }
-    return network;
-}
-
-void http_client(const struct http_request *request, char *ret, size_t size)
-{
-    const struct sockaddr *address = client_address(request);
-    snprintf(ret, size, "unix");
-    if (address && address->sa_family == AF_INET) {
-        inet_ntop(AF_INET, &((const struct sockaddr_in *)(const void *)address)->sin_addr, ret,
-                  (socklen_t)size);
-    } else if (address && address->sa_family == AF_INET6) {
-        inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr, ret,
-                  (socklen_t)size);
-    }
-}
-
-void http_set_user(struct http_request *request, void *user)
-{
-    request->user = user;
-}
-
-void *http_user(const struct http_request *request)
-{
-    return request->user;
 }
