@@ -11,6 +11,7 @@
 #include "config/wire.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
+#include "jail/base/err.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/mutate.h"
 #include "tests/fuzz/print.h"
@@ -51,6 +52,23 @@ void formats_require_round_trip(const ProtobufCMessage *message)
     if (print_json(message, &json)) {
         require_same(&packed, parse(jsonformat_parse, message->descriptor, json.data, json.len));
     }
+}
+
+void formats_one(const ProtobufCMessageDescriptor *descriptor, bool json, const uint8_t *data, size_t size)
+{
+    CLEANUP(source_free) struct source source = SOURCE_NAMED(json ? "file.json" : "file.textproto");
+    ProtobufCMessage *message = NULL;
+    struct err err = {0};
+    int r = (json ? jsonformat_parse : textformat_parse)(descriptor, &source, (const char *)data, size,
+                                                         &message, &err);
+    if (r < 0) {
+        REQUIRE(!message);
+        fuzz_require_file_refusal((struct expected_refusal){r, &err, data, size}, source.name, false);
+        return;
+    }
+    REQUIRE(r == 0 && !err_is_set(&err));
+    formats_require_round_trip(message);
+    protobuf_c_message_free_unpacked(message, NULL);
 }
 
 size_t formats_mutate(const ProtobufCMessageDescriptor *descriptor, bool json, uint8_t *data, size_t size,

@@ -2,7 +2,7 @@
  * there is one; what compiles yields a plan that holds to the rules. */
 #include <string.h>
 
-#include "config/policy.pb-c.h"
+#include "config/schema.h"
 #include "config/policy_file.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "config/config.h"
-#include "config/server.pb-c.h"
+#include "config/schema.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"

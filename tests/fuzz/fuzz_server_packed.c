@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "config/config.h"
-#include "config/server.pb-c.h"
+#include "config/schema.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"

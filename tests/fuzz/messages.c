@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "config/message.h"
-#include "config/message.pb-c.h"
+#include "config/schema.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"

@@ -11,6 +11,7 @@
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/print.h"
 
 #define TEXT_MAX  300
 #define DEPTH_MAX 60
@@ -28,26 +29,6 @@ static uint64_t interesting_number(uint64_t *series)
         UINT32_MAX, INT64_MAX, 1ull << 63, UINT64_MAX, UINT64_MAX - 1};
     uint32_t which = mutate_next(series) % 16;
     return which < ARRAY_SIZE(numbers) ? numbers[which] : mutate_next(series) % 300;
-}
-
-static size_t size_of(ProtobufCType type)
-{
-    switch (type) {
-    case PROTOBUF_C_TYPE_STRING:
-    case PROTOBUF_C_TYPE_MESSAGE:
-        return sizeof(void *);
-    case PROTOBUF_C_TYPE_BYTES:
-        return sizeof(ProtobufCBinaryData);
-    case PROTOBUF_C_TYPE_INT64:
-    case PROTOBUF_C_TYPE_SINT64:
-    case PROTOBUF_C_TYPE_SFIXED64:
-    case PROTOBUF_C_TYPE_UINT64:
-    case PROTOBUF_C_TYPE_FIXED64:
-    case PROTOBUF_C_TYPE_DOUBLE:
-        return 8;
-    default:
-        return 4;
-    }
 }
 
 /* Old content, or nothing, into a new block. */
@@ -143,7 +124,7 @@ static void mutate_value(const ProtobufCFieldDescriptor *field, void *value, uin
         break;
     }
     default:
-        memcpy(value, &number, size_of(field->type));
+        memcpy(value, &number, print_value_bytes(field));
     }
 }
 
@@ -159,14 +140,14 @@ static void free_value(const ProtobufCFieldDescriptor *field, void *value)
                (!standard || ((ProtobufCBinaryData *)value)->data != standard->data)) {
         free(((ProtobufCBinaryData *)value)->data);
     }
-    memset(value, 0, size_of(field->type));
+    memset(value, 0, print_value_bytes(field));
 }
 
 /* Adds an item, removes one, or changes one. */
 static void mutate_repeated(const ProtobufCFieldDescriptor *field, char **items, size_t *count,
                             uint64_t *series, unsigned depth)
 {
-    size_t size = size_of(field->type);
+    size_t size = print_value_bytes(field);
     uint32_t what = mutate_next(series) % 4;
     if (*count == 0 || what == 0) {
         char *larger = reallocarray(*items, *count + 1, size);
@@ -196,7 +177,7 @@ static void mutate_oneof(ProtobufCMessage *message, const ProtobufCFieldDescript
         const ProtobufCFieldDescriptor *other =
             protobuf_c_message_descriptor_get_field(message->descriptor, *which);
         free_value(other, (char *)message + other->offset);
-        memset(value, 0, size_of(field->type));
+        memset(value, 0, print_value_bytes(field));
     }
     *which = field->id;
     mutate_value(field, value, series, depth);

@@ -133,7 +133,7 @@ static void print_value(struct printer *printer, const ProtobufCFieldDescriptor 
     }
 }
 
-static size_t size_of(const ProtobufCFieldDescriptor *field)
+size_t print_value_bytes(const ProtobufCFieldDescriptor *field)
 {
     switch (field->type) {
     case PROTOBUF_C_TYPE_STRING:
@@ -197,7 +197,7 @@ static void print_field(struct printer *printer, const ProtobufCMessage *message
         } else if (i > 0) {
             buf_putc(printer->ret, ',');
         }
-        print_value(printer, field, values + i * size_of(field));
+        print_value(printer, field, values + i * print_value_bytes(field));
         buf_puts(printer->ret, printer->json ? "" : "\n");
     }
     buf_puts(printer->ret, printer->json && repeated ? "]" : "");

@@ -4,8 +4,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct ProtobufCFieldDescriptor;
 struct ProtobufCMessage;
 struct buf;
+
+/* How many bytes one value of the field takes in its message. */
+size_t print_value_bytes(const struct ProtobufCFieldDescriptor *field);
 
 /* Appends. Writing a message and reading it again gives the same message. */
 void print_text(const struct ProtobufCMessage *message, struct buf *ret);

@@ -13,8 +13,7 @@
 
 #include <protobuf-c/protobuf-c.h>
 
-#include "config/policy.pb-c.h"
-#include "config/server.pb-c.h"
+#include "config/schema.h"
 #include "config/source.h"
 #include "config/textformat.h"
 #include "config/wire.h"
@@ -22,7 +21,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
-#include "tests/config/everything.pb-c.h"
+#include "tests/config/everything.h"
 
 #define INPUT_MAX (64u << 20)
 
