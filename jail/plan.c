@@ -138,6 +138,32 @@ const char *jail_plan_string(const struct jail_plan *plan, jail_ref ref)
     return (const char *)plan->arena + ref;
 }
 
+const char *jail_step_path(const struct jail_plan *plan, const struct jail_step *step)
+{
+    switch (step->kind) {
+    case JAIL_STEP_MKDIR:
+        return jail_plan_string(plan, step->mkdir.path);
+    case JAIL_STEP_FILE:
+        return jail_plan_string(plan, step->file.path);
+    case JAIL_STEP_SYMLINK:
+        return jail_plan_string(plan, step->symlink.path);
+    case JAIL_STEP_BIND:
+        return jail_plan_string(plan, step->bind.path);
+    case JAIL_STEP_TMPFS:
+        return jail_plan_string(plan, step->tmpfs.path);
+    case JAIL_STEP_PROC:
+        return jail_plan_string(plan, step->proc.path);
+    case JAIL_STEP_SCRATCH:
+        return jail_plan_string(plan, step->scratch.path);
+    case JAIL_STEP_SUBMOUNT:
+        return jail_plan_string(plan, step->submount.path);
+    case JAIL_STEP_WORKSPACE:
+        return jail_plan_string(plan, step->workspace.path);
+    default:
+        return NULL;
+    }
+}
+
 /* What stands before the steps and the arena of an encoded plan. */
 struct encoded_plan {
     uint64_t

@@ -190,6 +190,9 @@ void jail_plan_print(const struct jail_plan *plan, struct buf *ret);
 bool jail_step_is_wish(const struct jail_step *step);
 
 const char *jail_step_word(enum jail_step_kind kind);
+/* Where the step makes or mounts something; NULL: it does neither. The plan has been checked, or was built
+ * here. */
+const char *jail_step_path(const struct jail_plan *plan, const struct jail_step *step);
 const char *jail_step_doc(enum jail_step_kind kind);
 /* What is done before the first step. */
 #define JAIL_NO_STEP UINT32_MAX

@@ -466,34 +466,6 @@ static int check_order(const struct jail_plan *plan, struct err *reterr)
     return 0;
 }
 
-/* The path at which a step makes or mounts something, or NULL. Only after check_content() found the step in
- * order. */
-static const char *made_path(const struct jail_plan *plan, const struct jail_step *step)
-{
-    switch (step->kind) {
-    case JAIL_STEP_MKDIR:
-        return jail_plan_string(plan, step->mkdir.path);
-    case JAIL_STEP_FILE:
-        return jail_plan_string(plan, step->file.path);
-    case JAIL_STEP_SYMLINK:
-        return jail_plan_string(plan, step->symlink.path);
-    case JAIL_STEP_BIND:
-        return jail_plan_string(plan, step->bind.path);
-    case JAIL_STEP_TMPFS:
-        return jail_plan_string(plan, step->tmpfs.path);
-    case JAIL_STEP_PROC:
-        return jail_plan_string(plan, step->proc.path);
-    case JAIL_STEP_SCRATCH:
-        return jail_plan_string(plan, step->scratch.path);
-    case JAIL_STEP_SUBMOUNT:
-        return jail_plan_string(plan, step->submount.path);
-    case JAIL_STEP_WORKSPACE:
-        return jail_plan_string(plan, step->workspace.path);
-    default:
-        return NULL;
-    }
-}
-
 /* A mount below a symlink would land where the link points, which nobody has checked. */
 static int check_symlinks(const struct jail_plan *plan, struct err *reterr)
 {
@@ -504,7 +476,7 @@ static int check_symlinks(const struct jail_plan *plan, struct err *reterr)
         const char *link = jail_plan_string(plan, plan->steps[i].symlink.path);
         size_t len = strlen(link);
         for (uint32_t n = 0; n < plan->n_steps; n++) {
-            const char *path = n == i ? NULL : made_path(plan, &plan->steps[n]);
+            const char *path = n == i ? NULL : jail_step_path(plan, &plan->steps[n]);
             if (path && strncmp(path, link, len) == 0 && (path[len] == '/' || path[len] == '\0')) {
                 return broken(plan, n, "nothing is made or mounted at or below a symlink of the plan",
                               reterr);

@@ -314,27 +314,10 @@ void jail_plan_print(const struct jail_plan *plan, struct buf *ret)
 /* The one string that tells a step from others of its kind; "" where there is none. */
 static const char *step_item(const struct jail_plan *plan, const struct jail_step *step)
 {
+    const char *path = jail_step_path(plan, step);
     switch (step->kind) {
     case JAIL_STEP_HOSTNAME:
         return jail_plan_string(plan, step->hostname.name);
-    case JAIL_STEP_MKDIR:
-        return jail_plan_string(plan, step->mkdir.path);
-    case JAIL_STEP_FILE:
-        return jail_plan_string(plan, step->file.path);
-    case JAIL_STEP_SYMLINK:
-        return jail_plan_string(plan, step->symlink.path);
-    case JAIL_STEP_BIND:
-        return jail_plan_string(plan, step->bind.path);
-    case JAIL_STEP_TMPFS:
-        return jail_plan_string(plan, step->tmpfs.path);
-    case JAIL_STEP_PROC:
-        return jail_plan_string(plan, step->proc.path);
-    case JAIL_STEP_SCRATCH:
-        return jail_plan_string(plan, step->scratch.path);
-    case JAIL_STEP_SUBMOUNT:
-        return jail_plan_string(plan, step->submount.path);
-    case JAIL_STEP_WORKSPACE:
-        return jail_plan_string(plan, step->workspace.path);
     case JAIL_STEP_WORKDIR:
         return jail_plan_string(plan, step->workdir.path);
     case JAIL_STEP_RLIMIT:
@@ -343,7 +326,7 @@ static const char *step_item(const struct jail_plan *plan, const struct jail_ste
     case JAIL_STEP_RUN:
         return jail_plan_string(plan, step->exec.path);
     default:
-        return "";
+        return path ? path : "";
     }
 }
 

@@ -41,22 +41,9 @@ void policy_grow_root(struct jail_plan *plan, uint64_t size_bytes)
 /* Where a step attaches a mount; NULL: it attaches none. */
 static const char *mount_point(const struct jail_plan *plan, const struct jail_step *step)
 {
-    switch (step->kind) {
-    case JAIL_STEP_BIND:
-        return jail_plan_string(plan, step->bind.path);
-    case JAIL_STEP_TMPFS:
-        return jail_plan_string(plan, step->tmpfs.path);
-    case JAIL_STEP_PROC:
-        return jail_plan_string(plan, step->proc.path);
-    case JAIL_STEP_SCRATCH:
-        return jail_plan_string(plan, step->scratch.path);
-    case JAIL_STEP_SUBMOUNT:
-        return jail_plan_string(plan, step->submount.path);
-    case JAIL_STEP_WORKSPACE:
-        return jail_plan_string(plan, step->workspace.path);
-    default:
-        return NULL;
-    }
+    bool mounts =
+        step->kind != JAIL_STEP_MKDIR && step->kind != JAIL_STEP_FILE && step->kind != JAIL_STEP_SYMLINK;
+    return mounts ? jail_step_path(plan, step) : NULL;
 }
 
 /* True if the directory is there once all steps of `plan` are done. What lies in a tree of the host is taken
