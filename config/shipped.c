@@ -39,9 +39,10 @@ FILE_TABLE(shipped_prelude_table,
            FILE_ROW("python/immure.pth", "jail/runtime/python/prelude/immure.pth")
                FILE_ROW("python/immure-prelude.py", "jail/runtime/python/prelude/immure-prelude.py")
                    FILE_ROW("python/immure-bridge.py", "jail/runtime/python/prelude/immure-bridge.py")
-                       FILE_ROW("node/immure-launch.cjs", "jail/runtime/node/prelude/immure-launch.cjs")
-                           FILE_ROW("node/immure-prelude.cjs",
-                                    "jail/runtime/node/prelude/immure-prelude.cjs"));
+                       FILE_ROW("python/immure-install.py", "jail/runtime/python/prelude/immure-install.py")
+                           FILE_ROW("node/immure-launch.cjs", "jail/runtime/node/prelude/immure-launch.cjs")
+                               FILE_ROW("node/immure-prelude.cjs",
+                                        "jail/runtime/node/prelude/immure-prelude.cjs"));
 
 const struct shipped_file *shipped_server(void)
 {

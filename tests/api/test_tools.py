@@ -150,11 +150,6 @@ def test_modules_of_the_programs_own(tools):
     assert run(tools, "set_result({'a': [1]})", files=files)["output"] == '{"a": [1]}'
 
 
-def test_install_package_says_that_it_cannot(tools):
-    verdict = tools.execute("install_package('left-pad')")
-    assert last_line(verdict) == "RuntimeError: pip install left-pad failed: this server installs no packages"
-
-
 # ---- Programs that do as they like with processes and descriptors ----
 
 @pytest.mark.parametrize("code", [

@@ -120,30 +120,44 @@ static int check_single_thread(int log_fd)
     return unshare(CLONE_THREAD) < 0 ? complain(log_fd, "threads of imported modules", strerror(errno)) : 0;
 }
 
-/* What lies in these directories differs from job to job. */
-static int forget_directories(void)
+static int forget_directory(PyObject *path)
 {
     PyObject *cache = PySys_GetObject("path_importer_cache");
+    PyObject *finder = PyDict_GetItemWithError(cache, path);
+    int r = PyErr_Occurred() ? -1 : 0;
+    if (r == 0 && finder && PyObject_HasAttrString(finder, "invalidate_caches")) {
+        PyObject *none = PyObject_CallMethod(finder, "invalidate_caches", NULL);
+        r = none ? 0 : -1;
+        Py_XDECREF(none);
+    } else if (r == 0 && finder) {
+        r = PyDict_DelItem(cache, path);
+    }
+    return r;
+}
+
+/* A variable of the prelude's own; NULL where there is no prelude, or another one. */
+static PyObject *prelude_variable(const char *name)
+{
+    PyObject *function = PyDict_GetItemString(PyEval_GetBuiltins(), "call_tool");
+    return function && PyFunction_Check(function)
+               ? PyDict_GetItemString(PyFunction_GetGlobals(function), name)
+               : NULL;
+}
+
+/* What lies in these directories differs from job to job: those of PYTHONPATH, and the session's packages. */
+static int forget_directories(void)
+{
+    PyObject *packages = prelude_variable("packages");
+    int r = packages && PyUnicode_Check(packages) ? forget_directory(packages) : 0;
     const char *rest = getenv("PYTHONPATH");
-    while (rest && *rest) {
+    while (r == 0 && rest && *rest) {
         size_t length = strcspn(rest, ":");
         PyObject *path = PyUnicode_DecodeFSDefaultAndSize(rest, (Py_ssize_t)length);
-        PyObject *finder = path ? PyDict_GetItemWithError(cache, path) : NULL;
-        int r = PyErr_Occurred() ? -1 : 0;
-        if (r == 0 && finder && PyObject_HasAttrString(finder, "invalidate_caches")) {
-            PyObject *none = PyObject_CallMethod(finder, "invalidate_caches", NULL);
-            r = none ? 0 : -1;
-            Py_XDECREF(none);
-        } else if (r == 0 && finder) {
-            r = PyDict_DelItem(cache, path);
-        }
+        r = path ? forget_directory(path) : -1;
         Py_XDECREF(path);
-        if (r < 0) {
-            return -1;
-        }
         rest += length + (rest[length] == ':');
     }
-    return 0;
+    return r;
 }
 
 static int call_and_drop(const char *module, const char *name)
@@ -159,10 +173,7 @@ static int call_and_drop(const char *module, const char *name)
  * (prelude/immure-prelude.py). */
 static int load_prelude(void)
 {
-    PyObject *function = PyDict_GetItemString(PyEval_GetBuiltins(), "call_tool");
-    PyObject *load = function && PyFunction_Check(function)
-                         ? PyDict_GetItemString(PyFunction_GetGlobals(function), "load")
-                         : NULL;
+    PyObject *load = prelude_variable("load");
     PyObject *none = load ? PyObject_CallNoArgs(load) : Py_NewRef(Py_None);
     Py_XDECREF(none);
     return none ? 0 : -1;

@@ -1,20 +1,26 @@
 # What a job's program finds among the builtins. Run by site.py (immure.pth) when an interpreter starts, so it is kept
-# small: what is behind the functions is read at their first call (immure-bridge.py). `directory` is where both lie.
+# small: what is behind the functions is read at their first call (immure-bridge.py, immure-install.py). `directory` is where
+# all of it lies.
 
 import _thread
 import builtins
 import os
 import stat
+import sys
 
 guard = _thread.RLock()  # a signal handler may come back to it
 loaded = {}
 ERRORS = RuntimeError, TypeError, ValueError  # shown without the lines of our own that they passed through
 
 
+def read(name, **given):
+    with open(os.path.join(directory, f"{name}.py")) as file:
+        exec(compile(file.read(), file.name, "exec"), {"__name__": name, "loaded": loaded, **given})
+
+
 def load():
     if "connect" not in loaded:
-        with open(os.path.join(directory, "immure-bridge.py")) as file:
-            exec(compile(file.read(), file.name, "exec"), {"__name__": "immure-bridge", "loaded": loaded})
+        read("immure-bridge")
 
 
 def bridge(caller):
@@ -76,19 +82,35 @@ def set_result(data, files=None):
 
 
 def install_package(name):
-    """Install a Python package, so that it can be imported afterwards.
+    """Install a Python package and what it depends on, so that it can be imported afterwards.
 
-    name: as pip takes it: a name, "name==1.2", or the path of a wheel or directory in the working directory.
+    name: a name, "name==1.2", "name[extra]>=1,<2"; or the path of a wheel, an sdist or a source directory, e.g.
+        "./tabulate-0.9-py3-none-any.whl", "./my_package". Names are looked for in the package index of this server, if it has
+        one. Paths always work, if what they depend on is installed or in the index.
 
-    Raises RuntimeError with the reason if it cannot be installed.
+    The package stays with the session. Raises RuntimeError with the reason if it cannot be installed.
 
         install_package("tabulate")
     """
-    raise RuntimeError(f"pip install {name} failed: this server installs no packages")
+    try:
+        with guard:
+            if "install" not in loaded:
+                read("immure-install", packages=packages)
+        loaded["install"](name)
+    except ERRORS as error:
+        raise error.with_traceback(None) from None
 
 
 for function in call_tool, call_tools_parallel, set_result, install_package:
     setattr(builtins, function.__name__, function)
+
+# Where install_package() puts what it installs, as pip's --user does below PYTHONUSERBASE; in the workspace, so that it is there
+# for later programs of the session, and behind the standard library. Its .pth files are not read.
+packages = None
+if "HOME" in os.environ:
+    packages = os.path.join(os.environ["HOME"], ".packages/lib/python%d.%d/site-packages" % sys.version_info[:2])
+    if packages not in sys.path:
+        sys.path.append(packages)
 
 # The bridge's descriptors are not for programs that this one starts.
 try:
