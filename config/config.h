@@ -84,6 +84,8 @@ struct server_config {
     enum log_format log_format;
     enum log_level log_level;
     char *audit_log;
+    uint64_t audit_log_bytes;  /* of a file before it is rotated; 0: never */
+    uint32_t audit_code_bytes; /* of a job's code in its line */
     uint32_t outer_uid_base;
     uint64_t max_output_bytes;
     struct callback_config *callbacks;

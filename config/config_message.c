@@ -20,6 +20,9 @@
 #define MS_PER_DAY 86400000ull
 #define MIB        (1024ull * 1024)
 
+/* Escaped for JSON, each byte can become six, and a line of the audit log has a limit. */
+#define AUDIT_CODE_MAX 16384
+
 /* Every whole number of Server: field, least, most. */
 #define NUMBERS(X)                                                                                           \
     X(max_timeout_ms, 1, MS_PER_DAY)                                                                         \
@@ -32,6 +35,8 @@
     X(max_connections_per_address, 0, 65536)                                                                 \
     X(drain_timeout_ms, 0, MS_PER_DAY)                                                                       \
     X(front_timeout_ms, 0, MS_PER_DAY)                                                                       \
+    X(audit_log_bytes, 0, 1024 * 1024 * MIB)                                                                 \
+    X(audit_code_bytes, 0, AUDIT_CODE_MAX)                                                                   \
     X(outer_uid_base, 1000, UINT32_MAX - 65536)                                                              \
     X(max_output_bytes, 1, 1024 * MIB)                                                                       \
     X(max_tool_frame_bytes, 1024, 1024 * MIB)                                                                \
@@ -300,6 +305,9 @@ static int texts_from_message(struct checker *checker, const Immure__Server *mes
     r = r < 0 ? r : check_copy(checker, message->environment, &config->environment);
     r = r < 0 ? r : check_copy(checker, message->default_runtime, &config->default_runtime);
     r = r < 0 ? r : check_copy(checker, message->audit_log, &config->audit_log);
+    if (r == 0 && message->audit_code_bytes > 0 && message->audit_log[0] == '\0') {
+        r = check_fail(checker, "audit_code_bytes", "code goes to the file of `audit_log`, and there is none");
+    }
     return r < 0 ? r
                  : check_copy_all(checker, message->policy_path, message->n_policy_path,
                                   &config->policy_paths, &config->n_policy_paths);

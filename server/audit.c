@@ -1,6 +1,6 @@
 /* One line per job that was given to the warden and ended, whatever its verdict: who ran what (by its hash),
- * under which policy, and what it cost. Runs in the front, onto the log or a file of its own that the warden
- * opened. */
+ * under which policy, and what it cost. Runs in the front, onto the log or towards the warden, which has a
+ * file for it (warden_audit.c). */
 #include "server/audit.h"
 
 #include "config/config.h"
@@ -12,6 +12,7 @@
 void audit_write(struct log *log, const struct audit_job *job, const struct job_result *result)
 {
     char name[SIGNAL_NAME_BYTES];
+    const bool has[] = {result->has_cpu, result->has_memory_peak, result->has_pids_peak, job->code != NULL};
     const struct log_field fields[] = {
         LOG_FIELD_STR("key", job->key),
         LOG_FIELD_STR("request_id", job->request_id),
@@ -35,15 +36,16 @@ void audit_write(struct log *log, const struct audit_job *job, const struct job_
         LOG_FIELD_F64("cpu_ms", (double)result->cpu_ns / (double)NS_PER_MS),
         LOG_FIELD_U64("memory_peak_bytes", result->memory_peak_bytes),
         LOG_FIELD_U64("pids_peak", result->pids_peak),
+        /* Nor what is not asked for. */
+        LOG_FIELD_STR("code", job->code),
     };
-    size_t n = sizeof fields / sizeof fields[0] - 3;
+    size_t n = sizeof fields / sizeof fields[0] - sizeof has / sizeof has[0];
     struct log_field known[sizeof fields / sizeof fields[0]];
-    const bool has[] = {result->has_cpu, result->has_memory_peak, result->has_pids_peak};
     for (size_t i = 0; i < n; i++) {
         known[i] = fields[i];
     }
     size_t used = n;
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof has / sizeof has[0]; i++) {
         if (has[i]) {
             known[used++] = fields[n + i];
         }

@@ -9,8 +9,9 @@ struct log;
 struct audit_job {
     const char *key, *request_id, *execution_id, *traceparent, *runtime, *code_sha256,
         *session_id;   /* NULL where unknown */
+    const char *code;  /* its beginning; NULL: lines hold none */
     uint64_t total_ns; /* from the request's headers to the verdict */
 };
 
-/* Never code, output, arguments or keys. */
+/* Never output, arguments or keys, and code only where it is given. */
 void audit_write(struct log *log, const struct audit_job *job, const struct job_result *result);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "config/config.h"
 #include "config/job.h"
@@ -26,6 +27,7 @@
 #include "server/metrics.h"
 #include "server/request.h"
 #include "server/stream.h"
+#include "server/text.h"
 #include "server/tools.h"
 
 struct running {
@@ -43,6 +45,7 @@ struct running {
     char *callback_url;
     struct bridge *bridge;
     struct kept_job *kept; /* NULL: nobody asks later */
+    char *code;            /* the beginning of its code, for the audit trail; NULL: not wanted */
     char *reason;          /* why it was ended; NULL: none */
     bool streams;          /* its request hears of what happens */
     bool has_outputs;      /* the warden knows of files that the program has named */
@@ -83,6 +86,7 @@ static void running_free(struct running *job)
         free(job->execution_id);
         free(job->session_id);
         free(job->reason);
+        free(job->code);
         free(job);
     }
 }
@@ -193,6 +197,25 @@ static struct running *running_new(struct dispatch *dispatch, struct request *re
                                 .traceparent = job->traceparent,
                                 .deadline_ns = job->deadline_ns};
     return job;
+}
+
+/* Where the audit trail is to hold code. No character is cut in two. */
+static int keep_code(struct running *job, const struct execute_request *execute, struct err *reterr)
+{
+    size_t most = job->dispatch->front->config->audit_code_bytes;
+    if (most == 0) {
+        return 0;
+    }
+    size_t size = execute->job->code_size < most ? (size_t)execute->job->code_size : most;
+    job->code = calloc(1, size + 1);
+    ssize_t n = job->code ? pread(execute->input.fd, job->code, size, 0) : -1;
+    if (n != (ssize_t)size) {
+        return err_errno(reterr, job->code ? EIO : ENOMEM, "keeping a job's code");
+    }
+    if (size < execute->job->code_size) {
+        job->code[size - text_unfinished(job->code, size)] = '\0';
+    }
+    return 0;
 }
 
 static size_t output_limit(const struct server_config *config, const struct job *job)
@@ -323,7 +346,8 @@ int dispatch_start(struct dispatch *dispatch, struct request *request, struct ex
     }
     job->streams = way == DISPATCH_STREAM;
     execute->job->announce = way != DISPATCH_REPLY;
-    if (way == DISPATCH_KEEP) {
+    r = keep_code(job, execute, reterr);
+    if (r == 0 && way == DISPATCH_KEEP) {
         r = kept_job_new(dispatch->front->kept_jobs, job, &request->caller, job->execution_id, &job->kept,
                          reterr);
     }
@@ -422,6 +446,7 @@ static void audit(struct front *front, const struct running *job, const struct j
                     .traceparent = job->traceparent,
                     .runtime = job->runtime->name,
                     .code_sha256 = job->code_sha256,
+                    .code = job->code,
                     .session_id = job->session_id,
                     .total_ns = clock_now_ns() - job->start_ns,
                 },

@@ -413,8 +413,9 @@ static int start_logs(struct front_process *process, struct err *reterr)
     const struct server_config *config = front->config;
     log_free(front->log);
     front->log = log_new(STDERR_FILENO, config->log_format, config->log_level, "front");
-    front->audit = log_new(process->audit_fd >= 0 ? process->audit_fd : STDERR_FILENO, config->log_format,
-                           LOG_INFO, "front");
+    bool chained = process->audit_fd >= 0; /* by the warden, which takes lines of JSON */
+    front->audit = log_new(chained ? process->audit_fd : STDERR_FILENO,
+                           chained ? LOG_FORMAT_JSON : config->log_format, LOG_INFO, "front");
     return front->log && front->audit ? 0 : err_errno(reterr, ENOMEM, "starting the log");
 }
 

@@ -25,6 +25,7 @@ static const struct command commands[] = {
     {"run", cmd_run, "run one command in a jail, with this terminal's input and output", false},
     {"check", cmd_check, "what this host offers, layer by layer, and what to do about the rest", false},
     {"policy", cmd_policy, "check and explain policy files", false},
+    {"audit", cmd_audit, "hold an audit log against its own hashes", false},
     {"front", cmd_front, "the HTTP process that `serve` starts", true},
 };
 

@@ -3,7 +3,6 @@
 #include "server/settings.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,21 +80,6 @@ void settings_log_absent(const struct settings *settings, struct log *log)
     }
 }
 
-static int open_audit_log(struct settings *settings, struct err *reterr)
-{
-    const char *path = settings->config->audit_log;
-    if (!path || path[0] == '\0') {
-        return 0;
-    }
-    settings->audit_fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0640);
-    if (settings->audit_fd < 0) {
-        int code = errno;
-        return err_set(reterr, ERR_CONFIG, code, "audit_log", "cannot open %s for appending: %s", path,
-                       strerror(code));
-    }
-    return 0;
-}
-
 int settings_load(const char *path, char *const *env, struct settings **ret, struct err *reterr)
 {
     CLEANUP(settings_unrefp) struct settings *settings = calloc(1, sizeof *settings);
@@ -103,7 +87,6 @@ int settings_load(const char *path, char *const *env, struct settings **ret, str
         return err_errno(reterr, ENOMEM, "loading the configuration");
     }
     settings->references = 1;
-    settings->audit_fd = -1;
     int r = server_config_load(path, env, &settings->config, reterr);
     if (r < 0) {
         return r;
@@ -115,9 +98,6 @@ int settings_load(const char *path, char *const *env, struct settings **ret, str
     }
     r = check_references(settings, reterr);
     r = r < 0 ? r : set_absent_aside(settings, reterr);
-    if (r == 0) {
-        r = open_audit_log(settings, reterr);
-    }
     if (r < 0) {
         return r;
     }
@@ -135,9 +115,6 @@ void settings_unref(struct settings *settings)
 {
     if (!settings || --settings->references > 0) {
         return;
-    }
-    if (settings->audit_fd >= 0) {
-        close(settings->audit_fd);
     }
     policy_set_free(settings->policies);
     server_config_free(settings->config);

@@ -15,7 +15,6 @@ struct settings {
     unsigned references;
     struct server_config *config;
     struct policy_set *policies;
-    int audit_fd; /* -1: audit lines go to the log */
 };
 
 /* Loads everything or nothing. `path` and `env` as server_config_load() takes them. Every policy that a

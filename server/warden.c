@@ -22,6 +22,7 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/base/loop.h"
+#include "server/audit_trail.h"
 #include "server/command.h"
 #include "server/kept_environment.h"
 #include "server/log.h"
@@ -107,6 +108,9 @@ static void on_signal(void *arg, uint32_t events)
     char name[SIGNAL_NAME_BYTES];
     LOG(warden->log, LOG_INFO, "signal", LOG_FIELD_STR("name", signal_name((int)info.ssi_signo, name)));
     if (info.ssi_signo == SIGHUP) {
+        if (warden->audit) {
+            audit_trail_hangup(warden->audit);
+        }
         warden_reload(warden);
     } else if (warden->draining) {
         end_now(warden);
@@ -240,6 +244,9 @@ static int start(struct warden *warden, struct err *reterr)
         r = open_sessions(warden, reterr);
     }
     if (r == 0) {
+        r = warden_audit_start(warden, reterr);
+    }
+    if (r == 0) {
         r = front_start(warden, warden->settings, &warden->current, reterr);
     }
     if (r < 0) {
@@ -278,6 +285,7 @@ static void stop(struct warden *warden)
     while (warden->fronts) {
         front_discard(warden->fronts);
     }
+    warden_audit_stop(warden);
     while (warden->jobs) {
         job_discard(warden->jobs);
     }
@@ -331,6 +339,9 @@ int warden_main(const struct warden_options *options)
         .options = options, .environment_fd = -1, .executable_fd = -1, .listen_fd = -1, .signal_fd = -1};
     struct err err = {0};
     int r = load(&warden, &err);
+    if (r == 0 && options->check_only) {
+        r = warden_audit_open(&warden, warden.settings, &warden.audit, &err);
+    }
     if (r == 0 && options->check_only) {
         puts("configuration and policies are valid");
         stop(&warden);

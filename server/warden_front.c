@@ -269,6 +269,7 @@ static void free_front(struct front *front)
         *at = front->next;
     }
     close_channel(front);
+    front_audit_end(front);
     guard_end(front);
     loop_remove(front->pidfd_source);
     fd_closep(&front->process.pidfd);
@@ -344,8 +345,13 @@ static int send_config(struct front *front, struct err *reterr)
     if (r < 0) {
         return err_errno(reterr, -r, "handing the configuration to the front");
     }
-    struct msg msg = {.type = MSG_CONFIG, .config = {.audit = front->settings->audit_fd >= 0}};
-    int fds[] = {config_fd, front->settings->audit_fd};
+    CLEANUP(fd_closep) int audit_fd = -1;
+    r = front_audit_begin(front, &audit_fd, reterr);
+    if (r < 0) {
+        return r;
+    }
+    struct msg msg = {.type = MSG_CONFIG, .config = {.audit = audit_fd >= 0}};
+    int fds[] = {config_fd, audit_fd};
     r = channel_send(front->channel, &msg, fds, msg.config.audit ? 2 : 1, reterr);
     if (r == 0) {
         send_state(front);
@@ -400,6 +406,7 @@ int front_adopt(struct warden *warden, struct settings *settings, struct front_p
     front->process = *process;
     front->warden = warden;
     front->state = FRONT_STARTING;
+    front->audit_fd = -1;
     front->settings = settings_ref(settings);
     front->started_ns = clock_now_ns();
     front->next = warden->fronts;

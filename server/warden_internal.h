@@ -6,6 +6,7 @@
  *     warden_guard.c    fronts that hang, fronts that try what is denied
  *     warden_job.c      a job's life: message in, jail, message out
  *     warden_session.c  queries about sessions
+ *     warden_audit.c    audit lines, from the fronts to the file
  *     warden_selftest.c one trivial job per runtime, for /readyz */
 #pragma once
 
@@ -19,6 +20,7 @@
 #include "server/host.h"
 #include "server/listen.h"
 
+struct audit_trail;
 struct channel;
 struct execution;
 struct log;
@@ -61,6 +63,8 @@ struct front {
     uint64_t started_ns;
     uint64_t last_job_id; /* ids only ever rise, so that none can be used twice */
     struct front_guard guard;
+    int audit_fd; /* where its audit lines come from; -1: nowhere */
+    struct loop_source *audit_source;
 };
 
 /* One job in the warden. */
@@ -107,6 +111,9 @@ struct warden {
     struct warm *warm; /* warm starts of `settings`; NULL: none */
     struct sessions *sessions;
     struct selftest selftest;
+    struct audit_trail *audit;      /* NULL: audit lines go to the log */
+    struct audit_trail *next_audit; /* of a reload that has not succeeded yet; NULL: the same */
+    char *audit_line;               /* room for one that is received */
 
     struct msg_state state; /* what every front is told */
     bool ready_notified, watch_armed, guard_armed;
@@ -149,6 +156,18 @@ void front_receive(struct front *front, int most);
 void warden_tell_ready(struct warden *warden);
 /* Frees it without ceremony, at the warden's end. */
 void front_discard(struct front *front);
+
+/* warden_audit.c */
+/* Opens the trail that the settings ask for; `*ret` is NULL where there is none, or the one there is. */
+int warden_audit_open(struct warden *warden, const struct settings *settings, struct audit_trail **ret,
+                      struct err *reterr);
+int warden_audit_start(struct warden *warden, struct err *reterr);
+void warden_audit_stop(struct warden *warden);
+/* After a reload: `next_audit` takes over. */
+void warden_audit_change(struct warden *warden);
+/* `*ret_fd` is the front's end of a socket for its lines, to be closed; -1: it writes them to the log. */
+int front_audit_begin(struct front *front, int *ret_fd, struct err *reterr);
+void front_audit_end(struct front *front);
 
 /* warden_guard.c */
 /* With its process started. */

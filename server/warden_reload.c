@@ -8,6 +8,7 @@
 #include "config/config.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
+#include "server/audit_trail.h"
 #include "server/kept_environment.h"
 #include "server/log.h"
 #include "server/settings.h"
@@ -21,7 +22,7 @@ static int load(const struct warden *warden, struct settings **ret, struct err *
     return r < 0 ? r : settings_load(warden->options->config_path, environment.vars, ret, reterr);
 }
 
-static int load_and_compare(const struct warden *warden, struct settings **ret, struct err *reterr)
+static int load_and_compare(struct warden *warden, struct settings **ret, struct err *reterr)
 {
     CLEANUP(settings_unrefp) struct settings *settings = NULL;
     int r = load(warden, &settings, reterr);
@@ -33,8 +34,11 @@ static int load_and_compare(const struct warden *warden, struct settings **ret, 
         return err_set(reterr, ERR_CONFIG, 0, field, "%s cannot change while the server runs; restart it",
                        field);
     }
-    *ret = TAKE_PTR(settings);
-    return 0;
+    r = warden_audit_open(warden, settings, &warden->next_audit, reterr);
+    if (r == 0) {
+        *ret = TAKE_PTR(settings);
+    }
+    return r;
 }
 
 void warden_reload(struct warden *warden)
@@ -49,12 +53,14 @@ void warden_reload(struct warden *warden)
         warden->successor = NULL;
         front_kill(overtaken, "another reload overtook it");
     }
+    audit_trail_close(TAKE_PTR(warden->next_audit));
     int r = load_and_compare(warden, &settings, &err);
     if (r == 0) {
         r = front_start(warden, settings, &warden->successor, &err);
     }
     if (r < 0) {
         warden->successor = NULL;
+        audit_trail_close(TAKE_PTR(warden->next_audit));
         log_err(warden->log, LOG_ERROR, "reload_refused", &err);
     }
 }
@@ -63,6 +69,7 @@ void warden_reload_failed(struct warden *warden)
 {
     struct err err = {0};
     warden->successor = NULL;
+    audit_trail_close(TAKE_PTR(warden->next_audit));
     err_set(&err, ERR_UNAVAILABLE, 0, NULL, "the front did not start with the new configuration");
     log_err(warden->log, LOG_ERROR, "reload_refused", &err);
 }
@@ -82,6 +89,7 @@ void warden_reload_succeeded(struct warden *warden)
         log_free(warden->log);
         warden->log = log;
     }
+    warden_audit_change(warden);
     LOG(warden->log, LOG_INFO, "reloaded", LOG_FIELD_U64("runtimes", config->n_runtimes),
         LOG_FIELD_U64("keys", config->n_keys));
     settings_log_absent(warden->settings, warden->log);

@@ -187,16 +187,3 @@ def test_logs_as_json(serve):
     audit, = (line for line in parsed if line["event"] == "audit")
     assert audit["exit_code"] == 0 and audit["signal"] is None and audit["status"] == "success"
     assert {"front", "warden"} == {line["who"] for line in parsed}
-
-
-def test_the_audit_trail_may_have_a_file_of_its_own(serve, tmp_path):
-    path = tmp_path / "audit.log"
-    server = serve(f'audit_log: "{path}" log_level: ERROR')
-    server.execute("print(1)")
-    server.execute("1/0")
-    server.request("POST", "/execute", "{}")  # no job
-    wait_for(lambda: path.read_text().count("\n") == 2, "two lines")
-    first, second = (fields(line) for line in path.read_text().splitlines())
-    assert (first["status"], second["status"]) == ("success", "execution_error")
-    assert "event=audit" not in server.log() and "event=request" not in server.log()
-    assert path.stat().st_mode & 0o007 == 0

@@ -109,6 +109,7 @@ static const char everything[] =
     "max_body_bytes: 4096 max_header_bytes: 2048 request_timeout_ms: 5 idle_timeout_ms: 6 max_connections: "
     "7\n"
     "drain_timeout_ms: 0 metrics_open: true log_format: JSON log_level: DEBUG audit_log: '/var/log/audit'\n"
+    "audit_log_bytes: 15 audit_code_bytes: 16\n"
     "outer_uid_base: 100000 max_output_bytes: 9 front_timeout_ms: 8 max_connections_per_address: 10\n"
     "session_ttl_ms: 10 max_sessions: 11 session_bytes: 65536 session_inodes: 16\n"
     "kept_job_ttl_ms: 12 max_kept_jobs: 13 max_kept_bytes: 1024 stream_heartbeat_ms: 14\n"
@@ -140,6 +141,8 @@ static void check_everything(const struct server_config *config)
     assert_int_equal(config->log_format, LOG_FORMAT_JSON);
     assert_int_equal(config->log_level, LOG_DEBUG);
     assert_string_equal(config->audit_log, "/var/log/audit");
+    assert_int_equal(config->audit_log_bytes, 15);
+    assert_int_equal(config->audit_code_bytes, 16);
     assert_int_equal(config->outer_uid_base, 100000);
     assert_int_equal(config->max_output_bytes, 9);
     assert_int_equal(config->front_timeout_ms, 8);

@@ -66,7 +66,6 @@ static void test_the_shipped_configuration(void **state)
     struct settings *settings = load_good("");
     assert_non_null(server_config_runtime(settings->config, "python"));
     assert_non_null(policy_set_find(settings->policies, "python"));
-    assert_int_equal(settings->audit_fd, -1);
     settings_unref(settings);
 }
 
@@ -80,15 +79,6 @@ static void test_names_must_lead_somewhere(void **state)
                    "names policy 'nope'");
     snprintf(config, sizeof config, "key { %s policy: \"nope\" }", key);
     expect_refused(config, "key 'a' names policy 'nope'");
-}
-
-static void test_audit_log(void **state)
-{
-    (void)state;
-    expect_refused("audit_log: \"/no/such/directory/audit\"", "/no/such/directory/audit");
-    struct settings *settings = load_good("audit_log: \"/dev/null\"");
-    assert_true(settings->audit_fd >= 0);
-    settings_unref(settings);
 }
 
 static void test_fixed_fields(void **state)
@@ -161,7 +151,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_shipped_configuration),
         cmocka_unit_test(test_names_must_lead_somewhere),
-        cmocka_unit_test(test_audit_log),
         cmocka_unit_test(test_fixed_fields),
         cmocka_unit_test(test_find),
         cmocka_unit_test(test_references),
