@@ -72,19 +72,38 @@ int child_open_path(struct child *child, const char *path)
     return open_beneath(child->root, path + 1, O_PATH);
 }
 
+/* The step before mostly had the same parent, and what is attached meanwhile lies below it: attaching opens
+ * its own parent this way as well, so that no tree is ever put over the remembered directory or one above it.
+ */
 int child_open_parent(struct child *child, const char *path, const char **ret_name)
 {
     const char *slash = strrchr(path, '/');
-    char parent[PATH_MAX];
     size_t length = slash > path ? (size_t)(slash - path - 1) : 0;
-    if (length >= sizeof parent) {
+    if (length >= sizeof child->parent_path) {
         return -ENAMETOOLONG;
     }
-    memcpy(parent, path + 1, length);
-    parent[length] = '\0';
     *ret_name = slash + 1;
+    if (child->parent >= 0 && strncmp(child->parent_path, path + 1, length) == 0 &&
+        child->parent_path[length] == '\0') {
+        return child->parent;
+    }
+    child_forget_parent(child);
+    memcpy(child->parent_path, path + 1, length);
+    child->parent_path[length] = '\0';
     child->call = "openat2";
-    return open_beneath(child->root, parent, O_PATH | O_DIRECTORY);
+    child->parent = open_beneath(child->root, child->parent_path, O_PATH | O_DIRECTORY);
+    return child->parent;
+}
+
+int child_open_below(struct child *child, int parent, const char *name)
+{
+    child->call = "openat2";
+    return open_beneath(parent, name, O_PATH);
+}
+
+void child_forget_parent(struct child *child)
+{
+    fd_closep(&child->parent);
 }
 
 typedef int (*step_fn)(struct child *child, const struct jail_step *step);
@@ -107,13 +126,15 @@ int child_apply(struct child *child, uint32_t *index, enum jail_step_kind stop)
     for (; *index < plan->n_steps; (*index)++) {
         const struct jail_step *step = &plan->steps[*index];
         if (step->kind == stop) {
-            return 0;
+            break;
         }
         int r = child_apply_step(child, step);
         if (r < 0) {
+            child_forget_parent(child);
             return r;
         }
     }
+    child_forget_parent(child);
     return 0;
 }
 
@@ -250,8 +271,7 @@ static int prepare(struct child *child)
 
 void child_main(struct child *child)
 {
-    child->root = -1;
-    child->listener = -1;
+    child->root = child->parent = child->listener = -1;
     int r = prepare(child);
     bool prepared = r == 0;
     uint32_t index = 0;

@@ -6,6 +6,7 @@
  * sentences. */
 #pragma once
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -73,8 +74,10 @@ struct child {
 
     /* The child's own. */
     int root;     /* the new root tmpfs */
+    int parent;   /* the directory in it that a step has opened last, by `parent_path`; -1: none */
     int listener; /* seccomp user notification; -1: none */
     bool proc_absent;
+    char parent_path[PATH_MAX];
     const char *call;      /* the system call under way, for the error */
     uint64_t standby_call; /* STANDBY_PARKED: the id of the launcher's call */
     /* Set by the program's process, which shares memory with PID 1 until exec. */
@@ -122,8 +125,11 @@ int child_close_others(struct child *child);
 void child_report_failure(const struct child *child, uint32_t step, int error);
 
 /* Opens the parent directory of `path` in the new root, beneath it and through no link, and points
- * `*ret_name` at the last component. Returns a descriptor or -errno. */
+ * `*ret_name` at the last component. Returns a descriptor, which stays the child's, or -errno. */
 int child_open_parent(struct child *child, const char *path, const char **ret_name);
+void child_forget_parent(struct child *child);
+/* Opens `name` in such a directory (O_PATH), through no link. */
+int child_open_below(struct child *child, int parent, const char *name);
 /* Opens `path` in the new root (O_PATH), beneath it and through no link. */
 int child_open_path(struct child *child, const char *path);
 

@@ -30,32 +30,26 @@ static int restrict_tree(struct child *child, int tree, uint32_t flags, unsigned
     return mount_setattr(tree, "", AT_EMPTY_PATH | at_flags, &attr, sizeof attr) < 0 ? -errno : 0;
 }
 
-/* The mount point for something of the kind `type` (S_IFDIR or not), made where it is missing. */
+/* The mount point for a directory, or for anything else, made where it is missing. */
 static int open_mount_point(struct child *child, const char *path, bool directory)
 {
-    int there = child_open_path(child, path);
-    if (there != -ENOENT) {
-        return there;
-    }
     const char *name;
-    CLEANUP(fd_closep) int parent = child_open_parent(child, path, &name);
+    int parent = child_open_parent(child, path, &name);
     if (parent < 0) {
         return parent;
     }
+    int made = -1;
     if (directory) {
         child->call = "mkdirat";
-        if (mkdirat(parent, name, 0755) < 0) {
-            return -errno;
-        }
+        made = mkdirat(parent, name, 0755);
     } else {
         child->call = "openat";
-        CLEANUP(fd_closep)
-        int made = openat(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0444);
-        if (made < 0) {
-            return -errno;
-        }
+        made = openat(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0444);
     }
-    return child_open_path(child, path);
+    if (made < 0 && errno != EEXIST) {
+        return -errno;
+    }
+    return made < 0 || directory ? child_open_below(child, parent, name) : made;
 }
 
 static int attach(struct child *child, int tree, const char *path, bool directory)

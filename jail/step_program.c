@@ -22,6 +22,7 @@
 static int place_fds(struct child *child, const int *fds, int n, int first)
 {
     int moved[3];
+    child_forget_parent(child); /* which may lie there as well */
     child->call = "fcntl";
     for (int i = 0; i < n; i++) {
         moved[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, JAIL_PROGRAM_FDS);

@@ -42,7 +42,6 @@ int step_ROOT_INHERITED(struct child *child, const struct jail_step *step)
 int step_MKDIR(struct child *child, const struct jail_step *step)
 {
     const char *name;
-    CLEANUP(fd_closep)
     int parent = child_open_parent(child, jail_plan_string(child->plan, step->mkdir.path), &name);
     if (parent < 0) {
         return parent;
@@ -55,7 +54,7 @@ int step_MKDIR(struct child *child, const struct jail_step *step)
         return -errno;
     }
     /* It may be there already, as part of a tree that was attached before. */
-    CLEANUP(fd_closep) int there = child_open_path(child, jail_plan_string(child->plan, step->mkdir.path));
+    CLEANUP(fd_closep) int there = child_open_below(child, parent, name);
     struct stat st;
     if (there < 0 || fstat(there, &st) < 0 || !S_ISDIR(st.st_mode)) {
         return there < 0 ? there : -ENOTDIR;
@@ -95,7 +94,6 @@ static int write_all(struct child *child, int to, const unsigned char *data, uin
 int step_FILE(struct child *child, const struct jail_step *step)
 {
     const char *name;
-    CLEANUP(fd_closep)
     int parent = child_open_parent(child, jail_plan_string(child->plan, step->file.path), &name);
     if (parent < 0) {
         return parent;
@@ -115,7 +113,6 @@ int step_FILE(struct child *child, const struct jail_step *step)
 int step_SYMLINK(struct child *child, const struct jail_step *step)
 {
     const char *name;
-    CLEANUP(fd_closep)
     int parent = child_open_parent(child, jail_plan_string(child->plan, step->symlink.path), &name);
     if (parent < 0) {
         return parent;

@@ -386,6 +386,7 @@ static int prepare(const struct zygote_header *header, const unsigned char *mess
                                 .drop_groups = header->drop_groups,
                                 .in_process = true,
                                 .root = -1,
+                                .parent = -1,
                                 .listener = -1,
                                 .call = "decoding the plan"};
     for (size_t i = 0; i < JAIL_FD_COUNT; i++) {
