@@ -23,6 +23,7 @@
 #include "policy/conditions.h"
 #include "policy/filter.h"
 #include "policy/policy.h"
+#include "policy/squeeze.h"
 
 /* Seccomp features as of Linux 4.14 + user notification (5.0). Said outright instead of probed: the probe
  * makes seccomp calls of its own, which the filter of a container around us may answer wrongly. */
@@ -268,6 +269,7 @@ static int export(scmp_filter_ctx context, struct policy_filter *filter, struct 
         return err_errno(reterr, ENOMEM, "exporting the filter");
     }
     filter->length = (uint32_t)length;
+    filter_squeeze(filter->instructions, &filter->length, policy_native_arch());
     return 0;
 }
 
