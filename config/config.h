@@ -96,7 +96,8 @@ struct server_config {
     uint32_t max_tool_calls, max_tool_calls_in_flight;
     uint64_t session_ttl_ms;
     uint32_t max_sessions;
-    uint64_t session_bytes, session_inodes;
+    uint64_t session_bytes, session_inodes, session_free_bytes;
+    char *session_directory; /* "": workspaces lie in memory */
     uint64_t kept_job_ttl_ms, max_kept_bytes;
     uint64_t stream_heartbeat_ms;
     uint32_t max_kept_jobs;

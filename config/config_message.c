@@ -2,13 +2,13 @@
  * Runs in the warden, the front and the command line. */
 #include "config/config_message.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/check.h"
 #include "config/config.h"
+#include "config/digest.h"
 #include "config/message.h"
 #include "config/pool.h"
 #include "config/server.pb-c.h"
@@ -50,6 +50,7 @@
     X(max_sessions, 0, MSG_SESSIONS_MAX)                                                                     \
     X(session_bytes, 65536, 1024 * 1024 * MIB)                                                               \
     X(session_inodes, 16, 1048576)                                                                           \
+    X(session_free_bytes, 0, 1ull << 50)                                                                     \
     X(kept_job_ttl_ms, 1, 366 * MS_PER_DAY)                                                                  \
     X(max_kept_jobs, 1, 65536)                                                                               \
     X(max_kept_bytes, 1024, 1024 * 1024 * MIB)                                                               \
@@ -102,24 +103,11 @@ static int check_listen(struct checker *checker, const char *listen)
     return check_port(checker, colon + 1);
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    c = (char)tolower((unsigned char)c);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static int read_sha256(struct checker *checker, const char *hex, unsigned char ret[KEY_HASH_BYTES])
 {
-    if (strlen(hex) != 2 * KEY_HASH_BYTES || strspn(hex, "0123456789abcdefABCDEF") != 2 * KEY_HASH_BYTES) {
-        return check_fail(checker, "sha256", "must be %d hexadecimal digits", 2 * KEY_HASH_BYTES);
-    }
-    for (size_t i = 0; i < KEY_HASH_BYTES; i++) {
-        ret[i] = (unsigned char)(hex_digit(hex[2 * i]) << 4 | hex_digit(hex[2 * i + 1]));
-    }
-    return 0;
+    return sha256_from_hex(hex, ret) < 0
+               ? check_fail(checker, "sha256", "must be %d hexadecimal digits", 2 * KEY_HASH_BYTES)
+               : 0;
 }
 
 static int key_from_message(struct checker *checker, const Immure__Key *message,
@@ -308,6 +296,10 @@ static int texts_from_message(struct checker *checker, const Immure__Server *mes
     if (r == 0 && message->audit_code_bytes > 0 && message->audit_log[0] == '\0') {
         r = check_fail(checker, "audit_code_bytes", "code goes to the file of `audit_log`, and there is none");
     }
+    if (r == 0 && message->session_directory[0]) {
+        r = check_absolute_path(checker, "session_directory", message->session_directory);
+    }
+    r = r < 0 ? r : check_copy(checker, message->session_directory, &config->session_directory);
     return r < 0 ? r
                  : check_copy_all(checker, message->policy_path, message->n_policy_path,
                                   &config->policy_paths, &config->n_policy_paths);
@@ -413,19 +405,15 @@ int config_from_message(const Immure__Server *message, const struct source *sour
 
 static Immure__Key **keys_to_messages(const struct server_config *config, struct pool *pool)
 {
-    static const char digits[] = "0123456789abcdef";
     Immure__Key **pointers = pool_alloc(pool, config->n_keys, sizeof *pointers);
     for (size_t i = 0; pointers && i < config->n_keys; i++) {
         const struct key_config *key = &config->keys[i];
         Immure__Key *message = pool_alloc(pool, 1, sizeof *message);
-        char *hex = pool_alloc(pool, 1, 2 * KEY_HASH_BYTES + 1);
+        char *hex = pool_alloc(pool, 1, SHA256_HEX);
         if (!message || !hex) {
             return NULL;
         }
-        for (size_t j = 0; j < KEY_HASH_BYTES; j++) {
-            hex[2 * j] = digits[key->sha256[j] >> 4];
-            hex[2 * j + 1] = digits[key->sha256[j] & 15];
-        }
+        sha256_to_hex(key->sha256, hex);
         immure__key__init(message);
         message->name = key->name;
         message->sha256 = hex;
@@ -506,6 +494,7 @@ void config_to_message(const struct server_config *config, struct pool *pool, Im
     ret->environment = config->environment;
     ret->default_runtime = config->default_runtime;
     ret->audit_log = config->audit_log;
+    ret->session_directory = config->session_directory;
 #define X(field, min, max)                                                                                   \
     ret->has_##field = true;                                                                                 \
     ret->field = config->field;

@@ -1,6 +1,7 @@
 /* Hashes, base64 and comparison of secrets, all of it nettle's. Runs in every process; holds no state. */
 #include "config/digest.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <string.h>
 
@@ -20,16 +21,39 @@ void sha256_of(const void *data, size_t size, unsigned char ret[SHA256_BYTES])
     sha256_digest(&ctx, SHA256_BYTES, ret);
 }
 
-void sha256_hex_of(const void *data, size_t size, char ret[SHA256_HEX])
+static const char hex_digits[] = "0123456789abcdef";
+
+void sha256_to_hex(const unsigned char hash[SHA256_BYTES], char ret[SHA256_HEX])
 {
-    static const char digits[] = "0123456789abcdef";
-    unsigned char digest[SHA256_BYTES];
-    sha256_of(data, size, digest);
     for (size_t i = 0; i < SHA256_BYTES; i++) {
-        ret[2 * i] = digits[digest[i] >> 4];
-        ret[2 * i + 1] = digits[digest[i] & 15];
+        ret[2 * i] = hex_digits[hash[i] >> 4];
+        ret[2 * i + 1] = hex_digits[hash[i] & 15];
     }
     ret[SHA256_HEX - 1] = '\0';
+}
+
+int sha256_from_hex(const char *hex, unsigned char ret[SHA256_BYTES])
+{
+    unsigned char hash[SHA256_BYTES] = {0};
+    if (strlen(hex) != SHA256_HEX - 1) {
+        return -EINVAL;
+    }
+    for (size_t i = 0; i < SHA256_HEX - 1; i++) {
+        const char *digit = strchr(hex_digits, tolower((unsigned char)hex[i]));
+        if (!digit) {
+            return -EINVAL;
+        }
+        hash[i / 2] = (unsigned char)(hash[i / 2] << 4 | (digit - hex_digits));
+    }
+    memcpy(ret, hash, sizeof hash);
+    return 0;
+}
+
+void sha256_hex_of(const void *data, size_t size, char ret[SHA256_HEX])
+{
+    unsigned char digest[SHA256_BYTES];
+    sha256_of(data, size, digest);
+    sha256_to_hex(digest, ret);
 }
 
 bool secure_equal(const void *a, const void *b, size_t size)

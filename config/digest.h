@@ -15,6 +15,9 @@ struct sha256_piece {
     size_t size;
 };
 void sha256_of(const void *data, size_t size, unsigned char ret[SHA256_BYTES]);
+void sha256_to_hex(const unsigned char hash[SHA256_BYTES], char ret[SHA256_HEX]);
+/* -EINVAL for what is not 64 hexadecimal digits. */
+int sha256_from_hex(const char *hex, unsigned char ret[SHA256_BYTES]);
 void sha256_hex_of(const void *data, size_t size, char ret[SHA256_HEX]);
 
 /* True if equal; time does not depend on where they differ. */

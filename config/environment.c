@@ -58,7 +58,6 @@ static int apply_session_ttl(const struct overrides *overrides, const struct var
                              struct value *value);
 static int apply_nothing(const struct overrides *overrides, const struct variable *variable,
                          struct value *value);
-static int refuse(const struct overrides *overrides, const struct variable *variable, struct value *value);
 
 enum { CONFIG_ROW };
 
@@ -75,7 +74,7 @@ static const struct variable variables[] = {
     {"SANDBOX_MAX_OUTPUT", NULL, "max_output_bytes", apply_field, false},
     {"SANDBOX_PYTHON_BIN", NULL, "python", apply_interpreter, false},
     {"SANDBOX_NODE_BIN", NULL, "node", apply_interpreter, false},
-    {"SANDBOX_WORKSPACE", NULL, NULL, refuse, false},
+    {"SANDBOX_WORKSPACE", NULL, "session_directory", apply_field, false},
     {"SANDBOX_SESSION_TTL", NULL, "session_ttl_ms", apply_session_ttl, false},
 };
 
@@ -430,13 +429,6 @@ static int apply_nothing(const struct overrides *overrides, const struct variabl
 {
     (void)overrides, (void)variable, (void)value;
     return 0;
-}
-
-static int refuse(const struct overrides *overrides, const struct variable *variable, struct value *value)
-{
-    (void)variable;
-    return err_set(overrides->reterr, ERR_CONFIG, EINVAL, value->spelling,
-                   "this version does not support it yet; unset it");
 }
 
 int environment_apply(char *const *env, Immure__Server *message, struct source *source, struct err *reterr)

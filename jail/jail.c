@@ -37,10 +37,11 @@ const char *jail_state_to_string(enum jail_state state)
 
 const char *jail_end_to_string(enum jail_end end)
 {
-    static const char *const names[] = {
-        [JAIL_END_NONE] = "none",         [JAIL_END_PROGRAM] = "program", [JAIL_END_SETUP] = "setup",
-        [JAIL_END_DEADLINE] = "deadline", [JAIL_END_CPU] = "cpu",         [JAIL_END_OOM] = "oom",
-        [JAIL_END_CANCEL] = "cancel",     [JAIL_END_LOST] = "lost"};
+    static const char *const names[] = {[JAIL_END_NONE] = "none",     [JAIL_END_PROGRAM] = "program",
+                                        [JAIL_END_SETUP] = "setup",   [JAIL_END_DEADLINE] = "deadline",
+                                        [JAIL_END_CPU] = "cpu",       [JAIL_END_OOM] = "oom",
+                                        [JAIL_END_CANCEL] = "cancel", [JAIL_END_WORKSPACE] = "workspace",
+                                        [JAIL_END_LOST] = "lost"};
     return names[end];
 }
 

@@ -13,22 +13,18 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
+#include "jail/helper.h"
 #include "jail/scratch.h"
 #include "jail/tmpfs.h"
 
@@ -51,8 +47,7 @@ struct keeper_answer {
 };
 
 struct keeper {
-    pid_t pid;
-    int sock;
+    struct helper helper;
 };
 
 /* ---- The process ---- */
@@ -139,23 +134,14 @@ static int serve_one(int sock)
     return answer(sock, r, made);
 }
 
-static void keeper_main(int sock, pid_t parent) __attribute__((noreturn));
-static void keeper_main(int sock, pid_t parent)
+static void keeper_main(int sock)
 {
-    prctl(PR_SET_NAME, "immure-keeper", 0, 0, 0);
-    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-    /* What is open now is the parent's: kept here, other jobs' pipes would never reach their end. */
-    bool alone = dup2(sock, STDIN_FILENO) >= 0 && close_range(STDIN_FILENO + 1, UINT32_MAX, 0) == 0;
-    if (!alone || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != parent) {
-        _exit(EXIT_FAILURE);
-    }
     umask(0);
     int r = enter_own_root();
-    int sent = answer(STDIN_FILENO, r, -1);
+    int sent = answer(sock, r, -1);
     while (r == 0 && sent == 0) {
-        sent = serve_one(STDIN_FILENO);
+        sent = serve_one(sock);
     }
-    _exit(EXIT_SUCCESS);
 }
 
 /* ---- The parent ---- */
@@ -165,7 +151,7 @@ static int receive(struct keeper *keeper, int *ret_fd)
     struct keeper_answer message;
     int fds[1] = {-1};
     size_t n_fds = ARRAY_SIZE(fds);
-    ssize_t n = io_recv_fds(keeper->sock, &message, sizeof message, fds, &n_fds);
+    ssize_t n = io_recv_fds(keeper->helper.sock, &message, sizeof message, fds, &n_fds);
     CLEANUP(fd_closep) int fd = n_fds > 0 ? fds[0] : -1;
     if (n != (ssize_t)sizeof message) {
         return -EPIPE;
@@ -188,9 +174,9 @@ static int ask(struct keeper *keeper, enum keeper_verb verb, uint64_t number, in
     request.verb = verb;
     request.number = number;
     int fd = -1;
-    int r = verb == KEEPER_READY
-                ? 0
-                : io_send_fds(keeper->sock, &request, sizeof request, &mount_fd, mount_fd >= 0 ? 1 : 0);
+    int r = verb == KEEPER_READY ? 0
+                                 : io_send_fds(keeper->helper.sock, &request, sizeof request, &mount_fd,
+                                               mount_fd >= 0 ? 1 : 0);
     r = r < 0 ? -EPIPE : receive(keeper, &fd);
     if (r == 0 && ret_fd && fd < 0) {
         r = -EPIPE;
@@ -209,29 +195,14 @@ static int ask(struct keeper *keeper, enum keeper_verb verb, uint64_t number, in
 
 int keeper_new(struct keeper **ret, struct err *reterr)
 {
-    int sockets[2];
     struct keeper *keeper = calloc(1, sizeof *keeper);
     if (!keeper) {
         return err_errno(reterr, ENOMEM, "starting the keeper of workspaces");
     }
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0) {
-        int code = errno;
-        free(keeper);
-        return err_errno(reterr, code, "starting the keeper of workspaces");
-    }
-    pid_t parent = getpid();
-    keeper->sock = sockets[0];
-    keeper->pid = fork();
-    if (keeper->pid == 0) {
-        keeper_main(sockets[1], parent);
-    }
-    int code = errno;
-    close(sockets[1]);
-    if (keeper->pid < 0) {
-        keeper_free(keeper);
-        return err_errno(reterr, code, "starting the keeper of workspaces");
-    }
-    int r = ask(keeper, KEEPER_READY, 0, -1, NULL, reterr);
+    keeper->helper = HELPER_NONE;
+    int r = helper_start("immure-keeper", keeper_main, &keeper->helper);
+    r = r < 0 ? err_errno(reterr, -r, "starting the keeper of workspaces")
+              : ask(keeper, KEEPER_READY, 0, -1, NULL, reterr);
     if (r < 0) {
         keeper_free(keeper);
         return r;
@@ -242,15 +213,10 @@ int keeper_new(struct keeper **ret, struct err *reterr)
 
 void keeper_free(struct keeper *keeper)
 {
-    if (!keeper) {
-        return;
+    if (keeper) {
+        helper_stop(&keeper->helper);
+        free(keeper);
     }
-    close(keeper->sock);
-    if (keeper->pid > 0) {
-        kill(keeper->pid, SIGKILL);
-        waitpid(keeper->pid, NULL, 0);
-    }
-    free(keeper);
 }
 
 int keeper_add(struct keeper *keeper, uint64_t number, int mount_fd, struct err *reterr)

@@ -109,7 +109,7 @@ int scratch_check_path(const char *path, struct err *reterr)
 
 static int fail_put(struct err *reterr, int code, const char *path)
 {
-    if (code == ENOSPC) {
+    if (code == ENOSPC || code == EDQUOT) {
         return err_set(reterr, ERR_TOO_LARGE, code, path,
                        "the input files do not fit into the scratch limit");
     }

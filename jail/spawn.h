@@ -26,13 +26,14 @@ const char *jail_state_to_string(enum jail_state state);
 /* Why a jail ended. The first reason wins. */
 enum jail_end {
     JAIL_END_NONE,
-    JAIL_END_PROGRAM,  /* the program ended by itself: wstatus says how */
-    JAIL_END_SETUP,    /* the jail could not be built: err says where; no instruction of the program ran */
-    JAIL_END_DEADLINE, /* limits.timeout_ms passed */
-    JAIL_END_CPU,      /* limits.cpu_ms was used up */
-    JAIL_END_OOM,      /* limits.memory_bytes was passed */
-    JAIL_END_CANCEL,   /* jail_kill() by the caller */
-    JAIL_END_LOST,     /* PID 1 was killed: from outside, or by the program's prlimit(2) */
+    JAIL_END_PROGRAM,   /* the program ended by itself: wstatus says how */
+    JAIL_END_SETUP,     /* the jail could not be built: err says where; no instruction of the program ran */
+    JAIL_END_DEADLINE,  /* limits.timeout_ms passed */
+    JAIL_END_CPU,       /* limits.cpu_ms was used up */
+    JAIL_END_OOM,       /* limits.memory_bytes was passed */
+    JAIL_END_CANCEL,    /* jail_kill() by the caller */
+    JAIL_END_WORKSPACE, /* jail_kill() by the caller: the workspace that it shares is over its limits */
+    JAIL_END_LOST,      /* PID 1 was killed: from outside, or by the program's prlimit(2) */
 };
 const char *jail_end_to_string(enum jail_end end);
 

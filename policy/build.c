@@ -123,6 +123,9 @@ static void add_rlimits(struct jail_plan *plan, const struct policy_spec *spec,
                                     ? limits->memory_bytes * ADDRESS_SPACE_FACTOR + ADDRESS_SPACE_SPARE
                                     : spare);
     }
+    if (ceilings->file_bytes > 0) {
+        lower(&rows[RLIMIT_FSIZE], ceilings->file_bytes);
+    }
     for (uint32_t resource = 0; resource < RLIM_NLIMITS; resource++) {
         if (rows[resource].set) {
             struct jail_step *step = jail_plan_add(plan, JAIL_STEP_RLIMIT);

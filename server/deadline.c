@@ -33,18 +33,29 @@ void deadline_leave(struct deadline *deadline)
     }
 }
 
+void deadline_join_late(struct deadlines *deadlines, struct deadline *deadline, struct deadline_queue *queue,
+                        uint64_t late_ns)
+{
+    deadline_leave(deadline);
+    uint64_t at_ns = clock_now_ns() + queue->timeout_ns - late_ns;
+    struct deadline *before = queue->last;
+    while (before && before->at_ns > at_ns) {
+        before = before->previous;
+    }
+    struct deadline *after = before ? before->next : queue->first;
+    *deadline = (struct deadline){.at_ns = at_ns, .previous = before, .next = after, .queue = queue};
+    *(before ? &before->next : &queue->first) = deadline;
+    *(after ? &after->previous : &queue->last) = deadline;
+    queue->count++;
+    arm(deadlines);
+}
+
 void deadline_join(struct deadlines *deadlines, struct deadline *deadline, struct deadline_queue *queue)
 {
     deadline_leave(deadline);
-    if (!queue) {
-        return;
+    if (queue) {
+        deadline_join_late(deadlines, deadline, queue, 0);
     }
-    *deadline = (struct deadline){
-        .at_ns = clock_now_ns() + queue->timeout_ns, .previous = queue->last, .queue = queue};
-    *(queue->last ? &queue->last->next : &queue->first) = deadline;
-    queue->last = deadline;
-    queue->count++;
-    arm(deadlines);
 }
 
 static void on_timer(void *arg, uint32_t events)

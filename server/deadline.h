@@ -38,5 +38,9 @@ void deadlines_stop(struct deadlines *deadlines);
 /* Leaves the queue it is in, if any. */
 void deadline_leave(struct deadline *deadline);
 
+/* As if it had joined so long ago, less than the queue's timeout; finds its place among the others. */
+void deadline_join_late(struct deadlines *deadlines, struct deadline *deadline, struct deadline_queue *queue,
+                        uint64_t late_ns);
+
 /* From now on; leaves the queue it was in. `queue` NULL: no deadline. */
 void deadline_join(struct deadlines *deadlines, struct deadline *deadline, struct deadline_queue *queue);

@@ -38,12 +38,14 @@ struct execution {
     char *workspace; /* where the jail shows it; NULL: nowhere */
     bool has_outer_id;
     uint32_t outer_uid, outer_gid;
+    uint32_t file_uid, file_gid; /* of its files in the working directory, as seen through work_fd */
     int scratch_fd;
     int work_fd; /* where the working directory is: the scratch's descriptor, or the session's */
     struct scratch_list before; /* the workspace as the program found it */
     struct jail *jail;
     struct warm_jail *warm;    /* NULL, or who owns jail, scratch and outer id */
     struct err run_err;        /* warm: why the program could not be handed over */
+    struct err workspace_err;  /* what is wrong with its session's workspace */
     int fds[JAIL_PROGRAM_FDS]; /* warm: the program's, kept until the jail is parked; -1 otherwise */
     size_t n_fds;
     int program_fd; /* of a standby jail: what its launcher reads; -1 otherwise */
@@ -116,6 +118,8 @@ static void join_session(struct execution *execution, const struct execution_ses
 {
     execution->outer_uid = session->uid;
     execution->outer_gid = session->gid;
+    execution->file_uid = session->file_uid;
+    execution->file_gid = session->file_gid;
     execution->work_fd = session->fd;
     /* Twice: while it is being listed, other jobs may be giving its files new names. */
     execution->output_limits.entries_max = 2 * session->inodes;
@@ -151,6 +155,16 @@ static bool is_shared(const struct execution *execution)
     return execution->job->session_id != NULL;
 }
 
+/* A job that shares no workspace works in its scratch. */
+static void own_workspace(struct execution *execution)
+{
+    if (!is_shared(execution)) {
+        execution->work_fd = execution->scratch_fd;
+        execution->file_uid = execution->outer_uid;
+        execution->file_gid = execution->outer_gid;
+    }
+}
+
 static int fill_workspace(struct execution *execution, int input_fd, struct err *reterr)
 {
     const struct job *job = execution->job;
@@ -160,7 +174,7 @@ static int fill_workspace(struct execution *execution, int input_fd, struct err 
             scratch_remove(execution->work_fd, file->path);
         }
         int r = scratch_put(execution->work_fd, file->path, input_fd, file->offset, file->size,
-                            execution->outer_uid, execution->outer_gid, reterr);
+                            execution->file_uid, execution->file_gid, reterr);
         if (r < 0) {
             return r;
         }
@@ -255,10 +269,8 @@ static int start_warm(struct execution *execution, const struct execution_reques
     }
     execution->jail = warm_jail_jail(execution->warm);
     execution->scratch_fd = warm_jail_scratch(execution->warm);
-    if (!is_shared(execution)) {
-        execution->work_fd = execution->scratch_fd;
-    }
     warm_jail_ids(execution->warm, &execution->outer_uid, &execution->outer_gid);
+    own_workspace(execution);
     execution->enforced_by_cgroup = execution->host->cgroups != NULL;
     execution->started_ns = clock_now_ns();
     int input_fd = request->fds[JAIL_FD_INPUT];
@@ -285,9 +297,7 @@ static int make_scratch(struct execution *execution, int input_fd, struct err *r
     const struct jail_limits *limits = &execution->plan->limits;
     int r = scratch_open(limits->scratch_bytes, limits->scratch_inodes, execution->outer_uid,
                          execution->outer_gid, &execution->scratch_fd, reterr);
-    if (r == 0 && !is_shared(execution)) {
-        execution->work_fd = execution->scratch_fd;
-    }
+    own_workspace(execution);
     return r < 0 ? r : fill_workspace(execution, input_fd, reterr);
 }
 
@@ -430,6 +440,12 @@ void execution_cancel(struct execution *execution)
     jail_kill(execution->jail, JAIL_END_CANCEL);
 }
 
+void execution_end_over_workspace(struct execution *execution, const char *why)
+{
+    err_set(&execution->workspace_err, ERR_TOO_LARGE, EDQUOT, NULL, "%s", why);
+    jail_kill(execution->jail, JAIL_END_WORKSPACE);
+}
+
 /* What is left of a path below the workspace; NULL where it does not lie there. */
 static const char *in_workspace(const struct execution *execution, const char *path)
 {
@@ -489,6 +505,8 @@ int execution_finish(struct execution *execution, struct job_result *ret, struct
     int r = jail_collect(execution->jail, &jail, &setup);
     if (err_is_set(&execution->run_err)) {
         setup = execution->run_err;
+    } else if (jail.end == JAIL_END_WORKSPACE) {
+        setup = execution->workspace_err;
     }
     if (r < 0) {
         err_set(reterr, ERR_INTERNAL, -r, NULL, "reading the verdict: %s", setup.text);

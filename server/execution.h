@@ -29,10 +29,12 @@ const char *execution_state_to_string(enum execution_state state);
 
 /* The workspace that the jobs of one session share, and whom its files belong to. */
 struct execution_session {
-    int fd;       /* as of scratch_open(); outlives the execution */
-    int mount_fd; /* a copy for this job's jail; may be closed afterwards */
-    uint32_t uid, gid;
-    uint64_t inodes; /* what the workspace can hold */
+    int fd;                      /* as of scratch_open(); outlives the execution */
+    int mount_fd;                /* a copy for this job's jail; may be closed afterwards */
+    uint32_t uid, gid;           /* outside of the jail */
+    uint32_t file_uid, file_gid; /* whose files are as seen through `fd` */
+    uint64_t inodes;             /* what the workspace can hold */
+    uint64_t file_bytes;         /* what one file may have; 0: no limit of the workspace's own */
 };
 
 struct execution_request {
@@ -75,6 +77,8 @@ bool execution_needs_watch(const struct execution *execution);
 void execution_watch(struct execution *execution);
 
 void execution_cancel(struct execution *execution);
+/* Ends it because of its session's workspace: `why` is the rest of a sentence about that. */
+void execution_end_over_workspace(struct execution *execution, const char *why);
 
 /* Files to be returned with the result, by their paths in the jail, instead of those that were named before.
  * What lies outside of the workspace names nothing. Takes the list and leaves an empty one. */

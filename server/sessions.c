@@ -5,10 +5,10 @@
  *                              │  └─ ended by its key ──► dying, until its last jail is gone
  *                              └──────── next job ─────────┘ └─ ended by its key ──► (none)
  *
- * The workspace is a tmpfs with limits of its own, held by descriptor; the keeper (jail/keeper.h) makes the
- * copies that jails attach. Whom a session belongs to is the hash of a key, not its name: a name may be given
- * to another key. */
-#include "server/sessions.h"
+ * The workspace is a tmpfs with limits of its own, held by descriptor, or a directory of the host
+ * (session_disk.c); the keeper (jail/keeper.h) makes the copies that jails attach. Whom a session belongs to
+ * is the hash of a key, not its name: a name may be given to another key. */
+#include "server/sessions_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16,49 +16,19 @@
 #include <time.h>
 
 #include "config/config.h"
-#include "config/message.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/idmap.h"
 #include "jail/keeper.h"
 #include "jail/scratch.h"
-#include "server/deadline.h"
 #include "server/execution.h"
 #include "server/host.h"
 
 /* What scratch_open() makes besides the workspace. */
 #define OWN_INODES 5
 
-struct session {
-    struct deadline deadline; /* first, so that one is the other; joined while it is idle */
-    struct sessions *all;     /* also while dying */
-    struct session *next;     /* in all->first; newest last; not while dying */
-    bool dying;
-    bool fresh; /* no job has run in it */
-    char id[SESSION_ID_BYTES];
-    unsigned char owner[KEY_HASH_BYTES];
-    uint64_t number; /* the keeper's name for it */
-    uint32_t uid, gid;
-    bool has_id;
-    int fd;
-    uint64_t inodes;
-    unsigned jobs;
-    unsigned references;          /* the table, and every job whose jail is there */
-    uint64_t created_ms, used_ms; /* since the epoch */
-};
-
-struct sessions {
-    struct sessions_options options;
-    struct keeper *keeper; /* NULL: not started yet, or gone */
-    struct session *first;
-    size_t count;
-    uint64_t last_number;
-    struct deadlines deadlines;
-    struct deadline_queue idle;
-};
-
-static uint64_t now_ms(void)
+uint64_t sessions_now_ms(void)
 {
     struct timespec ts;
     clock_gettime(CLOCK_REALTIME, &ts);
@@ -86,6 +56,11 @@ static bool belongs_to(const struct session *session, const unsigned char owner[
     return memcmp(session->owner, owner, KEY_HASH_BYTES) == 0;
 }
 
+static bool is_on_disk(const struct session *session)
+{
+    return session->name[0] != '\0';
+}
+
 /* ---- The life of one ---- */
 
 static void session_free(struct session *session)
@@ -99,6 +74,9 @@ static void session_free(struct session *session)
     if (session->has_id) {
         idmap_give_back(all->options.host->ids, session->uid);
     }
+    if (is_on_disk(session) && session->dying && all->disk) {
+        session_disk_gone(all->disk);
+    }
     free(session);
 }
 
@@ -109,7 +87,8 @@ void session_unref(struct session *session)
     }
 }
 
-void session_end(struct session *session)
+/* Out of the table; whoever still uses it has a reference of his own. */
+static void forget(struct session *session)
 {
     struct sessions *all = session->all;
     struct session **at = &all->first;
@@ -121,8 +100,17 @@ void session_end(struct session *session)
         all->count--;
     }
     deadline_join(&all->deadlines, &session->deadline, NULL);
-    session->dying = true;
     session_unref(session);
+}
+
+void session_end(struct session *session)
+{
+    struct sessions *all = session->all;
+    if (is_on_disk(session)) {
+        session_disk_end(session);
+    }
+    session->dying = true;
+    forget(session);
     all->options.changed(all->options.arg);
 }
 
@@ -132,68 +120,101 @@ static void on_expiry(void *arg, struct deadline *deadline)
     session_end((struct session *)(void *)deadline);
 }
 
-/* Without its keeper no workspace can be attached any more; running jobs keep what they have. */
+/* Without its keeper no workspace in memory can be attached any more; running jobs keep what they have. What
+ * lies on disk is there for the next keeper. */
 static void lose_keeper(struct sessions *sessions)
 {
     keeper_free(TAKE_PTR(sessions->keeper));
-    while (sessions->first) {
-        session_end(sessions->first);
+    struct session *next;
+    for (struct session *session = sessions->first; session; session = next) {
+        next = session->next;
+        session->number = 0;
+        if (!is_on_disk(session)) {
+            session_end(session);
+        }
     }
 }
 
-static int make_workspace(struct session *session, const struct server_config *config, struct err *reterr)
+/* Gives the session an outer id and its workspace, as the keeper has it. */
+static int attach_workspace(struct session *session, struct err *reterr)
 {
     struct sessions *all = session->all;
+    CLEANUP(fd_closep) int mount = -1;
     int r = all->keeper ? 0 : keeper_new(&all->keeper, reterr);
+    if (r == 0 && !session->has_id) {
+        r = idmap_take(all->options.host->ids, &session->uid, &session->gid);
+        session->has_id = r == 0;
+        r = r == 0 ? 0 : err_set(reterr, ERR_BUSY, EAGAIN, NULL, "server busy: execution capacity reached");
+    }
     if (r < 0) {
         return r;
     }
-    r = idmap_take(all->options.host->ids, &session->uid, &session->gid);
-    if (r < 0) {
-        return err_set(reterr, ERR_BUSY, EAGAIN, NULL, "server busy: execution capacity reached");
+    if (is_on_disk(session)) {
+        r = session_disk_open(session, &mount, reterr);
+    } else {
+        /* Less the inode of a script, which a job's own scratch has room for and a session's does not need.
+         */
+        r = scratch_open(all->limits.bytes, all->limits.files - 1, session->uid, session->gid, &session->fd,
+                         reterr);
     }
-    session->has_id = true;
-    session->inodes = config->session_inodes;
-    /* Less the inode of a script, which a job's own scratch has room for and a session's does not need. */
-    r = scratch_open(config->session_bytes, config->session_inodes - 1, session->uid, session->gid,
-                     &session->fd, reterr);
-    if (r < 0) {
-        return r;
-    }
-    r = keeper_add(all->keeper, all->last_number + 1, session->fd, reterr);
+    r = r < 0 ? r : keeper_add(all->keeper, all->last_number + 1, mount < 0 ? session->fd : mount, reterr);
     if (r == 0) {
         session->number = ++all->last_number;
     }
     return r;
 }
 
-static int session_new(struct sessions *sessions, const struct server_config *config,
-                       const unsigned char owner[KEY_HASH_BYTES], const char *session_id,
-                       struct session **ret, struct err *reterr)
+/* On disk, it is attached when its first job comes. */
+static int make_workspace(struct session *session, struct err *reterr)
+{
+    int r = session->all->disk ? session_disk_make(session, reterr) : attach_workspace(session, reterr);
+    if (r == -EPIPE) {
+        lose_keeper(session->all);
+    }
+    return r;
+}
+
+static struct session *session_alloc(struct sessions *sessions, const char *session_id,
+                                     const unsigned char owner[KEY_HASH_BYTES], uint64_t created_ms)
 {
     struct session *session = calloc(1, sizeof *session);
-    if (!session) {
-        return err_errno(reterr, ENOMEM, "making a session");
+    if (session) {
+        *session = (struct session){.all = sessions,
+                                    .references = 1,
+                                    .fd = -1,
+                                    .inodes = sessions->limits.files,
+                                    .created_ms = created_ms,
+                                    .used_ms = created_ms};
+        memcpy(session->id, session_id, strlen(session_id) + 1);
+        memcpy(session->owner, owner, KEY_HASH_BYTES);
     }
-    *session =
-        (struct session){.all = sessions, .references = 1, .fresh = true, .fd = -1, .created_ms = now_ms()};
-    session->used_ms = session->created_ms;
-    memcpy(session->id, session_id, strlen(session_id) + 1);
-    memcpy(session->owner, owner, KEY_HASH_BYTES);
-    int r = make_workspace(session, config, reterr);
-    if (r < 0) {
-        session_unref(session);
-        if (r == -EPIPE) {
-            lose_keeper(sessions);
-        }
-        return r;
-    }
+    return session;
+}
+
+static void append(struct sessions *sessions, struct session *session)
+{
     struct session **end = &sessions->first;
     while (*end) {
         end = &(*end)->next;
     }
     *end = session;
     sessions->count++;
+}
+
+static int session_new(struct sessions *sessions, const unsigned char owner[KEY_HASH_BYTES],
+                       const char *session_id, struct session **ret, struct err *reterr)
+{
+    struct session *session = session_alloc(sessions, session_id, owner, sessions_now_ms());
+    if (!session) {
+        return err_errno(reterr, ENOMEM, "making a session");
+    }
+    session->fresh = true;
+    int r = make_workspace(session, reterr);
+    if (r < 0) {
+        session_unref(session);
+        return r;
+    }
+    append(sessions, session);
     sessions->options.changed(sessions->options.arg);
     *ret = session;
     return 0;
@@ -257,6 +278,13 @@ static int check_room(const struct sessions *sessions, const struct server_confi
     return 0;
 }
 
+static void go_by(struct sessions *sessions, const struct server_config *config)
+{
+    sessions->idle.timeout_ns = config->session_ttl_ms * NS_PER_MS;
+    sessions->limits = (struct tree_limits){.bytes = config->session_bytes, .files = config->session_inodes};
+    sessions->free_bytes = config->session_free_bytes;
+}
+
 int session_enter(struct sessions *sessions, const struct server_config *config, const char *key,
                   const char *session_id, struct session **ret, uint64_t *ret_retry_after_ms,
                   struct err *reterr)
@@ -265,14 +293,14 @@ int session_enter(struct sessions *sessions, const struct server_config *config,
     unsigned char owner[KEY_HASH_BYTES];
     uint32_t key_most;
     *ret_retry_after_ms = 0;
-    sessions->idle.timeout_ns = config->session_ttl_ms * NS_PER_MS;
+    go_by(sessions, config);
     if (owner_of(config, key, owner, &key_most) < 0) {
         return err_set(reterr, ERR_INTERNAL, ENOENT, "key", "a job's key is not in the configuration");
     }
     int r = session_find(sessions, config, key, session_id, &session, reterr);
     if (r == 0 && !session) {
         r = check_room(sessions, config, owner, key_most, ret_retry_after_ms, reterr);
-        r = r < 0 ? r : session_new(sessions, config, owner, session_id, &session, reterr);
+        r = r < 0 ? r : session_new(sessions, owner, session_id, &session, reterr);
     }
     if (r < 0) {
         return r;
@@ -284,6 +312,15 @@ int session_enter(struct sessions *sessions, const struct server_config *config,
     return 0;
 }
 
+/* For the next server, and because files may have changed or are about to. */
+static void note_use(struct session *session)
+{
+    if (is_on_disk(session) && session->fd >= 0) {
+        store_touch(session->fd);
+        session_disk_changed(session);
+    }
+}
+
 void session_leave(struct session *session, bool ran)
 {
     if (!session) {
@@ -293,7 +330,8 @@ void session_leave(struct session *session, bool ran)
     session->jobs--;
     if (ran) {
         session->fresh = false;
-        session->used_ms = now_ms();
+        session->used_ms = sessions_now_ms();
+        note_use(session);
     }
     if (session->jobs > 0 || session->dying) {
         return;
@@ -305,11 +343,19 @@ void session_leave(struct session *session, bool ran)
     }
 }
 
-int session_open(struct session *session, struct execution_session *ret, struct err *reterr)
+int session_open(struct session *session, uint64_t input_bytes, struct execution_session *ret,
+                 struct err *reterr)
 {
     struct sessions *all = session->all;
-    int mount_fd;
-    int r = all->keeper ? keeper_copy(all->keeper, session->number, &mount_fd, reterr) : -EPIPE;
+    int mount_fd = -1;
+    int r = 0;
+    if (is_on_disk(session)) {
+        r = session_disk_check(session, input_bytes, reterr);
+        r = r < 0 || session->number > 0 ? r : attach_workspace(session, reterr);
+    }
+    if (r == 0) {
+        r = all->keeper ? keeper_copy(all->keeper, session->number, &mount_fd, reterr) : -EPIPE;
+    }
     if (r == -EPIPE) {
         lose_keeper(all);
         err_set(reterr, ERR_SETUP, EPIPE, NULL, "the keeper of workspaces is gone, and the sessions with it");
@@ -321,7 +367,14 @@ int session_open(struct session *session, struct execution_session *ret, struct 
                                       .mount_fd = mount_fd,
                                       .uid = session->uid,
                                       .gid = session->gid,
+                                      .file_uid = session->uid,
+                                      .file_gid = session->gid,
                                       .inodes = session->inodes};
+    if (is_on_disk(session)) {
+        store_owner(session_disk_store(all->disk), &ret->file_uid, &ret->file_gid);
+        ret->file_bytes = all->limits.bytes;
+        note_use(session);
+    }
     return 0;
 }
 
@@ -330,13 +383,17 @@ static struct session_row row_of(const struct session *session)
     struct session_row row = {
         .created_ms = session->created_ms, .used_ms = session->used_ms, .jobs = session->jobs};
     memcpy(row.session_id, session->id, sizeof row.session_id);
-    if (scratch_usage(session->fd, &row.bytes, &row.files) < 0) {
+    if (is_on_disk(session)) {
+        row.bytes = session->usage.bytes;
+        row.files = session->usage.files;
+    } else if (scratch_usage(session->fd, &row.bytes, &row.files) == 0) {
+        row.files -= row.files > OWN_INODES ? OWN_INODES : row.files;
+    } else {
         row.bytes = row.files = 0;
     }
-    row.files -= row.files > OWN_INODES ? OWN_INODES : row.files;
     if (session->deadline.queue) {
         uint64_t now_ns = clock_now_ns(), at_ns = session->deadline.at_ns;
-        row.expires_ms = now_ms() + (at_ns > now_ns ? (at_ns - now_ns) / NS_PER_MS : 0);
+        row.expires_ms = sessions_now_ms() + (at_ns > now_ns ? (at_ns - now_ns) / NS_PER_MS : 0);
     }
     return row;
 }
@@ -365,7 +422,28 @@ size_t sessions_count(const struct sessions *sessions)
     return sessions->count;
 }
 
-int sessions_new(const struct sessions_options *options, struct sessions **ret, struct err *reterr)
+int sessions_add_stored(struct sessions *sessions, const struct store_entry *entry, struct err *reterr)
+{
+    const struct stored_session *stored = &entry->session;
+    uint64_t now_ms = sessions_now_ms(), used_ms = entry->used_ms < now_ms ? entry->used_ms : now_ms;
+    uint64_t idle_ns = (now_ms - used_ms) * NS_PER_MS;
+    if (idle_ns >= sessions->idle.timeout_ns || find(sessions, stored->id)) {
+        return 1;
+    }
+    struct session *session = session_alloc(sessions, stored->id, stored->owner, stored->created_ms);
+    if (!session) {
+        return err_errno(reterr, ENOMEM, "reading sessions back");
+    }
+    memcpy(session->name, entry->name, sizeof session->name);
+    session->used_ms = used_ms;
+    session->look_due_ns = clock_now_ns();
+    append(sessions, session);
+    deadline_join_late(&sessions->deadlines, &session->deadline, &sessions->idle, idle_ns);
+    return 0;
+}
+
+int sessions_new(const struct sessions_options *options, const struct server_config *config,
+                 struct sessions **ret, struct err *reterr)
 {
     struct sessions *sessions = calloc(1, sizeof *sessions);
     if (!sessions) {
@@ -374,9 +452,14 @@ int sessions_new(const struct sessions_options *options, struct sessions **ret, 
     sessions->options = *options;
     sessions->deadlines =
         (struct deadlines){.queues = &sessions->idle, .n_queues = 1, .passed = on_expiry, .arg = sessions};
+    go_by(sessions, config);
     int r = deadlines_start(&sessions->deadlines, options->loop, reterr);
+    if (r == 0 && config->session_directory[0]) {
+        r = session_disk_new(sessions, config->session_directory, &sessions->disk, reterr);
+        r = r < 0 ? r : session_disk_load(sessions->disk, reterr);
+    }
     if (r < 0) {
-        free(sessions);
+        sessions_free(sessions);
         return r;
     }
     *ret = sessions;
@@ -388,8 +471,13 @@ void sessions_free(struct sessions *sessions)
     if (!sessions) {
         return;
     }
+    session_disk_free(TAKE_PTR(sessions->disk));
     while (sessions->first) {
-        session_end(sessions->first);
+        if (is_on_disk(sessions->first)) {
+            forget(sessions->first);
+        } else {
+            session_end(sessions->first);
+        }
     }
     deadlines_stop(&sessions->deadlines);
     keeper_free(sessions->keeper);

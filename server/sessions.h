@@ -21,12 +21,17 @@ struct sessions;
 struct sessions_options {
     struct host *host;
     struct loop *loop;
+    struct log *const *log;     /* replaced at a reload */
     void (*changed)(void *arg); /* after the number of sessions has changed */
+    /* The jobs of this session must end: `why` is the rest of a sentence about its workspace. */
+    void (*over)(void *arg, const struct session *session, const char *why);
     void *arg;
 };
 
-int sessions_new(const struct sessions_options *options, struct sessions **ret, struct err *reterr);
-/* Its jobs must have ended. Takes NULL. */
+/* Where the configuration names a directory, the sessions that are found there are in the table. */
+int sessions_new(const struct sessions_options *options, const struct server_config *config,
+                 struct sessions **ret, struct err *reterr);
+/* Its jobs must have ended. What lies on disk stays there. Takes NULL. */
 void sessions_free(struct sessions *sessions);
 
 size_t sessions_count(const struct sessions *sessions);
@@ -42,8 +47,10 @@ void session_leave(struct session *session, bool ran);
 /* After that: nothing of its jail is left, and the session's id and workspace are no longer in use. Takes
  * NULL. */
 void session_unref(struct session *session);
-/* What a job of the session needs; `ret->mount_fd` is the caller's to close. */
-int session_open(struct session *session, struct execution_session *ret, struct err *reterr);
+/* What a job of the session needs that brings input files of so many bytes; `ret->mount_fd` is the caller's
+ * to close. */
+int session_open(struct session *session, uint64_t input_bytes, struct execution_session *ret,
+                 struct err *reterr);
 
 /* The session of that name, or NULL with no error: there is none. ERR_DENIED: it is another key's. */
 int session_find(const struct sessions *sessions, const struct server_config *config, const char *key,

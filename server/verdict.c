@@ -71,6 +71,12 @@ static void explain_cancel(const struct job_result *result, const struct err *se
     buf_puts(ret, "Execution was cancelled.");
 }
 
+static void explain_workspace(const struct job_result *result, const struct err *setup, struct buf *ret)
+{
+    (void)result;
+    buf_printf(ret, "The session's workspace %s.", setup->text);
+}
+
 static void explain_lost(const struct job_result *result, const struct err *setup, struct buf *ret)
 {
     (void)result;
@@ -94,6 +100,8 @@ static const struct verdict_row verdict_rows[] = {
     [JAIL_END_CPU] = {JOB_EXECUTION_ERROR, EXIT_BY_SIGNAL + SIGXCPU, SIGXCPU, false, false, explain_cpu},
     [JAIL_END_OOM] = {JOB_OOM, EXIT_BY_SIGNAL + SIGKILL, SIGKILL, false, true, explain_oom},
     [JAIL_END_CANCEL] = {JOB_CANCELLED, EXIT_BY_SIGNAL + SIGKILL, SIGKILL, false, false, explain_cancel},
+    [JAIL_END_WORKSPACE] = {JOB_EXECUTION_ERROR, EXIT_BY_SIGNAL + SIGXFSZ, SIGXFSZ, false, false,
+                            explain_workspace},
     [JAIL_END_LOST] = {JOB_EXECUTION_ERROR, EXIT_BY_SIGNAL + SIGKILL, SIGKILL, false, false, explain_lost},
 };
 

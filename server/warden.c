@@ -214,8 +214,14 @@ static void on_sessions_changed(void *arg)
 static int open_sessions(struct warden *warden, struct err *reterr)
 {
     const struct sessions_options options = {
-        .host = &warden->host, .loop = warden->loop, .changed = on_sessions_changed, .arg = warden};
-    return sessions_new(&options, &warden->sessions, reterr);
+        .host = &warden->host,
+        .loop = warden->loop,
+        .log = &warden->log,
+        .changed = on_sessions_changed,
+        .over = job_end_session,
+        .arg = warden,
+    };
+    return sessions_new(&options, warden->settings->config, &warden->sessions, reterr);
 }
 
 /* Everything up to the first front, in an order that matters: the port while we may still bind it, the host

@@ -191,6 +191,8 @@ void job_watch_due(void *arg, uint32_t events);
 void job_discard(struct warden_job *job);
 /* Ends the jobs of a session. */
 void job_cancel_session(struct warden *warden, const struct session *session);
+/* The same, because of its workspace; `arg` is the warden. */
+void job_end_session(void *arg, const struct session *session, const char *why);
 /* Starts a job of the warden's own. */
 int job_start_selftest(struct warden *warden, const struct settings *settings, struct job *job,
                        const int fds[MSG_JOB_FDS], struct warden_job **ret, struct err *reterr);

@@ -304,7 +304,11 @@ static int enter_session(struct warden_job *job, const struct settings *settings
     }
     int r = session_enter(job->warden->sessions, settings->config, wish->key, wish->session_id, &job->session,
                           ret_retry_after_ms, reterr);
-    return r < 0 ? r : session_open(job->session, ret, reterr);
+    uint64_t input_bytes = 0;
+    for (size_t i = 0; i < wish->n_files; i++) {
+        input_bytes += wish->files[i].size;
+    }
+    return r < 0 ? r : session_open(job->session, input_bytes, ret, reterr);
 }
 
 /* Takes `wish` over. */
@@ -332,6 +336,7 @@ static int start(struct warden *warden, const struct settings *settings, struct 
         return r;
     }
     struct policy_ceilings ceilings = ceilings_of(warden, settings);
+    ceilings.file_bytes = session.file_bytes;
     struct policy_program program = {.runtime = runtime, .bridge = !is_selftest};
     struct execution_request request = {.host = &warden->host,
                                         .policy = policy,
@@ -450,6 +455,16 @@ void job_cancel_session(struct warden *warden, const struct session *session)
     for (struct warden_job *job = warden->jobs; job; job = job->next) {
         if (job->session == session) {
             execution_cancel(job->execution);
+        }
+    }
+}
+
+void job_end_session(void *arg, const struct session *session, const char *why)
+{
+    const struct warden *warden = arg;
+    for (struct warden_job *job = warden->jobs; job; job = job->next) {
+        if (job->session == session) {
+            execution_end_over_workspace(job->execution, why);
         }
     }
 }

@@ -70,6 +70,12 @@ class Reply:
         return json.loads(self.body)
 
 
+def call(server, method, path, body=None, key=None):
+    """One request with a JSON body, by another key than the server's own if need be."""
+    return server.request(method, path, json.dumps(body) if body is not None else None,
+                          headers={"X-Service-API-Key": key} if key else None)
+
+
 class Server:
     """`immure serve`, from entering the block to leaving it. `prefix` is a command that the server is started through."""
 

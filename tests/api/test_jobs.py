@@ -1,8 +1,6 @@
 """Asynchronous jobs: POST /execute?wait=false, GET and DELETE /jobs/{job_id}."""
 
 import concurrent.futures
-import http.client
-import json
 import os
 import re
 import signal
@@ -10,20 +8,10 @@ import time
 from urllib.parse import quote
 
 import pytest
-from harness import Reply, config_key, wait_for
+from harness import call, config_key, wait_for
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 FIELDS = {"job_id", "execution_id", "status", "created_at", "ended_at", "expires_at", "reply"}
-
-
-def call(server, method, path, body=None, key=None):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
-    try:
-        connection.request(method, path, json.dumps(body) if body is not None else None,
-                           {"X-Service-API-Key": key or server.key, "Content-Type": "application/json"})
-        return Reply(connection.getresponse())
-    finally:
-        connection.close()
 
 
 def post(server, code, key=None, **fields):

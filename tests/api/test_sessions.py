@@ -3,8 +3,6 @@
 import base64
 import calendar
 import concurrent.futures
-import http.client
-import json
 import os
 import re
 import signal
@@ -12,17 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from harness import BUILD, WARM, Reply, config_key, wait_for
-
-
-def call(server, method, path, body=None, key=None):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
-    try:
-        connection.request(method, path, json.dumps(body) if body is not None else None,
-                           {"X-Service-API-Key": key or server.key, "Content-Type": "application/json"})
-        return Reply(connection.getresponse())
-    finally:
-        connection.close()
+from harness import BUILD, WARM, call, config_key, wait_for
 
 
 def run(server, key, code, **fields):

@@ -111,7 +111,8 @@ static const char everything[] =
     "drain_timeout_ms: 0 metrics_open: true log_format: JSON log_level: DEBUG audit_log: '/var/log/audit'\n"
     "audit_log_bytes: 15 audit_code_bytes: 16\n"
     "outer_uid_base: 100000 max_output_bytes: 9 front_timeout_ms: 8 max_connections_per_address: 10\n"
-    "session_ttl_ms: 10 max_sessions: 11 session_bytes: 65536 session_inodes: 16\n"
+    "session_ttl_ms: 10 max_sessions: 11 session_bytes: 65536 session_inodes: 16 "
+    "session_directory: '/var/kept' session_free_bytes: 17\n"
     "kept_job_ttl_ms: 12 max_kept_jobs: 13 max_kept_bytes: 1024 stream_heartbeat_ms: 14\n"
     "runtime { name: 'python' alias: 'py' interpreter: '/usr/bin/python3' arg: ['-I', ''] extension: 'py' "
     "policy: 'p' }\n"
@@ -137,6 +138,8 @@ static void check_everything(const struct server_config *config)
     assert_int_equal(config->idle_timeout_ms, 6);
     assert_int_equal(config->max_connections, 7);
     assert_int_equal(config->drain_timeout_ms, 0);
+    assert_string_equal(config->session_directory, "/var/kept");
+    assert_int_equal(config->session_free_bytes, 17);
     assert_true(config->metrics_open);
     assert_int_equal(config->log_format, LOG_FORMAT_JSON);
     assert_int_equal(config->log_level, LOG_DEBUG);

@@ -156,8 +156,7 @@ static void test_unknown_and_unsupported(void **state)
     REFUSED("SANDBOX_EXECUTOR_ADRR", "there is no such variable; did you mean SANDBOX_EXECUTOR_ADDR?", KEY,
             "SANDBOX_EXECUTOR_ADRR=x");
     REFUSED("SANDBOX_EXECUTOR_ENV_FILES", "there is no such variable", KEY, "SANDBOX_EXECUTOR_ENV_FILES=x");
-    REFUSED("SANDBOX_WORKSPACE", "this version does not support it yet; unset it", KEY,
-            "SANDBOX_WORKSPACE=/w");
+    REFUSED("SANDBOX_WORKSPACE", "session_directory: must be an absolute path", KEY, "SANDBOX_WORKSPACE=w");
 }
 
 static void test_two_spellings(void **state)

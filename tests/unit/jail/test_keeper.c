@@ -16,34 +16,26 @@
 
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "jail/idmap.h"
 #include "jail/keeper.h"
 #include "jail/scratch.h"
+#include "tests/unit/jail/outer_id.h"
 
 struct fixture {
-    struct idmap_pool *pool;
-    uint32_t uid, gid;
+    struct outer_id id;
     struct keeper *keeper;
     int first, second; /* workspaces */
 };
 
-/* As an ordinary user this enters the namespaces in which mounts can be made. */
 static int open_pool(void **state)
 {
     static struct fixture fixture;
-    struct err err = {0};
-    if (idmap_pool_new(1879048192u, 4, &fixture.pool, &err) < 0 ||
-        idmap_take(fixture.pool, &fixture.uid, &fixture.gid) < 0) {
-        fprintf(stderr, "%s\n", err.text);
-        return -1;
-    }
     *state = &fixture;
-    return 0;
+    return outer_id_take(&fixture.id);
 }
 
 static int close_pool(void **state)
 {
-    idmap_pool_free(((struct fixture *)*state)->pool);
+    outer_id_give_back(&((struct fixture *)*state)->id);
     return 0;
 }
 
@@ -51,7 +43,7 @@ static int make_scratch(const struct fixture *f)
 {
     struct err err = {0};
     int fd;
-    if (scratch_open(65536, 20, f->uid, f->gid, &fd, &err) < 0) {
+    if (scratch_open(65536, 20, f->id.uid, f->id.gid, &fd, &err) < 0) {
         fail_msg("%s", err.text);
     }
     return fd;

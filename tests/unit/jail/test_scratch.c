@@ -22,15 +22,14 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
-#include "jail/idmap.h"
 #include "jail/scratch.h"
+#include "tests/unit/jail/outer_id.h"
 
 #define SIZE   (256u << 10)
 #define INODES 200u
 
 struct fixture {
-    struct idmap_pool *pool;
-    uint32_t uid, gid;
+    struct outer_id id;
     int scratch; /* a fresh one for each test */
     int work;
 };
@@ -38,19 +37,13 @@ struct fixture {
 static int open_pool(void **state)
 {
     static struct fixture fixture;
-    struct err err = {0};
-    if (idmap_pool_new(1879048192u, 4, &fixture.pool, &err) < 0 ||
-        idmap_take(fixture.pool, &fixture.uid, &fixture.gid) < 0) {
-        fprintf(stderr, "%s\n", err.text);
-        return -1;
-    }
     *state = &fixture;
-    return 0;
+    return outer_id_take(&fixture.id);
 }
 
 static int close_pool(void **state)
 {
-    idmap_pool_free(((struct fixture *)*state)->pool);
+    outer_id_give_back(&((struct fixture *)*state)->id);
     return 0;
 }
 
@@ -58,7 +51,7 @@ static int make_scratch(void **state)
 {
     struct fixture *f = *state;
     struct err err = {0};
-    if (scratch_open(SIZE, INODES, f->uid, f->gid, &f->scratch, &err) < 0) {
+    if (scratch_open(SIZE, INODES, f->id.uid, f->id.gid, &f->scratch, &err) < 0) {
         fprintf(stderr, "%s\n", err.text);
         return -1;
     }
@@ -85,7 +78,7 @@ static int put(const struct fixture *f, const char *path, const char *text, stru
 {
     CLEANUP(fd_closep) int from = input(text);
     *reterr = (struct err){0};
-    return scratch_put(f->scratch, path, from, 0, strlen(text), f->uid, f->gid, reterr);
+    return scratch_put(f->scratch, path, from, 0, strlen(text), f->id.uid, f->id.gid, reterr);
 }
 
 static void must_put(const struct fixture *f, const char *path, const char *text)
@@ -179,8 +172,8 @@ static void test_a_new_one(void **state)
         struct stat st;
         assert_int_equal(fstatat(f->scratch, directories[i].name, &st, AT_SYMLINK_NOFOLLOW), 0);
         assert_int_equal(st.st_mode, directories[i].mode);
-        assert_int_equal(st.st_uid, f->uid);
-        assert_int_equal(st.st_gid, f->gid);
+        assert_int_equal(st.st_uid, f->id.uid);
+        assert_int_equal(st.st_gid, f->id.gid);
     }
     struct stat root;
     assert_int_equal(fstat(f->scratch, &root), 0);
@@ -204,7 +197,8 @@ static void test_no_limit_is_no_scratch(void **state)
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         struct err err = {0};
         int fd = -1;
-        assert_int_equal(scratch_open(cases[i].size, cases[i].inodes, f->uid, f->gid, &fd, &err), -EINVAL);
+        assert_int_equal(scratch_open(cases[i].size, cases[i].inodes, f->id.uid, f->id.gid, &fd, &err),
+                         -EINVAL);
         assert_int_equal(fd, -1);
         assert_int_equal(err.kind, ERR_SETUP);
     }
@@ -230,16 +224,16 @@ static void test_put(void **state)
         struct stat st;
         assert_int_equal(fstatat(f->work, paths[i], &st, 0), 0);
         assert_int_equal(st.st_mode, modes[i]);
-        assert_int_equal(st.st_uid, f->uid);
-        assert_int_equal(st.st_gid, f->gid);
+        assert_int_equal(st.st_uid, f->id.uid);
+        assert_int_equal(st.st_gid, f->id.gid);
     }
     /* A piece of the input. */
     struct err err = {0};
     CLEANUP(fd_closep) int from = input("0123456789");
-    assert_int_equal(scratch_put(f->scratch, "piece", from, 3, 4, f->uid, f->gid, &err), 0);
+    assert_int_equal(scratch_put(f->scratch, "piece", from, 3, 4, f->id.uid, f->id.gid, &err), 0);
     assert_content(f, "piece", "3456");
     /* An input that ends before it should. */
-    assert_int_equal(scratch_put(f->scratch, "short", from, 8, 4, f->uid, f->gid, &err), -ENODATA);
+    assert_int_equal(scratch_put(f->scratch, "short", from, 8, 4, f->id.uid, f->id.gid, &err), -ENODATA);
     assert_int_equal(err.kind, ERR_SETUP);
 }
 
@@ -340,7 +334,7 @@ static void test_inode_limit(void **state)
     struct fixture *f = *state;
     struct err err = {0};
     CLEANUP(fd_closep) int script = input("pass");
-    assert_int_equal(scratch_put_script(f->scratch, "main.py", script, 4, f->uid, f->gid, &err), 0);
+    assert_int_equal(scratch_put_script(f->scratch, "main.py", script, 4, f->id.uid, f->id.gid, &err), 0);
     unsigned made = 0;
     for (char name[32]; made <= INODES; made++) {
         snprintf(name, sizeof name, "f%u", made);

@@ -74,6 +74,30 @@ static void pass_in_order_and_not_too_early(void **state)
     close_world(&world);
 }
 
+static void latecomers_find_their_place(void **state)
+{
+    (void)state;
+    struct world world;
+    struct deadline now = {0}, latest = {0}, later = {0}, other = {0};
+    open_world(&world);
+    deadline_join(&world.deadlines, &now, &world.queues[LONG]);
+    deadline_join_late(&world.deadlines, &later, &world.queues[LONG], 20 * NS_PER_MS);
+    deadline_join_late(&world.deadlines, &latest, &world.queues[LONG], 50 * NS_PER_MS);
+    deadline_join_late(&world.deadlines, &other, &world.queues[LONG], 30 * NS_PER_MS);
+    struct deadline *const expected[] = {&latest, &other, &later, &now};
+    struct deadline *at = world.queues[LONG].first;
+    for (size_t i = 0; i < 4; i++, at = at->next) {
+        assert_ptr_equal(at, expected[i]);
+    }
+    assert_null(at);
+    assert_ptr_equal(world.queues[LONG].last, &now);
+    wait_for(&world, 4);
+    for (size_t i = 0; i < 4; i++) {
+        assert_ptr_equal(world.passed[i], expected[i]);
+    }
+    close_world(&world);
+}
+
 static void those_that_leave_do_not_pass(void **state)
 {
     (void)state;
@@ -112,6 +136,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pass_in_order_and_not_too_early),
+        cmocka_unit_test(latecomers_find_their_place),
         cmocka_unit_test(those_that_leave_do_not_pass),
         cmocka_unit_test(may_join_again_when_passed),
     };

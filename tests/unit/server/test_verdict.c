@@ -57,6 +57,8 @@ static const struct verdict_case {
     {"cancelled", JAIL_END_CANCEL, 0, JOB_CANCELLED, 137, SIGKILL, false, false, "Execution was cancelled."},
     {"setup", JAIL_END_SETUP, 0, JOB_SETUP_ERROR, -1, 0, false, false,
      "step 7 (bind /usr): Permission denied"},
+    {"workspace", JAIL_END_WORKSPACE, 0, JOB_EXECUTION_ERROR, 153, SIGXFSZ, false, false,
+     "The session's workspace Permission denied."},
     {"lost", JAIL_END_LOST, 0, JOB_EXECUTION_ERROR, 137, SIGKILL, false, false,
      "The jail was killed from outside."},
     {"no end at all", JAIL_END_NONE, 0, JOB_SETUP_ERROR, -1, 0, false, false,
