@@ -1,7 +1,7 @@
 """An attack: a program, what it tries, what refuses it, and how that shows.
 
-The files of programs/ are the classes. Each function there is one attack: its body is the program, its docstring says what
-it tries. Nothing of it runs here; its text is sent."""
+The files of programs/ are the classes. In those in Python each function is one attack: its body is the program, its docstring
+says what it tries. Nothing of it runs here; its text is sent. Those for Node are one text each, see load_node()."""
 
 import ast
 import importlib
@@ -31,6 +31,7 @@ class Attack:
     outside: bool     # harmless and successful without a jail: run there, too, to see that it would be noticed
     alone: bool       # disturbs others or is disturbed by them
     unfiltered: bool  # run without a filter, too: the next layer must hold
+    runtime: str = "python"
     check: object = field(default=None, repr=False)   # check(verdict) yields what else is wrong with the reply
     victim: object = field(default=None, repr=False)  # an attack that fails: the job that runs at the same time
     first: object = field(default=None, repr=False)   # the job that has run before
@@ -93,7 +94,7 @@ def judge(tried, verdict, secrets):
     """-> what is wrong with a reply: an attack that was not refused as it should be, or that learned something."""
     wrong = [f"the reply holds the secret {name}" for name, secret in secrets.items() if secret in json.dumps(verdict)]
     for name, value in tried.verdict.items():
-        if verdict.get(name) != value:
+        if verdict.get(name) != value and not (isinstance(value, list) and value and verdict.get(name) in value):
             wrong.append(f"{name} is {verdict.get(name)!r}, not {value!r}; stderr: {verdict.get('stderr', '')[-400:]}")
     said = findings(verdict.get("stdout", ""))
     if tried.expect is not None:
@@ -107,11 +108,40 @@ def judge(tried, verdict, secrets):
     return wrong + list(tried.check(verdict) if tried.check else [])
 
 
+# //# NAME, then what it tries, then its options as JSON (none: true), then the program.
+NODE_ATTACK = re.compile(r"^//# (?P<name>\w+)\n(?P<tries>(?:^// .*\n)+)(?P<options>(?:^//! .*\n)+)(?P<code>(?:(?!^//# ).*\n)*)", re.M)
+
+
+def load_node(path):
+    """The attacks of one file of programs for Node."""
+    prelude = (HERE / "programs/node_prelude.cjs").read_text()
+    for found in NODE_ATTACK.finditer(path.read_text()):
+        options = dict(re.match(r"//! (\w+)(?:: (.*))?$", line).groups() for line in found["options"].splitlines())
+        refused_by = options.pop("refused_by")
+        options = {name: True if text is None else json.loads(text) for name, text in options.items()}
+        first, request, verdict = options.pop("first", None), options.pop("request", {}), options.pop("verdict", {})
+        yield Attack(
+            name=found["name"], kind=path.stem, tries=" ".join(found["tries"].replace("// ", "").split()), refused_by=refused_by,
+            code=prelude + "\n" + found["code"], expect=options.pop("expect"), denied=options.pop("denied", {}),
+            verdict={"status": "success", "exit_code": 0, **verdict} if verdict is not None and "status" not in verdict else verdict or {},
+            request={"runtime": "node", **request}, outside=options.pop("outside", False), alone=False, unfiltered=False,
+            runtime="node", first=first and node_job(first["code"]))
+        assert not options, options
+
+
+def node_job(code):
+    """A job that runs before an attack."""
+    return Attack(name="first", kind="node", tries="", refused_by="", code=code, expect={}, denied={}, verdict={"status": "success"},
+                  request={"runtime": "node"}, outside=False, alone=False, unfiltered=False, runtime="node")
+
+
 def load():
     """All attacks, those first that may run beside others."""
     if not ATTACKS:
         for path in sorted((HERE / "programs").glob("*.py")):
             importlib.import_module(path.stem)
+        for path in sorted((HERE / "programs").glob("node_*.cjs")):
+            ATTACKS.extend(load_node(path))
         names = [str(one) for one in ATTACKS]
         assert len(names) == len(set(names)), "two attacks of one name"
         ATTACKS.sort(key=lambda one: one.alone)

@@ -104,6 +104,9 @@ class Arena:
 
     def run_one(self, one, **env):
         """-> what is wrong"""
+        if one.runtime == "node" and self.before["standby"]:
+            # In the one that stands ready, if any does: that is where the two ways differ.
+            wait_for(unhurried(lambda: self.stock("node") > 0), "an interpreter stands ready", STOCK_S)
         request = {**one.request, "env": {**one.request.get("env", {}), **env}}
         for timeout_ms in (one.request.get("timeout_ms", 30000), 20000):
             began = time.monotonic()
@@ -135,15 +138,20 @@ class Arena:
         wait_for(unhurried(same), f"the server comes to rest: {states}")
         return states[-1]
 
+    def stock(self, runtime):
+        """How many jails of the runtime stand ready."""
+        text = self.server.get("/metrics").body.decode()
+        stock = re.search(rf'^immure_warm_jails{{runtime="{runtime}",state="parked"}} (\d+)$', text, re.M)
+        return int(stock[1]) if stock else 0
+
     def state(self):
         """Everything that attacks could leave behind. How many, not which: jails that stand ready are renewed."""
         warden = self.server.process.pid
-        text = self.server.get("/metrics").body.decode()
-        stock = re.search(r'^immure_warm_jails{runtime="python",state="parked"} (\d+)$', text, re.M)
         return {
             "processes": len(descendants(warden)),
             "descriptors": len(os.listdir(f"/proc/{warden}/fd")),
-            "parked": int(stock[1]) if stock else 0,
+            "parked": self.stock("python"),
+            "standby": self.stock("node"),
             "running": self.server.metric("immure_jobs_running"),
             "front": front(warden),
         }
@@ -171,7 +179,10 @@ def arena(request, world, tmp_path_factory):
               if getattr(item, "callspec", None) and item.callspec.params.get("arena") == request.param and "one" in item.callspec.params]
     with start(world, tmp_path_factory.mktemp(request.param), CONFIGURATIONS[request.param]) as server:
         if request.param == "template":
-            wait_for(unhurried(lambda: 'state="parked"} 4' in server.get("/metrics").body.decode()), "the stock is full", STOCK_S)
+            text = wait_for(unhurried(lambda: (text := server.get("/metrics").body.decode()) and 'runtime="python",state="parked"} 4' in text and text),
+                            "the stock is full", STOCK_S)
+            if 'runtime="node"' in text:
+                wait_for(unhurried(lambda: 'runtime="node",state="parked"} 2' in server.get("/metrics").body.decode()), "Node stands ready", STOCK_S)
         made = Arena(server, world, wanted)
         yield made
         made.pool.shutdown()

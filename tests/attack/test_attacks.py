@@ -5,6 +5,7 @@ import contextlib
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 
@@ -14,8 +15,13 @@ from attack import judge, load
 from conftest import beside, unhurried, ways
 from harness import ROOT, wait_for
 
+# As the launcher has it for programs: `require` in what may await.
+MODULE = "import { createRequire } from 'module'; const require = createRequire(process.cwd() + '/main.js');\n"
+
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="the programs have x86_64's system call numbers")
-ATTACKS = load()
+# Emulated, Node takes longer to start than most attacks have.
+NODE = shutil.which("node", path="/usr/bin") if "IMMURE_VM" not in os.environ else None
+ATTACKS = [one for one in load() if one.runtime != "node" or NODE]
 
 
 @pytest.mark.parametrize("one", ATTACKS, ids=str)
@@ -46,7 +52,8 @@ def test_without_a_jail_it_is_noticed(world, one, tmp_path):
 
     def run(program, **env):
         environment = {**os.environ, "ATTACK_GIVEN": world.given(), "ATTACK_SECRET": world.secrets["environment"], **env}
-        done = subprocess.run([sys.executable, "-c", program.code], cwd=tmp_path, env=environment, capture_output=True, text=True,
+        argv = [sys.executable, "-c", program.code] if program.runtime == "python" else [NODE, "--input-type=module", "-e", MODULE + program.code]
+        done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True,
                               timeout=60, close_fds=False)
         replies.append({"status": "success" if done.returncode == 0 else "execution_error", "exit_code": done.returncode,
                         "stdout": done.stdout, "stderr": done.stderr})
@@ -69,5 +76,5 @@ def test_without_a_filter_it_is_noticed_and_still_harmless(unfiltered, world, on
 
 def test_the_table_counts_them():
     """SECURITY.md names every class with its number of programs."""
-    table = re.findall(r"`(\w+)\.py` \| (\d+) \|", (ROOT / "SECURITY.md").read_text())
-    assert {name: int(number) for name, number in table} == collections.Counter(one.kind for one in ATTACKS)
+    table = re.findall(r"`(\w+)\.(?:py|cjs)` \| (\d+) \|", (ROOT / "SECURITY.md").read_text())
+    assert {name: int(number) for name, number in table} == collections.Counter(one.kind for one in load())

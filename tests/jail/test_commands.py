@@ -55,7 +55,7 @@ def test_output_that_cannot_be_written_is_a_failure():
     assert done.returncode == 1
 
 
-@pytest.mark.parametrize("policy", ["python", "strict"])
+@pytest.mark.parametrize("policy", ["python", "strict", "node", "bash"])
 def test_shipped_policies_pass(policy):
     done = immure("policy", "lint", policy)
     assert (done.returncode, done.stdout) == (0, f"{policy}: nothing found\n"), done.stderr

@@ -64,6 +64,8 @@ static const struct golden {
     {"python-no-cgroup", "python", &plain_job, false, true},
     {"python-command", "python", &plain_job, true, false},
     {"strict-plain", "strict", &plain_job, false, false},
+    {"node-plain", "node", &plain_job, false, true},
+    {"bash-plain", "bash", &plain_job, false, true},
     {"least", GOLDEN "least.textproto", &plain_job, true, false},
     {"kinds", GOLDEN "kinds.textproto", &plain_job, true, false},
     {"no-tmp", GOLDEN "no-tmp.textproto", &wishing_job, true, true},
@@ -145,8 +147,9 @@ static void test_plans(void **state)
 static void test_explanations(void **state)
 {
     (void)state;
-    static const char *const names[] = {"python", "strict", GOLDEN "kinds.textproto"};
-    static const char *const goldens_of[] = {"explain-python", "explain-strict", "explain-kinds"};
+    static const char *const names[] = {"python", "strict", "node", "bash", GOLDEN "kinds.textproto"};
+    static const char *const goldens_of[] = {"explain-python", "explain-strict", "explain-node",
+                                             "explain-bash", "explain-kinds"};
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
         CLEANUP(policy_freep) struct policy *policy = resolve(names[i]);
         CLEANUP(buf_free) struct buf text = BUF_INIT;

@@ -91,7 +91,7 @@ static void test_shipped(void **state)
     static const struct {
         const char *name;
         bool strict;
-    } rows[] = {{"python", false}, {"strict", false}, {"strict", true}};
+    } rows[] = {{"python", false}, {"strict", false}, {"strict", true}, {"node", false}, {"bash", false}};
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         CLEANUP(policy_freep) struct policy *policy = NULL;
         assert_int_equal(policy_resolve(rows[i].name, &policy, NULL), 0);
