@@ -48,6 +48,7 @@ struct runtime_config {
     char *standby;  /* "": none */
     uint32_t warm_jails;
     bool optional;
+    bool evaluator; /* of POST /run-code, and of nothing else */
     struct prelude_config *preludes;
     size_t n_preludes;
 };

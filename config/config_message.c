@@ -247,6 +247,7 @@ static int runtime_from_message(struct checker *checker, const Immure__Runtime *
                                 struct server_config *config, struct runtime_config *ret)
 {
     ret->optional = message->optional;
+    ret->evaluator = message->evaluator;
     int r = check_runtime_name(checker, "name", message->name, config);
     r = r < 0 ? r : check_aliases(checker, message, config);
     r = r < 0 ? r : check_absolute_path(checker, "interpreter", message->interpreter);
@@ -481,6 +482,8 @@ static Immure__Runtime **runtimes_to_messages(const struct server_config *config
         message->standby = runtime->standby;
         message->has_optional = true;
         message->optional = runtime->optional;
+        message->has_evaluator = true;
+        message->evaluator = runtime->evaluator;
         message->prelude = preludes_to_messages(runtime, pool);
         message->n_prelude = runtime->n_preludes;
         pointers[i] = message;

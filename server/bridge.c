@@ -204,8 +204,17 @@ static void cancel_calls(struct bridge *bridge)
 
 /* ---- Frames from the program ---- */
 
-enum member { MEMBER_OP, MEMBER_ID, MEMBER_NAME, MEMBER_ARGS, MEMBER_DATA, MEMBER_FILES, MEMBERS };
-static const char *const member_names[MEMBERS] = {"op", "id", "name", "args", "data", "files"};
+enum member {
+    MEMBER_OP,
+    MEMBER_ID,
+    MEMBER_NAME,
+    MEMBER_ARGS,
+    MEMBER_DATA,
+    MEMBER_FILES,
+    MEMBER_KIND,
+    MEMBERS
+};
+static const char *const member_names[MEMBERS] = {"op", "id", "name", "args", "data", "files", "kind"};
 
 struct frame {
     struct json_slice members[MEMBERS];
@@ -232,7 +241,7 @@ static void handle_call(struct bridge *bridge, const struct frame *frame)
     if (bridge->finishing) {
         return;
     }
-    if (name->type != JSON_STRING || args->type != JSON_OBJECT) {
+    if (name->type != JSON_STRING || args->type != (bridge->limits.evaluator ? JSON_ARRAY : JSON_OBJECT)) {
         break_off(bridge, "a call without a name or arguments");
         return;
     }
@@ -323,12 +332,23 @@ static void handle_result(struct bridge *bridge, const struct frame *frame)
     free_paths(paths, n);
 }
 
+static void handle_event(struct bridge *bridge, const struct frame *frame)
+{
+    const struct json_slice *kind = &frame->members[MEMBER_KIND], *data = &frame->members[MEMBER_DATA];
+    if (!bridge->limits.evaluator || kind->type != JSON_STRING || data->type == JSON_ABSENT) {
+        break_off(bridge, "an event that nobody waits for");
+        return;
+    }
+    bridge->events->event(bridge->arg, kind, data);
+}
+
 static const struct {
     const char *op; /* in its quotes */
     frame_fn handle;
 } handlers[] = {
     {"\"call\"", handle_call},
     {"\"result\"", handle_result},
+    {"\"event\"", handle_event},
 };
 
 /* A whole number below 2^53, which every language's JSON holds. */

@@ -2,11 +2,13 @@
  * (jail/runtime/README.md). */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct bridge;
 struct err;
+struct json_slice;
 struct loop;
 
 /* The program's ends, in the order of their descriptors in the jail. The caller closes them once they are
@@ -19,6 +21,7 @@ struct bridge_limits {
     uint64_t calls;           /* tool calls of one job */
     unsigned calls_in_flight; /* at once; what comes beyond waits in the pipe */
     size_t result_bytes;      /* JSON text of one result */
+    bool evaluator;           /* it may send events, and its calls' arguments are a list */
 };
 
 /* A call that waits for its answer. Its texts are the bridge's, until it is answered. */
@@ -27,7 +30,7 @@ struct bridge_call {
     struct bridge_call *previous, *next;
     uint64_t id; /* the program's own */
     char *name;  /* of the tool; UTF-8 */
-    char *args;  /* JSON text of an object */
+    char *args;  /* JSON text of an object; of an array where an evaluator calls */
     size_t args_size;
     void *user; /* the handler's */
 };
@@ -41,6 +44,8 @@ struct bridge_events {
     /* The program has given a result: these paths are to be returned with it, instead of those given before.
      */
     void (*outputs)(void *arg, char *const *paths, size_t n);
+    /* An evaluator tells of something: a word, in its quotes, and any JSON. */
+    void (*event)(void *arg, const struct json_slice *kind, const struct json_slice *data);
     /* The program does not keep to the rules: the bridge is closed, the job goes on. */
     void (*broken)(void *arg, const char *why);
 };

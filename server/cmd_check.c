@@ -98,15 +98,24 @@ static enum check_outcome try_jail(struct probe_result *ret)
     return WORKS_NOT;
 }
 
+static const char not_offered[] = "the shipped runtime of this name is not offered";
+
 /* The shipped runtimes: each one's smallest program, under its policy. */
 static const struct {
-    const char *name, *argv[4];
+    const char *name, *policy, *argv[4];
     bool optional;
-    const char *remedy;
+    const char *missing, *remedy;
 } runtimes[] = {
-    {"python", {"/usr/bin/python3", "-c", "pass", NULL}, false, "install python3"},
-    {"node", {"/usr/bin/node", "-e", "0", NULL}, true, "install nodejs"},
-    {"bash", {"/usr/bin/bash", "-c", ":", NULL}, true, "install bash"},
+    {"python", "python", {"/usr/bin/python3", "-c", "pass", NULL}, false, NULL, "install python3"},
+    {"node", "node", {"/usr/bin/node", "-e", "0", NULL}, true, not_offered, "install nodejs"},
+    {"isolate", "isolate", {"/usr/bin/node", "-e", "0", NULL}, true, not_offered, "install nodejs"},
+    {"typescript",
+     "isolate",
+     {"/usr/bin/esbuild", "--version", NULL},
+     true,
+     "POST /run-code takes JavaScript only",
+     "install esbuild"},
+    {"bash", "bash", {"/usr/bin/bash", "-c", ":", NULL}, true, not_offered, "install bash"},
 };
 
 static void try_runtime(size_t i, struct probe_result *ret)
@@ -115,9 +124,9 @@ static void try_runtime(size_t i, struct probe_result *ret)
     char why[sizeof ret->found];
     if (runtimes[i].optional && access(interpreter, X_OK) < 0) {
         snprintf(why, sizeof why, "%s is not installed", interpreter);
-        probe_fail(ret, PROBE_WARN, why, "the shipped runtime of this name is not offered",
-                   runtimes[i].remedy);
-    } else if (selftest_jail(runtimes[i].name, CGROUP_BEST_EFFORT, runtimes[i].argv, why, sizeof why) == 0) {
+        probe_fail(ret, PROBE_WARN, why, runtimes[i].missing, runtimes[i].remedy);
+    } else if (selftest_jail(runtimes[i].policy, CGROUP_BEST_EFFORT, runtimes[i].argv, why, sizeof why) ==
+               0) {
         probe_ok(ret, "%s starts in a jail", interpreter);
     } else {
         probe_fail(ret, PROBE_WARN, why, "the shipped runtime of this name does not work",

@@ -20,6 +20,7 @@
 #include "server/bridge.h"
 #include "server/channel.h"
 #include "server/door_execute.h"
+#include "server/door_run_code.h"
 #include "server/front_context.h"
 #include "server/job_io.h"
 #include "server/kept_jobs.h"
@@ -44,11 +45,12 @@ struct running {
     struct job_io *io;
     char *callback_url;
     struct bridge *bridge;
-    struct kept_job *kept; /* NULL: nobody asks later */
-    char *code;            /* the beginning of its code, for the audit trail; NULL: not wanted */
-    char *reason;          /* why it was ended; NULL: none */
-    bool streams;          /* its request hears of what happens */
-    bool has_outputs;      /* the warden knows of files that the program has named */
+    struct kept_job *kept;     /* NULL: nobody asks later */
+    char *code;                /* the beginning of its code, for the audit trail; NULL: not wanted */
+    char *reason;              /* why it was ended; NULL: none */
+    bool streams;              /* its request hears of what happens */
+    struct run_code *run_code; /* NULL: it runs a program */
+    bool has_outputs;          /* the warden knows of files that the program has named */
     struct tools tools;
 };
 
@@ -87,6 +89,7 @@ static void running_free(struct running *job)
         free(job->session_id);
         free(job->reason);
         free(job->code);
+        run_code_free(job->run_code);
         free(job);
     }
 }
@@ -195,6 +198,7 @@ static struct running *running_new(struct dispatch *dispatch, struct request *re
                                 .key = job->caller.name,
                                 .request_id = job->request_id,
                                 .traceparent = job->traceparent,
+                                .functions = execute->run_code != NULL,
                                 .deadline_ns = job->deadline_ns};
     return job;
 }
@@ -240,7 +244,9 @@ static void begin_stream(struct running *job)
     if (request->stream) {
         return;
     }
-    if (stream_new(job->dispatch->front->streams, request, job->io, &request->stream, &err) < 0) {
+    const struct job_io *io =
+        job->run_code ? NULL : job->io; /* what is printed is no part of a run's reply */
+    if (stream_new(job->dispatch->front->streams, request, io, &request->stream, &err) < 0) {
         log_err(job->dispatch->front->log, LOG_ERROR, "no_stream", &err);
         job->streams = false;
         return;
@@ -256,7 +262,7 @@ static void on_call(void *arg, struct bridge_call *call)
     if (job->streams && job->request) {
         begin_stream(job);
     }
-    if (job->request) {
+    if (job->request && !job->run_code) {
         stream_tool_call(job->request->stream, call->name);
     }
     tools_call(&job->tools, call);
@@ -281,6 +287,17 @@ static void on_outputs(void *arg, char *const *paths, size_t n)
     job->has_outputs = n > 0;
 }
 
+static void on_event(void *arg, const struct json_slice *kind, const struct json_slice *data)
+{
+    struct running *job = arg;
+    const struct buf *told;
+    const char *event = run_code_note(job->run_code, kind, data, &told);
+    if (event && job->streams && job->request) {
+        begin_stream(job);
+        stream_event(job->request->stream, event, told);
+    }
+}
+
 static void on_broken(void *arg, const char *why)
 {
     const struct running *job = arg;
@@ -289,15 +306,16 @@ static void on_broken(void *arg, const char *why)
         LOG_FIELD_STR("reason", why));
 }
 
-static const struct bridge_events bridge_events = {on_call, on_cancel, on_outputs, on_broken};
+static const struct bridge_events bridge_events = {on_call, on_cancel, on_outputs, on_event, on_broken};
 
-static struct bridge_limits bridge_limits(const struct server_config *config)
+static struct bridge_limits bridge_limits(const struct server_config *config, bool evaluator)
 {
     return (struct bridge_limits){.frame_bytes = (size_t)config->max_tool_frame_bytes,
                                   .total_bytes = config->max_tool_bytes,
                                   .calls = config->max_tool_calls,
                                   .calls_in_flight = config->max_tool_calls_in_flight,
-                                  .result_bytes = (size_t)config->max_result_bytes};
+                                  .result_bytes = (size_t)config->max_result_bytes,
+                                  .evaluator = evaluator};
 }
 
 /* The program's ends of everything, in the order of MSG_JOB's descriptors behind the input. */
@@ -305,7 +323,7 @@ static int open_pipes(struct running *job, struct execute_request *execute, int 
                       struct err *reterr)
 {
     struct front *front = job->dispatch->front;
-    const struct bridge_limits limits = bridge_limits(front->config);
+    const struct bridge_limits limits = bridge_limits(front->config, execute->run_code != NULL);
     int r = job_io_new(front->loop, output_limit(front->config, execute->job), execute->stdin_data,
                        execute->stdin_size, ret_ends, &job->io, reterr);
     if (r < 0) {
@@ -359,6 +377,7 @@ int dispatch_start(struct dispatch *dispatch, struct request *request, struct ex
     }
     job->callback_url = TAKE_PTR(execute->callback_url);
     job->tools.callback_url = job->callback_url;
+    job->run_code = TAKE_PTR(execute->run_code);
     link_job(job);
     request->job = job;
     execute_request_clear(execute);
@@ -389,6 +408,16 @@ void dispatch_end(struct running *job, const char *reason)
         job->reason = strdup(reason);
     }
     send_cancel(job);
+}
+
+void dispatch_terminate(struct dispatch *dispatch, const struct key_config *key, const char *execution_id,
+                        const char *reason)
+{
+    for (struct running *job = dispatch->jobs; job; job = job->next) {
+        if (job->run_code && job->caller.key == key && strcmp(job->execution_id, execution_id) == 0) {
+            dispatch_end(job, reason);
+        }
+    }
 }
 
 /* The caller goes, the job goes on. */
@@ -469,6 +498,11 @@ static int encode_result(struct running *job, const struct job_result *result, s
     if (r < 0) {
         return r;
     }
+    if (job->run_code) {
+        size_t size;
+        const char *output = bridge_output(job->bridge, &size);
+        return run_code_encode(job->run_code, result, output, size, job_io_capture(job->io), ret, reterr);
+    }
     struct job_texts texts = {.execution_id = job->execution_id,
                               .capture = job_io_capture(job->io),
                               .types = job->dispatch->front->types};
@@ -501,7 +535,7 @@ static void stream_result(struct running *job, const struct job_result *result)
         body = BUF_INIT;
     }
     job_io_on_output(job->io, NULL, NULL);
-    stream_end(job->request->stream, TAKE_PTR(job->io), &body);
+    stream_end(job->request->stream, job->run_code ? NULL : TAKE_PTR(job->io), &body);
 }
 
 /* What the caller of DELETE /jobs/{job_id} gave as its reason. */

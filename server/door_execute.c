@@ -16,6 +16,7 @@
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
+#include "server/door_run_code.h"
 #include "server/ident.h"
 
 enum field_name {
@@ -89,7 +90,9 @@ static int unsupported_runtime(const struct server_config *config, const char *f
 {
     CLEANUP(buf_free) struct buf names = BUF_INIT;
     for (size_t i = 0; i < config->n_runtimes; i++) {
-        buf_printf(&names, "%s%s", i > 0 ? ", " : "", config->runtimes[i].name);
+        if (!config->runtimes[i].evaluator) {
+            buf_printf(&names, "%s%s", names.len > 0 ? ", " : "", config->runtimes[i].name);
+        }
     }
     return err_set(reterr, ERR_INVALID, EINVAL, field, "unsupported runtime: %.100s; supported: %s", name,
                    names.data && !names.failed ? names.data : "");
@@ -108,7 +111,7 @@ static int decode_runtime(struct decoder *decoder, const struct json *value, str
             continue;
         }
         const struct runtime_config *runtime = server_config_runtime(config, json_string(words[i]));
-        if (!runtime) {
+        if (!runtime || runtime->evaluator) {
             return unsupported_runtime(config, fields[i], json_string(words[i]), reterr);
         }
         if (found && found != runtime) {
@@ -225,21 +228,29 @@ static int decode_session_id(struct decoder *decoder, const struct json *value, 
     return copy_string(value, &decoder->job->session_id, reterr);
 }
 
-/* The operator says where tool calls may go. An empty one is none. */
-static int decode_callback(struct decoder *decoder, const struct json *value, struct err *reterr)
+/* The operator says where tool calls may go. */
+int execute_decode_callback(const char *text, const struct server_config *config, char **ret,
+                            struct err *reterr)
 {
     struct callback_url url;
-    const char *text = json_string(value), *why;
+    const char *why;
     if (!text || !*text) {
         return 0;
     }
     if (callback_url_parse(text, &url, &why) < 0) {
         return bad(reterr, "callback_url", why);
     }
-    if (!server_config_allows_callback(decoder->config, &url, text)) {
+    if (!server_config_allows_callback(config, &url, text)) {
         return bad(reterr, "callback_url", "this server's configuration does not allow calls to it");
     }
-    return copy_string(value, &decoder->request->callback_url, reterr);
+    *ret = strdup(text);
+    return *ret ? 0 : no_memory(reterr);
+}
+
+static int decode_callback(struct decoder *decoder, const struct json *value, struct err *reterr)
+{
+    return execute_decode_callback(json_string(value), decoder->config, &decoder->request->callback_url,
+                                   reterr);
 }
 
 static int decode_execution_id(struct decoder *decoder, const struct json *value, struct err *reterr)
@@ -418,5 +429,6 @@ void execute_request_clear(struct execute_request *request)
     input_clear(&request->input);
     free(request->stdin_data);
     free(request->callback_url);
+    run_code_free(request->run_code);
     *request = EXECUTE_REQUEST_INIT;
 }

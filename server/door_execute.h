@@ -14,6 +14,7 @@ struct err;
 struct job;
 struct job_result;
 struct json;
+struct run_code;
 struct runtime_config;
 struct server_config;
 
@@ -25,6 +26,8 @@ struct execute_request {
     size_t stdin_size;
     char *callback_url; /* where its tool calls go; NULL: nowhere */
     char code_sha256[SHA256_HEX];
+    struct run_code
+        *run_code; /* of POST /run-code (server/door_run_code.h); NULL: it came through /execute */
 };
 #define EXECUTE_REQUEST_INIT ((struct execute_request){.input = {.fd = -1}})
 
@@ -32,6 +35,9 @@ struct execute_request {
  * sentence. */
 int execute_decode(const struct json *root, const struct server_config *config, struct execute_request *ret,
                    struct err *reterr);
+/* A URL that the configuration allows; an empty one, or none, is none. */
+int execute_decode_callback(const char *text, const struct server_config *config, char **ret,
+                            struct err *reterr);
 void execute_request_clear(struct execute_request *request);
 
 /* What a job has said, beside its verdict. */

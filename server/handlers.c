@@ -14,12 +14,14 @@
 #include "jail/base/err.h"
 #include "server/dispatch.h"
 #include "server/door_execute.h"
+#include "server/door_run_code.h"
 #include "server/front_context.h"
 #include "server/http.h"
 #include "server/json_out.h"
 #include "server/metrics.h"
 #include "server/openapi.h"
 #include "server/process_stats.h"
+#include "server/reason.h"
 #include "server/request.h"
 #include "server/routes.h"
 #include "server/session_queries.h"
@@ -29,31 +31,52 @@ static void json_freep(struct json_doc **doc)
     json_free(*doc);
 }
 
-/* The body's JSON into an execute request. Answers and returns false where that fails. */
-static bool read_execute(struct request *request, struct execute_request *ret)
+/* The body as JSON. Answers and returns NULL where it is none. */
+static struct json_doc *read_body(struct request *request)
 {
-    CLEANUP(json_freep) struct json_doc *doc = NULL;
+    struct json_doc *doc = NULL;
     struct err err = {0};
     const struct buf *body = http_body(request->http);
     if (body->len == 0) {
         request_refuse(request, ERROR_NOT_JSON, "the body is empty; it must be a JSON object", NULL);
-        return false;
+        return NULL;
     }
-    if (json_parse(body->data, body->len, &doc, &err) < 0) {
-        if (err.kind == ERR_INVALID) {
-            char text[sizeof err.item + sizeof err.text + 2];
-            snprintf(text, sizeof text, "%s%s%s", err.item, *err.item ? ": " : "", err.text);
-            request_refuse(request, ERROR_NOT_JSON, text, NULL);
-        } else {
-            request_refuse_err(request, &err, 0);
-        }
-        return false;
+    if (json_parse(body->data, body->len, &doc, &err) == 0) {
+        return doc;
     }
-    if (execute_decode(json_root(doc), request->front->config, ret, &err) < 0) {
+    if (err.kind == ERR_INVALID) {
+        char text[sizeof err.item + sizeof err.text + 2];
+        snprintf(text, sizeof text, "%s%s%s", err.item, *err.item ? ": " : "", err.text);
+        request_refuse(request, ERROR_NOT_JSON, text, NULL);
+    } else {
+        request_refuse_err(request, &err, 0);
+    }
+    return NULL;
+}
+
+/* Answers and returns false where the body is no request. */
+static bool read_execute(struct request *request, struct execute_request *ret)
+{
+    CLEANUP(json_freep) struct json_doc *doc = read_body(request);
+    struct err err = {0};
+    if (doc && execute_decode(json_root(doc), request->front->config, ret, &err) < 0) {
         request_refuse_err(request, &err, 0);
         return false;
     }
-    return true;
+    return doc;
+}
+
+static bool read_run_code(struct request *request, struct execute_request *ret, bool *ret_stream)
+{
+    CLEANUP(json_freep) struct json_doc *doc = read_body(request);
+    const struct buf *body = http_body(request->http);
+    struct err err = {0};
+    if (doc && run_code_decode(json_root(doc), body->data, body->len, request->front->config, ret, ret_stream,
+                               &err) < 0) {
+        request_refuse_err(request, &err, 0);
+        return false;
+    }
+    return doc;
 }
 
 static bool may_use(struct request *request, const struct execute_request *execute)
@@ -102,25 +125,51 @@ static bool read_way(struct request *request, enum dispatch_way *ret)
     return true;
 }
 
+static void start(struct request *request, struct execute_request *execute, enum dispatch_way way)
+{
+    struct err err = {0};
+    uint64_t retry_after_ms = 0;
+    http_free_body(request->http);
+    execute->job->key = strdup(request->caller.name);
+    if (!execute->job->key) {
+        err_errno(&err, ENOMEM, "starting a job");
+        request_refuse_err(request, &err, 0);
+    } else if (dispatch_start(request->front->dispatch, request, execute, way, &retry_after_ms, &err) < 0) {
+        request_refuse_err(request, &err, retry_after_ms);
+    }
+}
+
 void handle_execute(struct request *request)
 {
     CLEANUP(execute_request_clear) struct execute_request execute = EXECUTE_REQUEST_INIT;
-    if (!read_execute(request, &execute) || !may_use(request, &execute)) {
-        return;
-    }
-    http_free_body(request->http);
-    struct err err = {0};
-    uint64_t retry_after_ms = 0;
     enum dispatch_way way;
-    if (!read_way(request, &way)) {
-        return;
+    if (read_execute(request, &execute) && may_use(request, &execute) && read_way(request, &way)) {
+        start(request, &execute, way);
     }
-    execute.job->key = strdup(request->caller.name);
-    if (!execute.job->key) {
-        err_errno(&err, ENOMEM, "starting a job");
-        request_refuse_err(request, &err, 0);
-    } else if (dispatch_start(request->front->dispatch, request, &execute, way, &retry_after_ms, &err) < 0) {
-        request_refuse_err(request, &err, retry_after_ms);
+}
+
+void handle_run_code(struct request *request)
+{
+    CLEANUP(execute_request_clear) struct execute_request execute = EXECUTE_REQUEST_INIT;
+    bool stream = false;
+    if (read_run_code(request, &execute, &stream) && may_use(request, &execute)) {
+        stream = stream || accepts_events(http_header(request->http, "Accept"));
+        start(request, &execute, stream ? DISPATCH_STREAM : DISPATCH_REPLY);
+    }
+}
+
+/* Whether or not there is such a run: it may have ended meanwhile. */
+void handle_terminate(struct request *request)
+{
+    char id[IDENT_BYTES], reason[REASON_BYTES];
+    size_t length;
+    const char *argument = route_argument(request->route, http_path(request->http), &length);
+    if (!reason_decode_percent(argument, length, false, id, sizeof id) || !ident_is_sane(id)) {
+        request_refuse(request, ERROR_BAD_FIELD,
+                       "execution_id: must be 1 to 128 of A-Z a-z 0-9 . _ - : / + = @ ~", "execution_id");
+    } else if (reason_read(request, reason)) {
+        dispatch_terminate(request->front->dispatch, request->caller.key, id, *reason ? reason : NULL);
+        request_reply_empty(request);
     }
 }
 
@@ -135,7 +184,8 @@ void handle_sessions(struct request *request)
 void handle_session_end(struct request *request)
 {
     struct err err = {0};
-    const char *session_id = route_argument(request->route, http_path(request->http));
+    size_t length;
+    const char *session_id = route_argument(request->route, http_path(request->http), &length);
     if (!session_id_is_valid(session_id)) {
         request_refuse(request, ERROR_BAD_FIELD, "session_id: " SESSION_ID_RULE, "session_id");
     } else if (session_query_send(request, SESSION_DELETE, session_id, &err) < 0) {

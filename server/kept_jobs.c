@@ -12,7 +12,6 @@
 #include <time.h>
 
 #include "config/config.h"
-#include "config/json.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
@@ -24,11 +23,9 @@
 #include "server/http.h"
 #include "server/ident.h"
 #include "server/json_out.h"
+#include "server/reason.h"
 #include "server/request.h"
 #include "server/routes.h"
-
-/* Of the reason that a job was ended for. */
-#define REASON_BYTES_MAX 512
 
 struct kept_job {
     struct deadline deadline; /* first, so that one is the other; joined when it has ended */
@@ -198,7 +195,8 @@ void kept_job_reply_accepted(const struct kept_job *job, struct request *request
 /* The job that the request's path names. Answers and returns NULL where the caller has none of that name. */
 static struct kept_job *find(struct request *request)
 {
-    const char *id = route_argument(request->route, http_path(request->http));
+    size_t length;
+    const char *id = route_argument(request->route, http_path(request->http), &length);
     struct kept_job *job = request->front->kept_jobs->first;
     while (job && (strcmp(job->id, id) != 0 || job->key != request->caller.key)) {
         job = job->next;
@@ -219,85 +217,12 @@ void handle_job(struct request *request)
     }
 }
 
-static void json_freep(struct json_doc **doc)
-{
-    json_free(*doc);
-}
-
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* A query's argument: %XX and + for a blank. False where it is not that, or does not fit. */
-static bool decode_argument(const char *text, char *ret, size_t size)
-{
-    size_t n = 0;
-    for (; *text && n + 1 < size; text++) {
-        char c = *text == '+' ? ' ' : *text;
-        if (c == '%') {
-            int high = hex_digit(text[1]), low = high < 0 ? -1 : hex_digit(text[2]);
-            if (low < 0 || high + low == 0) {
-                return false;
-            }
-            c = (char)(high * 16 + low);
-            text += 2;
-        }
-        ret[n++] = c;
-    }
-    ret[n] = '\0';
-    return *text == '\0';
-}
-
-/* {"reason": "..."} */
-static bool read_reason_body(const struct buf *body, char ret[REASON_BYTES_MAX + 1])
-{
-    CLEANUP(json_freep) struct json_doc *doc = NULL;
-    struct err err = {0};
-    if (json_parse(body->data, body->len, &doc, &err) < 0) {
-        return false;
-    }
-    const struct json *root = json_root(doc);
-    if (json_type_of(root) != JSON_OBJECT || json_count(root) > 1) {
-        return false;
-    }
-    const struct json *reason = json_get(root, "reason");
-    if (!reason) {
-        return json_count(root) == 0;
-    }
-    if (json_type_of(reason) != JSON_STRING || json_string_length(reason) > REASON_BYTES_MAX) {
-        return false;
-    }
-    memcpy(ret, json_string(reason), json_string_length(reason) + 1);
-    return true;
-}
-
-static bool read_reason(struct request *request, char ret[REASON_BYTES_MAX + 1])
-{
-    const struct buf *body = http_body(request->http);
-    const char *argument = http_argument(request->http, "reason");
-    ret[0] = '\0';
-    bool valid = body->len > 0 ? !argument && read_reason_body(body, ret)
-                               : !argument || decode_argument(argument, ret, REASON_BYTES_MAX + 1);
-    if (!valid) {
-        request_refuse(
-            request, ERROR_BAD_FIELD,
-            "reason: must be a string of at most 512 bytes, in the query or alone in the body's object",
-            "reason");
-    }
-    return valid;
-}
-
 /* One that runs is ended, and its verdict kept; one that has ended is forgotten. */
 void handle_job_end(struct request *request)
 {
-    char reason[REASON_BYTES_MAX + 1];
+    char reason[REASON_BYTES];
     struct kept_job *job = find(request);
-    if (!job || !read_reason(request, reason)) {
+    if (!job || !reason_read(request, reason)) {
         return;
     }
     if (job->running) {

@@ -10,6 +10,8 @@
 
 static const struct route routes[] = {
     {"POST", "/execute", ROUTE_FOR_KEYS, ROUTE_AT_END, true, handle_execute},
+    {"POST", "/run-code", ROUTE_FOR_KEYS, ROUTE_AT_END, true, handle_run_code},
+    {"POST", "/run-code/{execution_id}/terminate", ROUTE_FOR_KEYS, ROUTE_AT_END, false, handle_terminate},
     {"GET", "/sessions", ROUTE_FOR_KEYS, ROUTE_AT_END, false, handle_sessions},
     {"DELETE", "/workspace/{session_id}", ROUTE_FOR_KEYS, ROUTE_AT_END, false, handle_session_end},
     {"GET", "/jobs/{job_id}", ROUTE_FOR_KEYS, ROUTE_AT_HEADERS, false, handle_job},
@@ -24,16 +26,29 @@ static const struct route routes[] = {
 #endif
 };
 
-/* Bytes of the route's path that a request's must have; all of them where it ends in no brace. */
+/* Bytes at the beginning of the route's path that a request's must have; all of them where it has no brace.
+ */
 static size_t fixed_bytes(const struct route *route)
 {
     return strcspn(route->path, "{");
 }
 
-const char *route_argument(const struct route *route, const char *path)
+/* What comes behind the brace. */
+static const char *suffix_of(const struct route *route)
+{
+    const char *brace = strchr(route->path, '}');
+    return brace ? brace + 1 : "";
+}
+
+const char *route_argument(const struct route *route, const char *path, size_t *ret_length)
 {
     size_t fixed = fixed_bytes(route);
-    return route->path[fixed] == '{' ? path + fixed : "";
+    if (route->path[fixed] == '\0') {
+        *ret_length = 0;
+        return "";
+    }
+    *ret_length = strlen(path) - fixed - strlen(suffix_of(route));
+    return path + fixed;
 }
 
 static bool is_at(const struct route *route, const char *path)
@@ -42,7 +57,10 @@ static bool is_at(const struct route *route, const char *path)
     if (route->path[fixed] == '\0') {
         return strcmp(route->path, path) == 0;
     }
-    return strncmp(route->path, path, fixed) == 0 && path[fixed] != '\0' && !strchr(path + fixed, '/');
+    const char *suffix = suffix_of(route);
+    size_t length = strlen(path), tail = strlen(suffix);
+    return strncmp(route->path, path, fixed) == 0 && length > fixed + tail &&
+           strcmp(path + length - tail, suffix) == 0 && (tail > 0 || !strchr(path + fixed, '/'));
 }
 
 static bool takes_method(const struct route *route, const char *method)

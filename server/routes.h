@@ -19,7 +19,8 @@ enum route_when {
 
 struct route {
     const char *method;
-    const char *path; /* may end in a name in braces, which stands for one more part */
+    const char *path; /* may have a name in braces at its end, which stands for one more part, or before its
+                         last part, where it stands for any text that is not empty */
     enum route_access access;
     enum route_when when;
     bool starts_job;
@@ -28,8 +29,9 @@ struct route {
 
 #define ROUTE_ALLOW_BYTES 64
 
-/* What stands in a path in the place of the name in braces; "" where the route has none. */
-const char *route_argument(const struct route *route, const char *path);
+/* What stands in a path in the place of the name in braces, and in `*ret_length` its length; "" where the
+ * route has none. */
+const char *route_argument(const struct route *route, const char *path, size_t *ret_length);
 
 /* The route, or NULL. HEAD finds what GET does. `*ret_path` is any route of that path, or NULL for an unknown
  * path; `ret_allow` gets the path's methods: "GET, HEAD". */

@@ -129,6 +129,16 @@ void stream_tool_call(struct stream *stream, const char *name)
     stream_wake(stream);
 }
 
+void stream_event(struct stream *stream, const char *event, const struct buf *data)
+{
+    if (stream) {
+        buf_printf(&stream->calls, "event: %s\ndata: ", event);
+        buf_append(&stream->calls, data->data, data->len);
+        buf_puts(&stream->calls, "\n\n");
+        stream_wake(stream);
+    }
+}
+
 void stream_end(struct stream *stream, struct job_io *io, struct buf *reply)
 {
     if (!stream) {

@@ -102,7 +102,7 @@ static void answer_http_error(struct bridge_call *call, long status, const struc
 enum member { MEMBER_DATA, MEMBER_ERROR, MEMBERS };
 
 /* {"data": TEXT} or {"error": TEXT}; null and "" stand for absent. Returns the outcome. */
-static const char *answer_body(struct bridge_call *call, const struct buf *body)
+static const char *answer_body(const struct tools *tools, struct bridge_call *call, const struct buf *body)
 {
     static const char *const names[MEMBERS] = {"data", "error"};
     struct json_slice members[MEMBERS];
@@ -113,7 +113,11 @@ static const char *answer_body(struct bridge_call *call, const struct buf *body)
     }
     const struct json_slice *data = &members[MEMBER_DATA], *error = &members[MEMBER_ERROR];
     if (error->type == JSON_STRING && error->size > 2) {
-        answer_error(call, "' failed: ", error->text + 1, error->size - 2);
+        if (tools->functions) {
+            bridge_answer(call, BRIDGE_ERROR, error->text + 1, error->size - 2);
+        } else {
+            answer_error(call, "' failed: ", error->text + 1, error->size - 2);
+        }
         return "tool_error";
     }
     bool sane = (data->type == JSON_ABSENT || data->type == JSON_NULL || data->type == JSON_STRING) &&
@@ -144,7 +148,7 @@ static void on_done(void *arg, const struct callback_answer *answer)
         outcome = "http_error";
         answer_http_error(call, answer->status, answer->body);
     } else {
-        outcome = answer_body(call, answer->body);
+        outcome = answer_body(tools, call, answer->body);
     }
     note(tools, name, start_ns, outcome, answer->status);
 }

@@ -1,6 +1,7 @@
 /* The tool calls of one job: from the bridge to its callback URL and back. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,6 +13,7 @@ struct tools {
     struct front *front;
     const char *callback_url; /* that the configuration allows; NULL: none */
     const char *execution_id, *key, *request_id, *traceparent;
+    bool functions; /* what is called are the caller's functions: their errors are passed on as they are */
     uint64_t deadline_ns; /* of the job */
 };
 

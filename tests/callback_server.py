@@ -18,9 +18,7 @@ class Handler(BaseHTTPRequestHandler):
             server.requests.append((self.path, self.headers, json.loads(body)))
             server.connections.add(self.client_address)
         call = json.loads(body)
-        reply = server.tools[call["name"]]
-        if callable(reply):
-            reply = reply(**call["args"])
+        reply = server.answer(call)
         status, headers, body = reply if isinstance(reply, tuple) else (200, {}, json.dumps(reply).encode())
         try:
             self.send_response(status)
@@ -58,6 +56,10 @@ class CallbackServer:
         self.scheme, self.port = "https" if tls else "http", self.server.server_address[1]
         self.url = f"{self.scheme}://{address}:{self.port}/tools/call"
         self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+
+    def answer(self, call):
+        reply = self.tools[call["name"]]
+        return reply(**call["args"]) if callable(reply) else reply
 
     def __enter__(self):
         self.thread.start()

@@ -122,7 +122,7 @@ static void drain(int fd, struct buf *ret)
 
 static void run(struct loop *loop, const struct buf *stream, size_t piece, struct happened *happened)
 {
-    static const struct bridge_events events = {on_call, on_cancel, on_outputs, on_broken};
+    static const struct bridge_events events = {on_call, on_cancel, on_outputs, NULL, on_broken};
     CLEANUP(buf_free) struct buf received = BUF_INIT;
     struct bridge *bridge = NULL;
     int ends[BRIDGE_ENDS];

@@ -76,10 +76,13 @@ static void try_route(const char *text)
         REQUIRE(!route || known);
         size_t fixed = route ? strcspn(route->path, "{") : 0;
         REQUIRE(!route || strncmp(route->path, path, fixed) == 0);
+        size_t length = 0;
+        const char *argument = route ? route_argument(route, path, &length) : "";
+        const char *suffix = route && strchr(route->path, '}') ? strchr(route->path, '}') + 1 : "";
         REQUIRE(!route || route->path[fixed] == '{' ||
-                (strcmp(route->path, path) == 0 && *route_argument(route, path) == '\0'));
+                (strcmp(route->path, path) == 0 && length == 0 && *argument == '\0'));
         REQUIRE(!route || route->path[fixed] != '{' ||
-                strcmp(route_argument(route, path), path + fixed) == 0);
+                (argument == path + fixed && length > 0 && strcmp(argument + length, suffix) == 0));
         REQUIRE((known != NULL) == (allow[0] != '\0'));
     }
 }

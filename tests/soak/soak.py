@@ -177,7 +177,7 @@ def growths(rests, jobs_each):
 
 
 # warm_jails of the shipped configuration; node may be missing.
-STOCK = {"python": 4, **({"node": 2} if Path("/usr/bin/node").exists() else {})} if WARM == "pool" else {}
+STOCK = {"python": 4, **({"node": 2, "isolate": 1} if Path("/usr/bin/node").exists() else {})} if WARM == "pool" else {}
 
 
 def stock_is_full(server):

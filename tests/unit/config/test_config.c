@@ -90,7 +90,7 @@ static void test_defaults(void **state)
     assert_string_equal(config->keys[0].name, "a");
     assert_int_equal(config->keys[0].sha256[31], 0xaa);
     /* No runtime named: the shipped one. */
-    assert_int_equal(config->n_runtimes, 3);
+    assert_int_equal(config->n_runtimes, 4);
     const struct runtime_config *python = server_config_runtime(config, "py");
     assert_ptr_equal(python, &config->runtimes[0]);
     assert_ptr_equal(python, server_config_runtime(config, "python3"));

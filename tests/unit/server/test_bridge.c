@@ -63,7 +63,7 @@ static void on_broken(void *arg, const char *why)
     snprintf(test->broken, sizeof test->broken, "%s", why);
 }
 
-static const struct bridge_events events = {on_call, on_cancel, on_outputs, on_broken};
+static const struct bridge_events events = {on_call, on_cancel, on_outputs, NULL, on_broken};
 
 static const struct bridge_limits limits = {
     .frame_bytes = 4096, .total_bytes = 1 << 20, .calls = 8, .calls_in_flight = 2, .result_bytes = 64};

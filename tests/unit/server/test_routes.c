@@ -37,6 +37,13 @@ static void finds_routes(void **state)
         {"DELETE", "/workspace", "", false, false},
         {"DELETE", "/workspace/s/", "", false, false},
         {"DELETE", "/workspace/s/t", "", false, false},
+        {"POST", "/run-code", "POST", true, true},
+        {"POST", "/run-code/r/terminate", "POST", true, true},
+        {"GET", "/run-code/r/terminate", "POST", false, true},
+        {"POST", "/run-code//terminate", "", false, false},
+        {"POST", "/run-code/terminate", "", false, false},
+        {"POST", "/run-code/r", "", false, false},
+        {"POST", "/run-code/r/terminate/", "", false, false},
     };
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         const struct route *path;
@@ -48,7 +55,7 @@ static void finds_routes(void **state)
     }
 }
 
-static void only_execute_starts_jobs_and_only_health_is_for_anyone(void **state)
+static void only_two_routes_start_jobs_and_only_health_is_for_anyone(void **state)
 {
     (void)state;
     static const struct {
@@ -58,6 +65,8 @@ static void only_execute_starts_jobs_and_only_health_is_for_anyone(void **state)
         bool starts_job;
     } rows[] = {
         {"POST", "/execute", ROUTE_FOR_KEYS, ROUTE_AT_END, true},
+        {"POST", "/run-code", ROUTE_FOR_KEYS, ROUTE_AT_END, true},
+        {"POST", "/run-code/r/terminate", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
         {"GET", "/sessions", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
         {"DELETE", "/workspace/s", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
         {"GET", "/jobs/j", ROUTE_FOR_KEYS, ROUTE_AT_HEADERS, false},
@@ -89,6 +98,8 @@ static void paths_have_arguments(void **state)
         {"DELETE", "/workspace/a", "a"},
         {"DELETE", "/workspace/a%2fb", "a%2fb"}, /* not decoded */
         {"DELETE", "/workspace/{session_id}", "{session_id}"},
+        {"POST", "/run-code/a/terminate", "a"},
+        {"POST", "/run-code/a/b/terminate", "a/b"}, /* an execution_id may have slashes */
         {"GET", "/sessions", ""},
     };
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -96,7 +107,10 @@ static void paths_have_arguments(void **state)
         char allow[ROUTE_ALLOW_BYTES];
         const struct route *route = route_find(rows[i].method, rows[i].path, &path, allow);
         assert_non_null(route);
-        assert_string_equal(route_argument(route, rows[i].path), rows[i].argument);
+        size_t length;
+        const char *argument = route_argument(route, rows[i].path, &length);
+        assert_int_equal(length, strlen(rows[i].argument));
+        assert_memory_equal(argument, rows[i].argument, length);
     }
 }
 
@@ -104,7 +118,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_routes),
-        cmocka_unit_test(only_execute_starts_jobs_and_only_health_is_for_anyone),
+        cmocka_unit_test(only_two_routes_start_jobs_and_only_health_is_for_anyone),
         cmocka_unit_test(paths_have_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

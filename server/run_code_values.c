@@ -1,0 +1,230 @@
+/* The values of POST /run-code, looked at before anything runs. Runs in the front, on JSON that config/json.c
+ * has read strictly: nesting is bounded. JSON stands for itself, but for objects with a key `$type`, which is
+ * one of a table. What the types' contents must be is checked here; the evaluator makes them. */
+#include "server/run_code_values.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config/json.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+
+#define FIELD_BYTES 192
+/* As the bridge takes names. */
+#define FUNCTION_ID_BYTES_MAX 200
+
+static int bad(struct err *reterr, const char *field, const char *why)
+{
+    return err_set(reterr, ERR_INVALID, EINVAL, field, "%s: %s", field, why);
+}
+
+typedef int (*check_fn)(const struct json *member, const char *field, struct err *reterr);
+
+static int check_undefined(const struct json *member, const char *field, struct err *reterr)
+{
+    return member ? bad(reterr, field, "undefined has no value") : 0;
+}
+
+static int check_bigint(const struct json *member, const char *field, struct err *reterr)
+{
+    const char *text = json_string(member);
+    text = text && *text == '-' ? text + 1 : text;
+    if (!text || !*text || text[strspn(text, "0123456789")] != '\0') {
+        return bad(reterr, field, "must be a whole number in a string");
+    }
+    return 0;
+}
+
+static int check_number(const struct json *member, const char *field, struct err *reterr)
+{
+    static const char *const values[] = {"NaN", "Infinity", "-Infinity", "-0"};
+    const char *text = json_string(member);
+    for (size_t i = 0; text && i < ARRAY_SIZE(values); i++) {
+        if (strcmp(text, values[i]) == 0) {
+            return 0;
+        }
+    }
+    return bad(reterr, field, "must be \"NaN\", \"Infinity\", \"-Infinity\" or \"-0\"");
+}
+
+static int check_date(const struct json *member, const char *field, struct err *reterr)
+{
+    enum json_type type = json_type_of(member);
+    return type == JSON_STRING || type == JSON_NUMBER || type == JSON_NULL
+               ? 0
+               : bad(reterr, field, "must be a date in a string, milliseconds since 1970, or null");
+}
+
+static int check_list(const struct json *list, const char *field, struct err *reterr)
+{
+    size_t i = 0;
+    for (const struct json *item = json_first(list); item; item = json_next(item)) {
+        char name[FIELD_BYTES];
+        snprintf(name, sizeof name, "%.150s[%zu]", field, i++);
+        int r = run_code_check_value(item, name, reterr);
+        if (r < 0) {
+            return r;
+        }
+    }
+    return 0;
+}
+
+static int check_values(const struct json *member, const char *field, struct err *reterr)
+{
+    return json_type_of(member) == JSON_ARRAY ? check_list(member, field, reterr)
+                                              : bad(reterr, field, "must be an array");
+}
+
+/* [key, value] each. */
+static int check_pairs(const struct json *member, const char *field, bool string_keys, struct err *reterr)
+{
+    if (json_type_of(member) != JSON_ARRAY) {
+        return bad(reterr, field, "must be an array");
+    }
+    size_t i = 0;
+    for (const struct json *pair = json_first(member); pair; pair = json_next(pair)) {
+        char name[FIELD_BYTES];
+        snprintf(name, sizeof name, "%.150s[%zu]", field, i++);
+        if (json_type_of(pair) != JSON_ARRAY || json_count(pair) != 2 ||
+            (string_keys && json_type_of(json_first(pair)) != JSON_STRING)) {
+            return bad(reterr, name, string_keys ? "must be [string, value]" : "must be [key, value]");
+        }
+        int r = check_list(pair, name, reterr);
+        if (r < 0) {
+            return r;
+        }
+    }
+    return 0;
+}
+
+static int check_map(const struct json *member, const char *field, struct err *reterr)
+{
+    return check_pairs(member, field, false, reterr);
+}
+
+static int check_object(const struct json *member, const char *field, struct err *reterr)
+{
+    return check_pairs(member, field, true, reterr);
+}
+
+static int check_ctor(const struct json *member, const char *field, struct err *reterr)
+{
+    static const char *const names[] = {
+        "ArrayBuffer",  "DataView",      "Int8Array",      "Uint8Array",  "Uint8ClampedArray",
+        "Int16Array",   "Uint16Array",   "Int32Array",     "Uint32Array", "Float32Array",
+        "Float64Array", "BigInt64Array", "BigUint64Array",
+    };
+    const char *text = json_string(member);
+    for (size_t i = 0; text && i < ARRAY_SIZE(names); i++) {
+        if (strcmp(text, names[i]) == 0) {
+            return 0;
+        }
+    }
+    return bad(reterr, field, "must be ArrayBuffer, DataView or a typed array's constructor");
+}
+
+static int check_base64(const struct json *member, const char *field, struct err *reterr)
+{
+    const char *text = json_string(member);
+    size_t n = 0;
+    while (text && (isalnum((unsigned char)text[n]) || text[n] == '+' || text[n] == '/')) {
+        n++;
+    }
+    size_t padding = text ? strspn(text + n, "=") : 0;
+    if (!text || text[n + padding] != '\0' || padding > 2 || (n + padding) % 4 != 0) {
+        return bad(reterr, field, "must be base64");
+    }
+    return 0;
+}
+
+static int check_id(const struct json *member, const char *field, struct err *reterr)
+{
+    size_t length = json_string_length(member);
+    return json_type_of(member) == JSON_STRING && length > 0 && length <= FUNCTION_ID_BYTES_MAX
+               ? 0
+               : bad(reterr, field, "must be a string of 1 to 200 bytes");
+}
+
+/* A type's members beside `$type`. */
+static const struct type {
+    const char *name;
+    struct {
+        const char *name;
+        check_fn check;
+    } members[2];
+} types[] = {
+    {"undefined", {{"value", check_undefined}}},
+    {"bigint", {{"value", check_bigint}}},
+    {"number", {{"value", check_number}}},
+    {"date", {{"value", check_date}}},
+    {"map", {{"entries", check_map}}},
+    {"set", {{"values", check_values}}},
+    {"bytes", {{"ctor", check_ctor}, {"data", check_base64}}},
+    {"function", {{"id", check_id}}},
+    {"object", {{"entries", check_object}}},
+};
+
+static const struct type *find_type(const struct json *value)
+{
+    const char *name = json_string(json_get(value, "$type"));
+    for (size_t i = 0; name && i < ARRAY_SIZE(types); i++) {
+        if (strcmp(types[i].name, name) == 0) {
+            return &types[i];
+        }
+    }
+    return NULL;
+}
+
+static int check_typed(const struct json *value, const char *field, struct err *reterr)
+{
+    const struct type *type = find_type(value);
+    char name[FIELD_BYTES];
+    if (!type) {
+        return bad(reterr, field, "has an unknown $type");
+    }
+    size_t expected = 1;
+    for (size_t i = 0; i < ARRAY_SIZE(type->members) && type->members[i].name; i++) {
+        const struct json *member = json_get(value, type->members[i].name);
+        snprintf(name, sizeof name, "%.150s.%s", field, type->members[i].name);
+        expected += member != NULL;
+        int r = type->members[i].check(member, name, reterr);
+        if (r < 0) {
+            return r;
+        }
+    }
+    return json_count(value) == expected ? 0 : bad(reterr, field, "has members that its $type does not");
+}
+
+int run_code_check_value(const struct json *value, const char *field, struct err *reterr)
+{
+    if (json_type_of(value) == JSON_ARRAY) {
+        return check_list(value, field, reterr);
+    }
+    if (json_type_of(value) != JSON_OBJECT) {
+        return 0;
+    }
+    if (json_get(value, "$type")) {
+        return check_typed(value, field, reterr);
+    }
+    for (const struct json *member = json_first(value); member; member = json_next(member)) {
+        char name[FIELD_BYTES];
+        snprintf(name, sizeof name, "%.120s.%.60s", field, json_key(member));
+        int r = run_code_check_value(member, name, reterr);
+        if (r < 0) {
+            return r;
+        }
+    }
+    return 0;
+}
+
+int run_code_check_function(const struct json *value, const char *field, struct err *reterr)
+{
+    const struct type *type = json_type_of(value) == JSON_OBJECT ? find_type(value) : NULL;
+    if (!type || strcmp(type->name, "function") != 0) {
+        return bad(reterr, field, "must be true or a function");
+    }
+    return check_typed(value, field, reterr);
+}

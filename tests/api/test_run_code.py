@@ -1,0 +1,369 @@
+"""POST /run-code: sources, options, replies, in both languages."""
+
+import json
+import shutil
+import threading
+
+import pytest
+from harness import Server, wait_for
+from run_code import Client, FunctionServer
+
+pytestmark = pytest.mark.skipif(not shutil.which("node"), reason="no Node")
+
+LANGUAGES = ["javascript", "typescript"]
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    place = tmp_path_factory.mktemp("run-code")
+    with FunctionServer() as callbacks, Server(place / "log", SANDBOX_EXECUTOR_CALLBACK_URLS=callbacks.url) as server:
+        yield Client(server, callbacks)
+        assert "event=front_denied" not in server.log()
+
+
+@pytest.fixture(params=LANGUAGES)
+def language(request):
+    return request.param
+
+
+def post(client, body):
+    return client.server.request("POST", "/run-code", json.dumps(body))
+
+
+# ---- execute ----
+
+@pytest.mark.parametrize(("source", "result"), [
+    ("export default 42", 42),
+    ("export default () => 42", 42),
+    ("export default async () => 42", 42),
+    ("export default Promise.resolve(42)", 42),
+    ("export default {then(resolve) { resolve({then(again) { again(42) }}) }}", 42),
+    ("export default async () => [await 1, await Promise.resolve(2)]", [1, 2]),
+    ("const value = await Promise.resolve(42); export default value", 42),
+    ("export default function () { return this === undefined }", True),
+])
+def test_default_export_is_the_result(client, language, source, result):
+    assert client.value(source, language=language) == result
+
+
+def test_function_gets_its_arguments(client, language):
+    reply = client.run("export const add = (a, b) => a + b", language=language, execute={"fn": "add", "args": [40, 2]})
+    assert (reply["status"], reply["result"]) == ("success", 42)
+
+
+def test_value_takes_no_arguments(client, language):
+    reply = client.run("export default 42", language=language, execute={"args": [1]})
+    assert (reply["status"], reply["error"]["name"]) == ("error", "TypeError")
+    assert "result" not in reply
+
+
+@pytest.mark.parametrize(("source", "execute"), [("export const a = 1", {}), ("export default 1", {"fn": "b"}), ("1", {})])
+def test_missing_export_is_a_link_error(client, language, source, execute):
+    reply = client.run(source, language=language, execute=execute)
+    assert reply["status"] == "link_error"
+    assert reply["error"]["specifier"] == execute.get("fn", "default")
+
+
+# ---- The reply ----
+
+def test_reply_has_what_it_should(client):
+    reply = client.run("console.log(1); report('r'); export default 42", report=True)
+    assert set(reply) == {"status", "result", "reports", "logs", "durationMs", "memoryUsedBytes"}
+    assert reply["reports"] == ["r"]
+    assert reply["durationMs"] > 0 and reply["memoryUsedBytes"] > 0
+
+
+def test_error_has_name_message_stack_and_place(client, language):
+    reply = client.run("const a = 1\n\nexport default () => {\n  throw new RangeError('why')\n}", language=language, filename="main.ts")
+    error = reply["error"]
+    assert reply["status"] == "error" and "result" not in reply
+    assert (error["name"], error["message"], error["filename"], error["line"], error["column"]) == ("RangeError", "why", "main.ts", 4, 9)
+    assert error["stack"] == "RangeError: why\n    at default (main.ts:4:9)"
+
+
+@pytest.mark.parametrize(("thrown", "message"), [("'text'", "text"), ("42", "42"), ("null", "null"), ("undefined", "undefined"),
+                                                 ("Symbol('s')", "Symbol(s)")])
+def test_thrown_values_need_not_be_errors(client, thrown, message):
+    reply = client.run(f"throw {thrown}")
+    assert (reply["status"], reply["error"]["message"]) == ("error", message)
+
+
+def test_source_that_does_not_compile(client, language):
+    reply = client.run("const a = 1\nconst b = ;\nexport default a", language=language)
+    error = reply["error"]
+    assert (reply["status"], error["name"], error["filename"], error["line"], error["column"]) == ("error", "SyntaxError", "<runCode>", 2, 11)
+
+
+# ---- console, report ----
+
+def test_console_is_captured(client, language):
+    reply = client.run("console.log('a', {b: [1]}); console.info(); console.warn(undefined); console.error(1n); console.debug(() => 1)\n"
+                       "console.trace(Symbol('s')); export default 0", language=language)
+    assert [(row["level"], row["args"]) for row in reply["logs"]] == [
+        ("log", ["a", {"b": [1]}]), ("info", []), ("warn", [{"$type": "undefined"}]), ("error", [{"$type": "bigint", "value": "1"}]),
+        ("debug", ["[Function: (anonymous)]"]), ("trace", ["Symbol(s)"])]
+    assert all(row["timestamp"] > 1.7e12 for row in reply["logs"])
+
+
+def test_console_may_be_the_callers(client):
+    reply = client.run("await console.log('a'); export default typeof globalThis.console", globals={"console": {"log": lambda text: None}})
+    assert (reply["result"], reply["logs"]) == ("undefined", [])
+
+
+def test_logs_of_a_failed_run_are_kept(client):
+    assert client.run("console.log(1); throw 1")["logs"][0]["args"] == [1]
+    assert client.run("console.log(1); for (;;);", timeout_ms=300)["logs"][0]["args"] == [1]
+
+
+def test_report_is_there_only_if_asked_for(client):
+    assert client.value("export default typeof report") == "undefined"
+    heard = []
+    reply = client.run("await report({a: 1}); export default typeof globalThis.report", report=heard.append)
+    assert (reply["reports"], heard, reply["result"]) == ([{"a": 1}], [{"a": 1}], "function")
+
+
+# ---- imports, modules, globals ----
+
+def test_imports_are_modules(client, language):
+    assert client.value("import d, {a as b} from 'pkg'; import * as all from '@scope/pkg'\nexport default [d, b, all.c, Object.keys(all)]",
+                        language=language, imports={"pkg": {"default": 1, "a": 2}, "@scope/pkg": {"c": 3}}) == [1, 2, 3, ["c"]]
+
+
+def test_namespaces_are_frozen(client):
+    assert client.value("import * as all from 'pkg'\nconst names = []\n"
+                        "for (const change of [() => { (all as any).a = 2 }, () => { (all as any).b = 2 }, () => { delete (all as any).a }])\n"
+                        "  try { change() } catch (error) { names.push(error.name) }\nexport default names",
+                        imports={"pkg": {"a": 1}}) == ["TypeError"] * 3
+
+
+def test_modules_are_resolved_within_the_graph(client, language):
+    assert client.value("import {a} from './lib/a'; export default a", language=language, filename="src/main",
+                        modules={"./lib/a": "import b from '../b'; import c from '../../c'; export const a = [b, c, import.meta.url]",
+                                 "./b": "export default 2", "../c": "export default 3"}) == [2, 3, "sandbox:src/lib/a"]
+
+
+def test_modules_may_depend_on_each_other(client, language):
+    assert client.value("import {even} from './even'; export default even(10)", language=language, modules={
+        "./even": "import {odd} from './odd'; export const even = n => n === 0 || odd(n - 1)",
+        "./odd": "import {even} from './even'; export const odd = n => n !== 0 && even(n - 1)"}) is True
+
+
+@pytest.mark.parametrize("specifier", ["./b", "../a", "b", "node:fs", "fs", "/etc/passwd", "https://example.com/a.js", "file:///etc/passwd",
+                                       "data:text/javascript,1", "pkg/sub", "@scope/other"])
+def test_what_is_not_given_cannot_be_imported(client, language, specifier):
+    given = {"modules": {"./a": "export default 1"}, "imports": {"pkg": {"default": 1}}}
+    reply = client.run(f"import {json.dumps(specifier)}; export default 1", language=language, **given)
+    assert (reply["status"], reply["error"]["specifier"]) == ("link_error", specifier)
+    reply = client.run(f"export default await import({json.dumps(specifier)})", language=language, **given)
+    assert (reply["status"], reply["error"]["specifier"]) == ("link_error", specifier)
+
+
+def test_missing_name_of_a_module_is_a_link_error(client, language):
+    reply = client.run("import {a,\n  b} from './a'; export default [a, b]", language=language, modules={"./a": "export const a = 1"})
+    error = reply["error"]
+    assert (reply["status"], error["specifier"], error["line"]) == ("link_error", "./a", 2 if language == "javascript" else error["line"])
+
+
+def test_import_may_be_dynamic(client, language):
+    assert client.value("const {a} = await import('./a'); export default [a, (await import('pkg')).default]", language=language,
+                        modules={"./a": "export const a = 1"}, imports={"pkg": {"default": 2}}) == [1, 2]
+
+
+def test_globals_are_identifiers_but_no_properties(client, language):
+    assert client.value("import {b} from './b'; export default [a, b, 'a' in globalThis, globalThis.a]", language=language,
+                        modules={"./b": "export const b = a"}, globals={"a": 1})[:3] == [1, 1, False]
+
+
+def test_globals_can_be_shadowed(client, language):
+    assert client.value("const a = 2; export default a", language=language, globals={"a": 1}) == 2
+
+
+def test_import_meta_has_a_url_and_nothing_else(client, language):
+    assert client.value("export default [import.meta.url, Object.keys(import.meta)]", language=language) == ["sandbox:<runCode>", ["url"]]
+    assert client.value("export default import.meta.url", language=language, filename="a/b.ts") == "sandbox:a/b.ts"
+
+
+# ---- The caller's functions ----
+
+def test_functions_are_proxies(client, language):
+    assert client.value("import {twice} from 'pkg'\nexport default async (f) => [await twice(21), await add(1, 2), await f('x'),"
+                        " twice(1) instanceof Promise]", language=language, imports={"pkg": {"twice": lambda n: 2 * n}},
+                        globals={"add": lambda a, b: a + b}, args=[str.upper]) == [42, 3, "X", True]
+
+
+def test_functions_work_while_modules_are_evaluated(client, language):
+    assert client.value("const value = await f(1); export default value", language=language, globals={"f": lambda n: n + 1}) == 2
+
+
+def test_error_of_a_function_is_an_ordinary_one(client):
+    def fail():
+        raise ValueError("why not")
+    assert client.value("try { await f() } catch (e) { globalThis.e = e }\nexport default [e.message, e.constructor === Error, /python/.test(e.stack)]",
+                        globals={"f": fail}) == ["why not", True, False]
+
+
+def test_many_calls_at_once(client):
+    assert client.value("export default async () => (await Promise.all(Array.from({length: 200}, (_, i) => f(i)))).reduce((a, b) => a + b)",
+                        globals={"f": lambda n: n}) == 199 * 100
+
+
+def test_without_a_callback_url_functions_fail(client):
+    reply = post(client, {"source": "export default f()", "options": {"globals": {"f": {"$type": "function", "id": "f"}}}})
+    assert reply.json["status"] == "error"
+
+
+# ---- TypeScript ----
+
+def test_types_are_erased(client):
+    assert client.value("""
+import type {T} from './types'
+import {type U, value} from './types'
+export type {T}
+type Local<A> = A extends string ? 1 : 2
+interface I { a: number }
+const enum Small { A = 1, B = A << 2, C = "abc".length }
+enum Large { M = "m", N = 3, O }
+namespace Outer { export const x = 1; export namespace Inner { export const f = () => x } }
+namespace Outer { export const y = x + 1 }
+abstract class Base<T> { abstract get(): T }
+class Child extends Base<number> { constructor(private readonly a: number, public b = 2) { super() } get(): number { return this.a } }
+function over(a: string): string
+function over(a: number): number
+function over(a: any) { return a }
+const s = {k: 1} satisfies Record<string, number>
+declare const nothing: string
+export default <T,>(..._: T[]): unknown => [Small.B, Small.C, Large.N, Large[4], Outer.Inner.f(), Outer.y, new Child(1).get(), new Child(1).b,
+  over(3) as number, s.k!, value]
+""", modules={"./types": "export type T = string; export type U = number; export const value: U = 7"}) == [4, 3, 3, "O", 1, 2, 1, 2, 3, 1, 7]
+
+
+def test_imports_of_types_alone_go(client):
+    assert client.value("import {T} from './missing'; let a: T = 1; export default a") == 1
+
+
+def test_types_are_not_checked(client):
+    assert client.value("const a: string = 1; export default a") == 1
+
+
+@pytest.mark.parametrize(("source", "line", "column"), [
+    ("enum A { X }\n\n\n  const f = (a: number): never => { throw new Error('x') }\nexport default () => f(A.X)", 4, 43),
+    ("import {a} from './a'\ninterface I {\n  b: 1\n}\n\nexport default () => { null!.x; return a }", 6, 30),
+])
+def test_positions_are_the_authors(client, source, line, column):
+    error = client.run(source, modules={"./a": "export const a = 1"})["error"]
+    assert (error["line"], error["column"]) == (line, column)
+
+
+def test_javascript_is_not_typescript(client):
+    assert client.run("const a: number = 1; export default a", language="javascript")["error"]["name"] == "SyntaxError"
+    assert client.value("const a = 1, b = 2, c = 3; export default a < b > (c)", language="javascript") is False
+
+
+# ---- Ends ----
+
+def test_safety_cap(client):
+    reply = client.run("for (;;);", timeout_ms=300)
+    assert (reply["status"], "300 ms" in reply["error"]["message"]) == ("terminated", True)
+
+
+def started(client, source, **options):
+    """A run that has begun: it has called a function of ours."""
+    there = threading.Event()
+    handle = client.start(f"await begun(); {source}", globals={"begun": there.set}, **options)
+    assert there.wait(60)
+    return handle
+
+
+@pytest.mark.parametrize("source", ["for (;;);", "await new Promise(() => {})", "const f = () => Promise.resolve().then(f); await f()",
+                                    "/^(a+)+$/.test('a'.repeat(40) + 'b')"])
+def test_terminate(client, source):
+    handle = started(client, f"{source}; export default 1")
+    assert handle.running
+    handle.terminate("had enough")
+    reply = handle.wait()
+    assert (reply["status"], reply["error"]["message"]) == ("terminated", "had enough")
+    handle.terminate("again")
+
+
+def test_terminate_what_never_was(client):
+    assert client.server.request("POST", "/run-code/nobody/terminate").status == 204
+    assert client.server.request("POST", "/run-code/nobody/terminate", '{"because": 1}').status == 400
+
+
+def test_memory(client):
+    reply = client.run("const a = []; for (;;) a.push(new Array(1000).fill(1.5))", memoryLimitBytes=32 << 20)
+    assert reply["status"] == "memory"
+
+
+def test_deep_recursion_is_an_error(client):
+    assert client.run("const f = () => f() + 1; export default f")["error"]["name"] == "RangeError"
+
+
+def test_runs_know_nothing_of_each_other(client):
+    source = "const before = globalThis.x; globalThis.x = 1; Array.prototype.y = 2; export default [typeof before, typeof [].y]"
+    assert client.value(source) == client.value(source)
+
+
+# ---- Streaming ----
+
+def test_stream(client):
+    body = {"source": "console.log('a'); report([1]); export default 42", "options": {"report": True}, "stream": True}
+    reply = client.server.request("POST", "/run-code", json.dumps(body))
+    blocks = [block.split("\n") for block in reply.body.decode().strip().split("\n\n")]
+    events = [(event.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for event, data in blocks]
+    assert [event for event, _ in events] == ["log", "report", "result"]
+    assert (events[0][1]["args"], events[1][1], events[2][1]["result"]) == (["a"], [1], 42)
+    assert events[2][1]["logs"] == [events[0][1]]
+
+
+# ---- Requests ----
+
+@pytest.mark.parametrize(("body", "field"), [
+    ({}, "source"), ({"source": 1}, "source"), ({"source": "1", "code": "1"}, "code"), ({"source": "1", "options": []}, "options"),
+    ({"source": "1", "timeout_ms": "1"}, "timeout_ms"), ({"source": "1", "timeout_ms": -1}, "timeout_ms"),
+    ({"source": "1", "execution_id": ""}, "execution_id"), ({"source": "1", "stream": 1}, "stream"),
+    ({"source": "1", "callback_url": "http://192.0.2.1/"}, "callback_url"),
+])
+def test_malformed_bodies_are_refused(client, body, field):
+    reply = post(client, body)
+    assert (reply.status, reply.json["field"]) == (400, field)
+
+
+@pytest.mark.parametrize(("options", "field"), [
+    ({"lang": "typescript"}, "options.lang"), ({"language": "python"}, "options.language"), ({"language": 1}, "options.language"),
+    ({"execute": 1}, "options.execute"), ({"execute": {"fn": ""}}, "options.execute.fn"), ({"execute": {"args": {}}}, "options.execute.args"),
+    ({"execute": {"name": "a"}}, "options.execute.name"), ({"imports": {"./a": {}}}, "options.imports../a"),
+    ({"imports": {"node:fs": {}}}, "options.imports.node:fs"), ({"imports": {"a": 1}}, "options.imports.a"),
+    ({"modules": {"a": ""}}, "options.modules.a"), ({"modules": {"./a": 1}}, "options.modules../a"), ({"modules": []}, "options.modules"),
+    ({"globals": {"a b": 1}}, "options.globals.a b"), ({"globals": {"": 1}}, "options.globals."), ({"globals": {"let": 1}}, "options.globals.let"),
+    ({"globals": {"a;b": 1}}, "options.globals.a;b"), ({"memoryLimitBytes": 0}, "options.memoryLimitBytes"),
+    ({"memoryLimitBytes": 1.5}, "options.memoryLimitBytes"), ({"filename": ""}, "options.filename"), ({"filename": "a\nb"}, "options.filename"),
+    ({"report": False}, "options.report"), ({"report": {"$type": "map", "entries": []}}, "options.report"),
+    ({"globals": {"a": {"$type": "nothing"}}}, "options.globals.a"), ({"globals": {"a": {"$type": "bigint", "value": "1.5"}}}, "options.globals.a.value"),
+    ({"globals": {"a": {"$type": "number", "value": "1"}}}, "options.globals.a.value"), ({"globals": {"a": {"$type": "set"}}}, "options.globals.a.values"),
+    ({"globals": {"a": {"$type": "map", "entries": [[1]]}}}, "options.globals.a.entries[0]"),
+    ({"globals": {"a": {"$type": "bytes", "ctor": "Buffer", "data": ""}}}, "options.globals.a.ctor"),
+    ({"globals": {"a": {"$type": "bytes", "ctor": "Uint8Array", "data": "*"}}}, "options.globals.a.data"),
+    ({"globals": {"a": {"$type": "function", "id": ""}}}, "options.globals.a.id"),
+    ({"globals": {"a": {"$type": "undefined", "more": 1}}}, "options.globals.a"),
+])
+def test_malformed_options_are_refused(client, options, field):
+    reply = post(client, {"source": "1", "options": options})
+    assert (reply.status, reply.json["field"]) == (400, field), reply.json
+
+
+def test_evaluator_is_no_runtime_for_programs(client):
+    reply = client.server.request("POST", "/execute", json.dumps({"code": "{}", "runtime": "isolate"}))
+    assert (reply.status, reply.json["field"]) == (400, "runtime")
+    assert "isolate" not in reply.json["error"].split("supported")[-1]
+
+
+def test_hang_up_terminates(client, wire):
+    before = client.server.log().count("status=cancelled")
+    connection = wire(client.server)
+    body = json.dumps({"source": "for (;;);"}).encode()
+    connection.request("POST", "/run-code", {"X-Service-API-Key": client.server.key, "Content-Type": "application/json",
+                                             "Content-Length": len(body)}, body)
+    wait_for(lambda: client.server.metric("immure_jobs_running") == 1, "a run")
+    connection.close()
+    wait_for(lambda: client.server.log().count("status=cancelled") > before, "its end")
