@@ -254,17 +254,17 @@ static int prepare(struct child *child)
 {
     int r = clear_program_fds(child);
     r = r < 0 ? r : child_close_others(child);
-    int received = child_receive(child, PHASE_IDMAP);
-    if (r == 0 && received < 0) {
-        child->call = "recv";
-        r = received;
-    }
     umask(0);
     /* Not one of clone3's flags: there it would make the parent's cgroup the new namespace's root, not the
      * job's. */
     if (r == 0 && (child->plan->namespaces & CLONE_NEWCGROUP)) {
         child->call = "unshare";
         r = unshare(CLONE_NEWCGROUP) < 0 ? -errno : 0;
+    }
+    int received = child_receive(child, PHASE_IDMAP);
+    if (r == 0 && received < 0) {
+        child->call = "recv";
+        r = received;
     }
     return r;
 }

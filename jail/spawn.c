@@ -151,9 +151,9 @@ static int tell_to_build(const struct jail *jail)
     if (r < 0 || !network) {
         return r;
     }
-    CLEANUP(fd_closep) int made = userns < 0 ? userns : network_new(userns);
     const struct parent_message message = {.phase = PHASE_NETWORK};
-    r = io_send_fds(jail->control, &message, sizeof message, &made, made < 0 ? 0 : 1);
+    r = userns < 0 ? userns : network_send(userns, jail->control, &message, sizeof message);
+    r = r < 0 ? io_send_fds(jail->control, &message, sizeof message, NULL, 0) : 0;
     /* A child that has failed already says itself why. */
     return r == -EPIPE || r == -ECONNRESET ? 0 : r;
 }

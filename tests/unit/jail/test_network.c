@@ -9,6 +9,7 @@
 #include <linux/seccomp.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -51,8 +52,18 @@ static void test_it_belongs_to_the_user_namespace(void **state)
     ino_t our_user = inode_at("/proc/self/ns/user"), our_net = inode_at("/proc/self/ns/net");
     int dumpable = prctl(PR_GET_DUMPABLE);
 
-    CLEANUP(fd_closep) int network = network_new(userns);
-    assert_true(network >= 0);
+    int sockets[2], network;
+    char byte = 0;
+    size_t n_fds = 1;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
+    assert_int_equal(network_send(userns, sockets[0], "n", 1), 0);
+    close(sockets[0]);
+    assert_int_equal(io_recv_fds(sockets[1], &byte, 1, &network, &n_fds), 1);
+    assert_int_equal(byte, 'n');
+    assert_int_equal(n_fds, 1);
+    /* Nobody else holds the other end any more, and it was one message. */
+    assert_int_equal(recv(sockets[1], &byte, 1, 0), 0);
+    close(sockets[1]);
     assert_true(fcntl(network, F_GETFD) & FD_CLOEXEC);
     assert_true(inode_of(network) != our_net);
     CLEANUP(fd_closep) int owner = ioctl(network, NS_GET_USERNS);
@@ -63,6 +74,7 @@ static void test_it_belongs_to_the_user_namespace(void **state)
     assert_int_equal(prctl(PR_GET_DUMPABLE), dumpable);
     close(pipes[0]);
     close(pipes[1]);
+    close(network);
     assert_int_equal(waitpid(other, NULL, 0), other);
     assert_int_equal(waitpid(-1, NULL, __WALL | WNOHANG), -1); /* the helper has been waited for */
 }
@@ -70,9 +82,15 @@ static void test_it_belongs_to_the_user_namespace(void **state)
 static void test_failures_are_told(void **state)
 {
     (void)state;
-    assert_int_equal(network_new(-1), -EBADF);
+    int sockets[2];
+    char byte;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
+    assert_int_equal(network_send(-1, sockets[0], "n", 1), -EBADF);
     CLEANUP(fd_closep) int no_namespace = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    assert_int_equal(network_new(no_namespace), -EINVAL);
+    assert_int_equal(network_send(no_namespace, sockets[0], "n", 1), -EINVAL);
+    assert_int_equal(recv(sockets[1], &byte, 1, MSG_DONTWAIT), -1);
+    close(sockets[0]);
+    close(sockets[1]);
     assert_int_equal(waitpid(-1, NULL, __WALL | WNOHANG), -1);
 }
 
