@@ -12,7 +12,8 @@ Q          := $(if $(filter 1,$(V)),,@)
 say         = $(if $(filter 1,$(V)),,@printf '  %-8s %s\n' $(1) $(2);)
 
 VERSION := $(shell sed -n 's/^## \[\([0-9][^]]*\)\].*/\1/p' CHANGELOG.md 2>/dev/null | head -n 1)
-# libmicrohttpd, libcurl and libmagic are loaded by the front (server/http_server.c, callback.c, content_type.c), not linked.
+# libmicrohttpd, libcurl and libmagic are loaded by the front (server/http_server.c, callback.c, content_type.c), not linked;
+# so is cJSON, by who reads JSON (config/json.c).
 PKGS    := libnl-3.0 libseccomp libprotobuf-c libcjson nettle
 
 CFLAGS   ?= -O2 -g
@@ -30,7 +31,7 @@ PKG_CFLAGS  := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 # Every shared library costs each `immure run` some 40 microseconds: those that come as archives too are linked in.
 STATIC      ?= nl-3 seccomp protobuf-c nettle
 archive      = $(if $(findstring /,$(shell $(CC) -print-file-name=lib$(1).a)),-l:lib$(1).a,-l$(1))
-PKG_LIBS    := $(foreach l,$(patsubst -l%,%,$(shell pkg-config --libs $(PKGS) 2>/dev/null)),\
+PKG_LIBS    := $(foreach l,$(patsubst -l%,%,$(filter-out -lcjson,$(shell pkg-config --libs $(PKGS) 2>/dev/null))),\
                  $(if $(filter $(STATIC),$(l)),$(call archive,$(l)),$(if $(filter -%,$(l)),$(l),-l$(l))))
 
 # Layers, lowest first. A layer's archive may use those before it.

@@ -6,6 +6,7 @@
  * text, and a number's `valuestring` its digits (cJSON_Delete() frees it like any other). */
 #include "config/json.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -20,8 +21,19 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 
+#define LIBRARY "libcjson.so.1"
+
+/* Loaded when there is JSON to read, because most of `immure run` have none, and a library that is linked
+ * costs each of them some 50 microseconds. It stays, so that all but the first time are a look at what is
+ * there. */
+struct cjson {
+    __typeof__(cJSON_ParseWithLength) *parse;
+    __typeof__(cJSON_Delete) *delete;
+};
+
 struct json_doc {
     cJSON *root;
+    struct cjson cjson;
 };
 
 /* What is being parsed and how its errors are to be put. */
@@ -52,6 +64,28 @@ static int fail_at(const struct input *input, size_t offset, const char *why)
     return err_set(input->reterr, ERR_CONFIG, EINVAL, item, "%s", why);
 }
 
+static int load(struct cjson *ret, struct err *reterr)
+{
+    void *handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    struct cjson cjson = {0};
+    if (handle) {
+        *(void **)&cjson.parse = dlsym(handle, "cJSON_ParseWithLength");
+        *(void **)&cjson.delete = dlsym(handle, "cJSON_Delete");
+    }
+    if (!cjson.parse || !cjson.delete) {
+        return err_set(reterr, ERR_HOST, ENOENT, LIBRARY, "cannot load %s: %s; install cJSON", LIBRARY,
+                       dlerror());
+    }
+    *ret = cjson;
+    return 0;
+}
+
+int json_load(struct err *reterr)
+{
+    struct cjson cjson;
+    return load(&cjson, reterr);
+}
+
 static int fail_memory(const struct input *input)
 {
     return err_errno(input->reterr, ENOMEM, "while reading JSON");
@@ -62,7 +96,7 @@ static int annotate(const struct input *input, cJSON *node, const struct jsonsca
 {
     size_t offset = scan->offsets[(*next)++];
     node->valueint = (int)offset;
-    if (cJSON_IsNumber(node)) {
+    if ((node->type & 0xff) == cJSON_Number) {
         size_t len = jsonscan_number_length(input->text + offset, input->size - offset);
         node->valuestring = strndup(input->text + offset, len);
         return node->valuestring ? 0 : fail_memory(input);
@@ -111,7 +145,7 @@ static int refuse_duplicate_keys_of(const struct input *input, const cJSON *obje
 
 static int refuse_duplicate_keys(const struct input *input, const cJSON *node)
 {
-    int r = cJSON_IsObject(node) ? refuse_duplicate_keys_of(input, node) : 0;
+    int r = (node->type & 0xff) == cJSON_Object ? refuse_duplicate_keys_of(input, node) : 0;
     for (const cJSON *child = node->child; child && r == 0; child = child->next) {
         r = refuse_duplicate_keys(input, child);
     }
@@ -125,11 +159,17 @@ static int parse(const struct input *input, struct json_doc **ret)
     if (r < 0) {
         return r == -ENOMEM ? fail_memory(input) : fail_at(input, scan.at, scan.why);
     }
+    struct cjson cjson;
+    r = load(&cjson, input->reterr);
+    if (r < 0) {
+        return r;
+    }
     struct json_doc *doc = calloc(1, sizeof *doc);
     if (!doc) {
         return fail_memory(input);
     }
-    doc->root = cJSON_ParseWithLength(input->text, input->size);
+    doc->cjson = cjson;
+    doc->root = cjson.parse(input->text, input->size);
     size_t next = 0;
     r = doc->root ? annotate(input, doc->root, &scan, &next) : fail_memory(input);
     r = r < 0 ? r : refuse_duplicate_keys(input, doc->root);
@@ -157,7 +197,7 @@ int json_parse_file(const char *file, const char *text, size_t size, struct json
 void json_free(struct json_doc *doc)
 {
     if (doc) {
-        cJSON_Delete(doc->root);
+        doc->cjson.delete(doc->root);
         free(doc);
     }
 }
@@ -265,7 +305,7 @@ size_t json_string_length(const struct json *value)
 
 bool json_bool(const struct json *value)
 {
-    return value && cJSON_IsTrue(node_of(value));
+    return value && (node_of(value)->type & 0xff) == cJSON_True;
 }
 
 /* The value of digits with an exponent, as sign and magnitude; false where it is not whole or above 64 bits.

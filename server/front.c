@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "config/config.h"
+#include "config/json.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
@@ -315,7 +316,10 @@ static int start(struct front_process *process, struct err *reterr)
         return err_errno(reterr, ENOMEM, "making the metrics");
     }
     metrics_set(front->metrics, METRIC_BUILD_INFO, IMMURE_VERSION, NULL, 1);
-    int r = loop_new(&front->loop, reterr);
+    int r = json_load(reterr);
+    if (r == 0) {
+        r = loop_new(&front->loop, reterr);
+    }
     if (r == 0) {
         r = dispatch_new(front, process->channel, &front->dispatch, reterr);
     }
