@@ -123,7 +123,7 @@ def test_400_where_the_body_ends_is_not_clear(server, wire):
 
 
 def test_404(server):
-    for path in ("/", "/nothing", "/execute/", "/execute/x", "/Execute", "/metrics%00", "/run-code"):
+    for path in ("/", "/nothing", "/execute/", "/execute/x", "/Execute", "/metrics%00", "/run-code/", "/run-codes"):
         reply = server.get(path)
         assert reply.status == 404 and reply.json == {"error": "no such path", "code": "not_found", "field": None}
 
