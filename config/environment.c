@@ -59,11 +59,11 @@ static int apply_session_ttl(const struct overrides *overrides, const struct var
 static int apply_nothing(const struct overrides *overrides, const struct variable *variable,
                          struct value *value);
 
-enum { CONFIG_ROW };
+enum { CONFIG_ROW, KEY_ROW };
 
 static const struct variable variables[] = {
     [CONFIG_ROW] = {PREFIX "CONFIG", NULL, NULL, apply_nothing, false}, /* environment_config_path() */
-    {PREFIX "SERVICE_API_KEY", NULL, "key", apply_key, true},
+    [KEY_ROW] = {PREFIX "SERVICE_API_KEY", NULL, "key", apply_key, true},
     {PREFIX "ENV", NULL, "environment", apply_field, false},
     {PREFIX "ADDR", "SANDBOX_ADDR", "listen", apply_field, false},
     {PREFIX "DEFAULT_TIMEOUT_MS", NULL, "default_timeout_ms", apply_field, false},
@@ -346,6 +346,21 @@ static int apply_callbacks(const struct overrides *overrides, const struct varia
         at += length + (at[length] == ',');
     }
     return 0;
+}
+
+int environment_key(char *const *env, char **ret, struct err *reterr)
+{
+    CLEANUP(value_clear) struct value value = {0};
+    int r = find_value(env, &variables[KEY_ROW], &value, reterr);
+    if (r < 0) {
+        return r;
+    }
+    if (value.text.len > 0 && !is_sendable(value.text.data)) {
+        return err_set(reterr, ERR_CONFIG, EINVAL, value.spelling,
+                       "holds a blank or a control character, which no caller can send");
+    }
+    *ret = strdup(value.text.data ? value.text.data : "");
+    return *ret ? 0 : err_errno(reterr, ENOMEM, "while reading %s", value.spelling);
 }
 
 /* Adds a key that may use everything. An empty one adds none, which only a local environment then accepts. */

@@ -18,6 +18,7 @@ int cmd_run(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_policy(int argc, char **argv);
 int cmd_audit(int argc, char **argv);
+int cmd_mcp(int argc, char **argv);
 int cmd_front(int argc, char **argv);
 
 /* Writes "immure COMMAND: SENTENCE" to stderr and returns `code`. */

@@ -20,6 +20,7 @@
 #include "server/bridge.h"
 #include "server/channel.h"
 #include "server/door_execute.h"
+#include "server/door_mcp.h"
 #include "server/door_run_code.h"
 #include "server/front_context.h"
 #include "server/job_io.h"
@@ -244,12 +245,15 @@ static void begin_stream(struct running *job)
     if (request->stream) {
         return;
     }
-    const struct job_io *io =
-        job->run_code ? NULL : job->io; /* what is printed is no part of a run's reply */
+    /* What is printed is no part of a run's reply, and all of a tool's. */
+    const struct job_io *io = job->run_code || request->mcp ? NULL : job->io;
     if (stream_new(job->dispatch->front->streams, request, io, &request->stream, &err) < 0) {
         log_err(job->dispatch->front->log, LOG_ERROR, "no_stream", &err);
         job->streams = false;
         return;
+    }
+    if (request->mcp) {
+        mcp_begin_stream(request);
     }
     job_io_on_output(job->io, on_output, job);
     request_reply_events(request);
@@ -262,7 +266,7 @@ static void on_call(void *arg, struct bridge_call *call)
     if (job->streams && job->request) {
         begin_stream(job);
     }
-    if (job->request && !job->run_code) {
+    if (job->request && !job->run_code && !job->request->mcp) {
         stream_tool_call(job->request->stream, call->name);
     }
     tools_call(&job->tools, call);
@@ -507,6 +511,9 @@ static int encode_result(struct running *job, const struct job_result *result, s
                               .capture = job_io_capture(job->io),
                               .types = job->dispatch->front->types};
     texts.output = bridge_output(job->bridge, &texts.output_size);
+    if (job->request && job->request->mcp) {
+        return mcp_encode_result(job->request->mcp, result, &texts, ret, reterr);
+    }
     return execute_encode(result, &texts, ret, reterr);
 }
 
@@ -533,9 +540,13 @@ static void stream_result(struct running *job, const struct job_result *result)
         log_err(job->dispatch->front->log, LOG_ERROR, "reply_lost", &err);
         buf_free(&body);
         body = BUF_INIT;
+        if (job->request->mcp) {
+            mcp_encode_refusal(job->request->mcp, &err, &body);
+        }
     }
     job_io_on_output(job->io, NULL, NULL);
-    stream_end(job->request->stream, job->run_code ? NULL : TAKE_PTR(job->io), &body);
+    bool printed = !job->run_code && !job->request->mcp;
+    stream_end(job->request->stream, printed ? TAKE_PTR(job->io) : NULL, &body);
 }
 
 /* What the caller of DELETE /jobs/{job_id} gave as its reason. */

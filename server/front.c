@@ -26,6 +26,7 @@
 #include "server/channel.h"
 #include "server/content_type.h"
 #include "server/dispatch.h"
+#include "server/door_mcp.h"
 #include "server/front_context.h"
 #include "server/front_sandbox.h"
 #include "server/guesses.h"
@@ -336,6 +337,9 @@ static int start(struct front_process *process, struct err *reterr)
         r = streams_new(front->loop, front->config->stream_heartbeat_ms, &front->streams, reterr);
     }
     if (r == 0) {
+        r = mcp_new(&front->mcp, reterr);
+    }
+    if (r == 0) {
         r = start_http(process, reterr);
     }
     front->types = content_types_new(front->log);
@@ -398,6 +402,7 @@ static void clean_up(struct front_process *process)
     session_queries_free(front->session_queries);
     kept_jobs_free(front->kept_jobs);
     streams_free(front->streams);
+    mcp_free(front->mcp);
     loop_remove(process->channel_source);
     loop_free(front->loop);
     channel_free(process->channel);

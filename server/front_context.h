@@ -13,6 +13,7 @@ struct http_server;
 struct kept_jobs;
 struct log;
 struct loop;
+struct mcp;
 struct metrics;
 struct process_stats;
 struct server_config;
@@ -32,6 +33,7 @@ struct front {
     struct session_queries *session_queries;
     struct kept_jobs *kept_jobs;
     struct streams *streams;
+    struct mcp *mcp;
     struct content_types *types;       /* NULL: no libmagic */
     struct callback_client *callbacks; /* NULL: there is nothing that could be called */
     struct msg_state state;            /* the warden's last word */

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "config/config.h"
 #include "config/job.h"
@@ -12,6 +11,7 @@
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
+#include "server/accept.h"
 #include "server/dispatch.h"
 #include "server/door_execute.h"
 #include "server/door_run_code.h"
@@ -97,18 +97,9 @@ static bool may_use(struct request *request, const struct execute_request *execu
     return true;
 }
 
-/* True if one of the media types is text/event-stream. */
 static bool accepts_events(const char *accept)
 {
-    static const char type[] = "text/event-stream";
-    for (const char *item = accept; item && *item; item += strcspn(item, ",") + (strchr(item, ',') != NULL)) {
-        item += strspn(item, " \t");
-        size_t length = strcspn(item, ",; \t");
-        if (length == sizeof type - 1 && strncasecmp(item, type, length) == 0) {
-            return true;
-        }
-    }
-    return false;
+    return accept_lists(accept, "text/event-stream");
 }
 
 /* `?wait=false`: the caller does not wait for the verdict. Otherwise it may want to hear of what happens. */

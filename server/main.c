@@ -26,6 +26,7 @@ static const struct command commands[] = {
     {"check", cmd_check, "what this host offers, layer by layer, and what to do about the rest", false},
     {"policy", cmd_policy, "check and explain policy files", false},
     {"audit", cmd_audit, "hold an audit log against its own hashes", false},
+    {"mcp", cmd_mcp, "the Model Context Protocol on standard input and output", false},
     {"front", cmd_front, "the HTTP process that `serve` starts", true},
 };
 

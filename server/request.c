@@ -13,6 +13,7 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "server/dispatch.h"
+#include "server/door_mcp.h"
 #include "server/front_context.h"
 #include "server/guesses.h"
 #include "server/http.h"
@@ -86,6 +87,20 @@ void request_reply_empty(struct request *request)
     reply_with(request, 204, headers, 0, &body);
 }
 
+void request_reply_named(struct request *request, const char *name, const char *value, struct buf *body)
+{
+    struct http_header headers[REPLY_HEADERS_MAX] = {{"Content-Type", "application/json"}, {name, value}};
+    reply_with(request, 200, headers, 2, body);
+}
+
+void request_reply_noted(struct request *request)
+{
+    struct http_header headers[REPLY_HEADERS_MAX];
+    struct buf body = BUF_INIT;
+    buf_puts(&body, "");
+    reply_with(request, 202, headers, 0, &body);
+}
+
 /* An error's body with the headers that its status asks for. */
 static void reply_error(struct request *request, enum error_class class, uint64_t retry_after_ms,
                         const char *allow, struct buf *body)
@@ -131,6 +146,10 @@ void request_refuse_err(struct request *request, const struct err *err, uint64_t
         LOG(request->front->log, LOG_ERROR, "request_failed", LOG_FIELD_STR("request_id", request->id),
             LOG_FIELD_STR("kind", err_kind_to_string(err->kind)), LOG_FIELD_STR("step", err->step),
             LOG_FIELD_STR("item", err->item), LOG_FIELD_STR("error", err->text));
+    }
+    if (request->mcp) {
+        mcp_refuse(request, err);
+        return;
     }
     error_write_err(&body, err);
     reply_error(request, class, retry_after_ms, NULL, &body);
@@ -314,6 +333,7 @@ static void on_end(void *arg, struct http_request *http, bool sent)
     }
     session_query_forget(request);
     stream_free(request->stream);
+    mcp_call_free(request->mcp);
     if (request->status == 0) {
         request->status = 499;
     }

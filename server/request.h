@@ -16,6 +16,7 @@ struct err;
 struct front;
 struct http_events;
 struct http_request;
+struct mcp_call;
 struct route;
 struct running;
 struct session_query_pending;
@@ -37,6 +38,7 @@ struct request {
     struct running *job;                 /* whose verdict it waits for */
     struct stream *stream;               /* what is told while the job runs; NULL: nothing */
     struct session_query_pending *query; /* whose answer it waits for */
+    struct mcp_call *mcp;                /* what it is to be told as; NULL: as HTTP */
 };
 
 /* What the HTTP server calls; its `arg` is the struct front. */
@@ -53,6 +55,10 @@ void request_reply(struct request *request, unsigned status, const char *content
 void request_reply_accepted(struct request *request, const char *location, struct buf *body);
 /* 200, with events from request->stream. */
 void request_reply_events(struct request *request);
+/* 200 with JSON and one header more. Takes the body. */
+void request_reply_named(struct request *request, const char *name, const char *value, struct buf *body);
+/* 202 without a body: taken, and there is nothing to say. */
+void request_reply_noted(struct request *request);
 /* 204. */
 void request_reply_empty(struct request *request);
 /* `text` and `field` may be NULL; see error_write(). */

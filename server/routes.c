@@ -12,6 +12,8 @@ static const struct route routes[] = {
     {"POST", "/execute", ROUTE_FOR_KEYS, ROUTE_AT_END, true, handle_execute},
     {"POST", "/run-code", ROUTE_FOR_KEYS, ROUTE_AT_END, true, handle_run_code},
     {"POST", "/run-code/{execution_id}/terminate", ROUTE_FOR_KEYS, ROUTE_AT_END, false, handle_terminate},
+    {"POST", "/mcp", ROUTE_FOR_KEYS, ROUTE_AT_END, false, handle_mcp},
+    {"DELETE", "/mcp", ROUTE_FOR_KEYS, ROUTE_AT_END, false, handle_mcp_end},
     {"GET", "/sessions", ROUTE_FOR_KEYS, ROUTE_AT_END, false, handle_sessions},
     {"DELETE", "/workspace/{session_id}", ROUTE_FOR_KEYS, ROUTE_AT_END, false, handle_session_end},
     {"GET", "/jobs/{job_id}", ROUTE_FOR_KEYS, ROUTE_AT_HEADERS, false, handle_job},

@@ -36,6 +36,7 @@ struct stream {
     struct deadline deadline; /* first, so that one is the other */
     struct streams *all;
     struct request *request;
+    const struct stream_dialect *dialect;
     const struct job_io *io; /* NULL: nothing more comes */
     struct job_io *owned;    /* the same, once the job has ended */
     size_t told[CAPTURE_STREAMS];
@@ -46,6 +47,14 @@ struct stream {
     bool ended, reply_told;
     bool spoke, beats; /* since the timer last went off; a comment is due */
 };
+
+static void put_comment(const struct request *request, struct buf *ret)
+{
+    (void)request;
+    buf_puts(ret, ": still running\n\n");
+}
+
+static const struct stream_dialect own_dialect = {.reply_event = "result", .beat = put_comment};
 
 static void on_quiet(void *arg, struct deadline *deadline)
 {
@@ -92,7 +101,7 @@ int stream_new(struct streams *streams, struct request *request, const struct jo
     if (!stream) {
         return err_errno(reterr, ENOMEM, "beginning a stream of events");
     }
-    *stream = (struct stream){.all = streams, .request = request, .io = io};
+    *stream = (struct stream){.all = streams, .request = request, .dialect = &own_dialect, .io = io};
     deadline_join(&streams->deadlines, &stream->deadline, &streams->quiet);
     *ret = stream;
     return 0;
@@ -137,6 +146,11 @@ void stream_event(struct stream *stream, const char *event, const struct buf *da
         buf_puts(&stream->calls, "\n\n");
         stream_wake(stream);
     }
+}
+
+void stream_speak(struct stream *stream, const struct stream_dialect *dialect)
+{
+    stream->dialect = dialect;
 }
 
 void stream_end(struct stream *stream, struct job_io *io, struct buf *reply)
@@ -194,7 +208,7 @@ static bool put_reply(struct stream *stream)
     }
     stream->reply_told = true;
     if (stream->reply.len > 0) {
-        buf_puts(&stream->pending, "event: result\ndata: ");
+        buf_printf(&stream->pending, "event: %s\ndata: ", stream->dialect->reply_event);
         buf_append(&stream->pending, stream->reply.data, stream->reply.len);
         buf_puts(&stream->pending, "\n");
     } else {
@@ -224,7 +238,7 @@ ssize_t stream_fill(struct stream *stream, char *data, size_t size)
         } else if (stream->ended) {
             return -1;
         } else if (stream->beats) {
-            buf_puts(&stream->pending, ": still running\n\n");
+            stream->dialect->beat(stream->request, &stream->pending);
         }
         stream->beats = false;
     }

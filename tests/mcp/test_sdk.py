@@ -1,0 +1,111 @@
+"""The official TypeScript client of the Model Context Protocol, over HTTP and over standard input and output."""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import IMMURE
+from harness import BUILD, Server, wait_for
+
+HERE = Path(__file__).parent
+WAYS = ["http", "stdio", "own"]  # own: `immure mcp` starts its server
+
+
+@pytest.fixture(scope="session")
+def client():
+    """The client's script, beside the modules that it needs."""
+    directory = Path(f"{BUILD}-mcp")
+    directory.mkdir(exist_ok=True)
+    for name in ("package.json", "package-lock.json", "client.mjs"):
+        shutil.copy(HERE / name, directory)
+    done = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=directory, capture_output=True, text=True,
+                          timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return directory / "client.mjs"
+
+
+@pytest.fixture(scope="module")
+def mcp(client, tmp_path_factory):
+    """mcp(SCENARIO, WAY) -> what it found"""
+    directory = tmp_path_factory.mktemp("mcp")
+    config = directory / "server.textproto"
+    config.write_text("max_concurrent_jobs: 16 stream_heartbeat_ms: 200\n")
+    own = dict(os.environ, SANDBOX_EXECUTOR_CGROUP=os.environ.get("IMMURE_TEST_CGROUP", "BEST_EFFORT"))
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(Server(directory / "log", immure=IMMURE, SANDBOX_EXECUTOR_CONFIG=str(config)))
+
+        def run(scenario, way):
+            arguments, environment = {
+                "http": (["http", f"{server.url}/mcp", server.key], os.environ),
+                "stdio": (["stdio", IMMURE, "mcp", "--connect", f"127.0.0.1:{server.port}"],
+                          dict(os.environ, SANDBOX_EXECUTOR_SERVICE_API_KEY=server.key)),
+                "own": (["stdio", IMMURE, "mcp", "--config", str(config)], own),
+            }[way]
+            done = subprocess.run(["node", client, scenario, *arguments], env=environment, capture_output=True, text=True,
+                                  timeout=180)
+            assert done.returncode == 0, done.stderr[-5000:]
+            return json.loads(done.stdout)
+        run.server = server
+        yield run
+
+
+def text(result):
+    return result["content"][0]["text"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_lists_the_tool(mcp, way):
+    found = mcp("list", way)
+    assert [tool["name"] for tool in found["tools"]] == ["execute_code"]
+    assert found["server"]["name"] == "immure" and found["capabilities"] == {"tools": {"listChanged": False}}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_success(mcp, way):
+    found = mcp("success", way)
+    assert text(found) == "desserts\n" and not found["isError"] and found["structuredContent"]["status"] == "success"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_error(mcp, way):
+    found = mcp("error", way)
+    assert found["isError"] and text(found).startswith("so far\nTraceback") and "ZeroDivisionError" in text(found)
+    assert found["structuredContent"]["status"] == "execution_error" and found["structuredContent"]["exit_code"] == 1
+    assert mcp("language", way)["structuredContent"]["status"] == "setup_error"
+    assert mcp("tool", way)["code"] == -32602
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_timeout(mcp, way):
+    found = mcp("timeout", way)
+    assert found["isError"] and text(found) == "Error: Execution timed out after 1s" and found["structuredContent"]["status"] == "timeout"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_session(mcp, way):
+    assert text(mcp("session", way)) == "still here\n"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_cancel(mcp, way):
+    found = mcp("cancel", way)
+    assert "changed my mind" in found["message"] and text(found["after"]) == "goes on\n"
+    if way != "own":
+        wait_for(lambda: mcp.server.metric("immure_jobs_running") == 0, "the cancelled job's end")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_progress(mcp, way):
+    found = mcp("progress", way)
+    assert text(found["result"]) == "done\n" and len(found["seen"]) >= 2
+    values = [progress["progress"] for progress in found["seen"]]
+    assert values == sorted(set(values)) and all(progress["total"] == 30 for progress in found["seen"])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_many_at_once(mcp, way):
+    assert mcp("many", way)["texts"] == [f"{i ** 2}\n" for i in range(12)]
