@@ -154,9 +154,11 @@ class FunctionServer(CallbackServer):
 
     def __init__(self):
         super().__init__({})
-        self.functions = {}
+        self.functions, self.raw = {}, None  # what is answered whatever is called; None: what the functions say
 
     def answer(self, call):
+        if self.raw is not None:
+            return self.raw
         try:
             value = self.functions[(call["execution_id"], call["name"])](*map(decode, call["args"]))
             return {"data": json.dumps(encode(value, {}))}

@@ -23,7 +23,7 @@ const EVENT_BYTES_MAX = 1024 * 1024; // of logs, and of reports
 const TEXT_MAX = 65536; // of an error's message or stack
 
 const {reallyExit, argv} = process;
-const {setImmediate} = globalThis;
+const {setImmediate, clearImmediate} = globalThis;
 const HostPromise = Promise, HostError = Error;
 
 // Node's own way to what V8 says of a source that does not compile: where. Without --expose-internals it is not told.
@@ -35,12 +35,12 @@ try {
 // ---- The bridge (../../README.md) ----
 
 class Bridge {
-  constructor() {
+  constructor(hello) {
     this.received = Buffer.alloc(0);
     this.lastId = 0;
     this.open = 0;
     this.waiting = [];
-    this.hello = this.read();
+    this.hello = hello ?? this.read();
   }
 
   // Blocks. Where the bridge is gone there is nobody to tell.
@@ -172,9 +172,10 @@ function ownMessage(error) {
 const isRelative = (specifier) => /^\.{1,2}\//.test(specifier);
 
 class Run {
-  constructor(realm, bridge, request) {
+  // `exit` ends it all.
+  constructor(realm, bridge, request, exit) {
     const {source, options} = request;
-    Object.assign(this, {bridge, source, options, context: realm.context, inside: realm.inside});
+    Object.assign(this, {bridge, source, options, exit, context: realm.context, inside: realm.inside});
     this.filename = options.filename ?? '<runCode>';
     this.sources = new Map(Object.entries(options.modules ?? {}).map(
       ([specifier, text]) => [path.posix.join(path.posix.dirname(this.filename), specifier), text]));
@@ -216,7 +217,7 @@ class Run {
   end(members) {
     const {used_heap_size: heap, external_memory: external} = v8.getHeapStatistics();
     this.bridge.send(`"op":"result","data":{${members},"memoryUsedBytes":${heap + external}}`);
-    reallyExit(0);
+    this.exit();
   }
 
   finish(text) {
@@ -397,7 +398,7 @@ class Run {
     const {fn = 'default', args = []} = this.options.execute ?? {};
     const main = this.compileAt(this.filename, this.source);
     await this.link(main);
-    setImmediate(() => this.pump());
+    this.answers = setImmediate(() => this.pump());
     await main.evaluate();
     if (!Object.getOwnPropertyNames(main.namespace).includes(fn)) {
       throw new LinkFailure(`The module '${this.filename}' does not provide an export named '${fn}'`, fn);
@@ -451,15 +452,35 @@ class Run {
 
 // ---- Before the run ----
 
-// What a run needs of Node is loaded and called once; a first module makes Node warn of an experiment.
-async function rehearse() {
-  const context = vm.createContext(Object.create(null));
+// Node warns of an experiment when the first module is made.
+function warnNobody() {
   const {emitWarning} = process;
   process.emitWarning = () => {};
-  const module = new vm.SourceTextModule("import a from 'a'; export default () => a;", {context, identifier: 'a'});
-  await module.link(() => new vm.SyntheticModule(['default'], function () { this.setExport('default', 1); }, {context}));
-  await module.evaluate();
+  new vm.SourceTextModule('', {context: vm.createContext()});
   process.emitWarning = emitWarning;
+}
+
+const REHEARSAL = {
+  source: `import a from 'a'; import {b} from './b'; console.log(a, b, {c: [undefined, 1n]}); report(1);
+           export default async (x) => { try { null.x } catch (e) { e.stack } f(x); return [a, new Map([[1, new Date(0)]])] }`,
+  options: {
+    language: 'javascript', report: true, execute: {args: [{$type: 'set', values: [1]}]}, imports: {a: {default: {b: 'c'}}},
+    modules: {'./b': 'export const b = 1'}, globals: {f: {$type: 'function', id: 'f'}},
+  },
+};
+
+// What runs usually need has then been loaded and compiled. In a realm of its own, and nobody hears of it: the bridge of a process
+// that stands by is /dev/null.
+async function rehearse() {
+  const bridge = new Bridge({max_frame_bytes: 65536, max_result_bytes: 65536, max_calls_in_flight: 1});
+  await new HostPromise((resolve) => {
+    const run = new Run(new Realm(), bridge, JSON.parse(JSON.stringify(REHEARSAL)), () => {
+      clearImmediate(run.answers);
+      resolve();
+    });
+    run.run();
+  });
+  Reflect.deleteProperty(HostError, 'prepareStackTrace');
 }
 
 // This process stands still in here until it has its run: PID 1 answers inotify_init1, which the policy denies, only once it has
@@ -480,12 +501,15 @@ function wait() {
 }
 
 async function main() {
-  const [, , script] = argv;
+  const [, , script] = argv, standby = script === '--standby';
+  warnNobody();
+  if (standby) {
+    await rehearse();
+  }
   const realm = new Realm();
-  await rehearse();
   neutralise(realm.context);
-  const text = script === '--standby' ? wait() : fs.readFileSync(script, 'utf8');
-  await new Run(realm, new Bridge(), JSON.parse(text)).run();
+  const text = standby ? wait() : fs.readFileSync(script, 'utf8');
+  await new Run(realm, new Bridge(), JSON.parse(text), () => reallyExit(0)).run();
 }
 
 main();

@@ -211,8 +211,7 @@ class Encoder {
       break;
     default:
       if (!(kind in views)) {
-        refuse(kind === 'Proxy' || prototype === objectPrototype || prototype === null ? `a ${kind}` :
-                                                                                         `an instance of ${className(value)}`, path);
+        refuse(kind === 'Proxy' ? 'a Proxy' : `an instance of ${kind === 'Error' ? className(value) : kind}`, path);
       }
       this.own(prototype === views[kind].prototype, value, path);
       this.view(kind, typedOf, value);
