@@ -8,6 +8,7 @@
 
 #include "config/config_message.h"
 #include "config/environment.h"
+#include "config/package_index.h"
 #include "config/pool.h"
 #include "config/protofile.h"
 #include "config/server.pb-c.h"
@@ -57,6 +58,7 @@ void server_config_free(struct server_config *config)
         free(config->callbacks[i].text);
     }
     free(config->callbacks);
+    package_indexes_clear(config);
     for (size_t i = 0; i < config->n_keys; i++) {
         free(config->keys[i].name);
         texts_free(config->keys[i].policies, config->keys[i].n_policies);
@@ -208,4 +210,9 @@ bool server_config_allows_callback(const struct server_config *config, const str
 bool server_config_has_callbacks(const struct server_config *config)
 {
     return config->n_callbacks > 0 || config->callback_any;
+}
+
+bool server_config_connects(const struct server_config *config)
+{
+    return server_config_has_callbacks(config) || config->n_egress > 0;
 }

@@ -60,6 +60,15 @@ struct callback_config {
     bool private_addresses;
 };
 
+/* Where installers find packages. */
+enum package_installer { INSTALLER_PIP, INSTALLER_NPM, INSTALLERS };
+struct package_index_config {
+    char *url; /* NULL: there is none */
+    char **hosts;
+    size_t n_hosts;
+    bool private_addresses;
+};
+
 /* Meanings, units and defaults: config/server.proto. Owned; server_config_free(). */
 struct server_config {
     char *listen;
@@ -102,6 +111,12 @@ struct server_config {
     uint64_t kept_job_ttl_ms, max_kept_bytes;
     uint64_t stream_heartbeat_ms;
     uint32_t max_kept_jobs;
+    struct package_index_config package_indexes[INSTALLERS];
+    struct callback_config *egress; /* the hosts and ports of all of them; the texts are made up from those */
+    size_t n_egress;
+    char *package_index_ca_file;
+    uint64_t max_egress_bytes, egress_timeout_ms;
+    uint32_t max_egress_connections;
 };
 
 /* `path` NULL: SANDBOX_EXECUTOR_CONFIG, else the shipped configuration. Then the environment,
@@ -125,6 +140,8 @@ bool server_config_allows_callback(const struct server_config *config, const str
                                    const char *text);
 /* Whether there can be any. */
 bool server_config_has_callbacks(const struct server_config *config);
+/* Whether the front is to connect to anything. */
+bool server_config_connects(const struct server_config *config);
 
 /* Overwrites and removes every variable of the process's environment that may hold a secret. */
 void server_config_scrub_environment(void);

@@ -10,6 +10,7 @@
 #include "config/config.h"
 #include "config/digest.h"
 #include "config/message.h"
+#include "config/package_index.h"
 #include "config/pool.h"
 #include "config/server.pb-c.h"
 #include "config/shipped.h"
@@ -54,7 +55,10 @@
     X(kept_job_ttl_ms, 1, 366 * MS_PER_DAY)                                                                  \
     X(max_kept_jobs, 1, 65536)                                                                               \
     X(max_kept_bytes, 1024, 1024 * 1024 * MIB)                                                               \
-    X(stream_heartbeat_ms, 1, MS_PER_DAY)
+    X(stream_heartbeat_ms, 1, MS_PER_DAY)                                                                    \
+    X(max_egress_bytes, 1024, 1ull << 50)                                                                    \
+    X(max_egress_connections, 0, UINT32_MAX)                                                                 \
+    X(egress_timeout_ms, 1, MS_PER_DAY)
 
 static bool environment_is_local(const char *environment)
 {
@@ -386,6 +390,7 @@ int config_from_message(const Immure__Server *message, const struct source *sour
     r = r < 0 ? r : numbers_from_message(&checker, message, config);
     r = r < 0 ? r : enums_from_message(&checker, message, config);
     r = r < 0 ? r : callbacks_from_message(&checker, message, config);
+    r = r < 0 ? r : package_indexes_from_message(&checker, message, config);
     r = r < 0 ? r : runtimes_from_message(&checker, message, config);
     r = r < 0 ? r : keys_from_message(&checker, message, config);
     if (r < 0) {
@@ -518,6 +523,7 @@ void config_to_message(const struct server_config *config, struct pool *pool, Im
     ret->callback = callbacks_to_messages(config, pool);
     ret->n_callback = config->n_callbacks;
     ret->callback_ca_file = config->callback_ca_file;
+    package_indexes_to_message(config, pool, ret);
     ret->policy_path = config->policy_paths;
     ret->n_policy_path = config->n_policy_paths;
     ret->key = keys_to_messages(config, pool);

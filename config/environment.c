@@ -52,6 +52,8 @@ static int apply_field(const struct overrides *overrides, const struct variable 
 static int apply_key(const struct overrides *overrides, const struct variable *variable, struct value *value);
 static int apply_callbacks(const struct overrides *overrides, const struct variable *variable,
                            struct value *value);
+static int apply_index(const struct overrides *overrides, const struct variable *variable,
+                       struct value *value);
 static int apply_interpreter(const struct overrides *overrides, const struct variable *variable,
                              struct value *value);
 static int apply_session_ttl(const struct overrides *overrides, const struct variable *variable,
@@ -71,6 +73,8 @@ static const struct variable variables[] = {
     {PREFIX "MAX_CONCURRENT_JOBS", "SANDBOX_MAX_CONCURRENT", "max_concurrent_jobs", apply_field, false},
     {PREFIX "CGROUP", NULL, "cgroup", apply_field, false},
     {PREFIX "CALLBACK_URLS", NULL, "callback", apply_callbacks, false},
+    {PREFIX "PIP_INDEX_URL", NULL, "pip_index", apply_index, false},
+    {PREFIX "NPM_REGISTRY_URL", NULL, "npm_registry", apply_index, false},
     {"SANDBOX_MAX_OUTPUT", NULL, "max_output_bytes", apply_field, false},
     {"SANDBOX_PYTHON_BIN", NULL, "python", apply_interpreter, false},
     {"SANDBOX_NODE_BIN", NULL, "node", apply_interpreter, false},
@@ -361,6 +365,31 @@ int environment_key(char *const *env, char **ret, struct err *reterr)
     }
     *ret = strdup(value.text.data ? value.text.data : "");
     return *ret ? 0 : err_errno(reterr, ENOMEM, "while reading %s", value.spelling);
+}
+
+/* The URL of the index named in the row; what else the file says of that index stays. */
+static int apply_index(const struct overrides *overrides, const struct variable *variable,
+                       struct value *value)
+{
+    const ProtobufCFieldDescriptor *field =
+        protobuf_c_message_descriptor_get_field_by_name(&immure__server__descriptor, variable->field);
+    Immure__PackageIndex **slot = (Immure__PackageIndex **)((char *)overrides->message + field->offset);
+    if (value->text.len == 0) {
+        return fail_empty(overrides, value);
+    }
+    if (!*slot) {
+        *slot = malloc(sizeof **slot);
+        if (!*slot) {
+            return no_memory(overrides, value);
+        }
+        immure__package_index__init(*slot);
+    }
+    char path[64];
+    snprintf(path, sizeof path, "%s.url", variable->field);
+    int r = replace_text(overrides, value, NULL, &(*slot)->url);
+    return r == 0 && source_note_variable(overrides->source, path, value->spelling) < 0
+               ? no_memory(overrides, value)
+               : r;
 }
 
 /* Adds a key that may use everything. An empty one adds none, which only a local environment then accepts. */

@@ -90,8 +90,20 @@ static void write_waiting(struct bridge *bridge)
     }
 }
 
+/* A program that never fetches quite all of it would have what is written kept for ever. */
+static void forget_written(struct bridge *bridge)
+{
+    struct buf *waiting = &bridge->waiting;
+    if (bridge->written > KEPT_BYTES && bridge->written > waiting->len / 2) {
+        memmove(waiting->data, waiting->data + bridge->written, waiting->len - bridge->written);
+        waiting->len -= bridge->written;
+        bridge->written = 0;
+    }
+}
+
 static size_t begin_frame(struct bridge *bridge)
 {
+    forget_written(bridge);
     size_t start = bridge->waiting.len;
     static const char room[HEADER_BYTES] = {0};
     buf_append(&bridge->waiting, room, sizeof room);
@@ -124,6 +136,25 @@ static void send_answer(struct bridge *bridge, uint64_t id, const char *member, 
         buf_putc(&bridge->waiting, '"');
     }
     buf_putc(&bridge->waiting, '}');
+    end_frame(bridge, start);
+}
+
+void bridge_reply(struct bridge *bridge, uint64_t id, enum bridge_answer kind, const char *json_text,
+                  size_t size)
+{
+    static const char *const members[] = {
+        [BRIDGE_DATA] = "data", [BRIDGE_ERROR] = "error", [BRIDGE_DONE] = NULL};
+    send_answer(bridge, id, members[kind], json_text, size);
+}
+
+void bridge_send(struct bridge *bridge, const void *head, size_t head_size, const void *data, size_t size)
+{
+    if (bridge->out < 0 || bridge->finishing) {
+        return;
+    }
+    size_t start = begin_frame(bridge);
+    buf_append(&bridge->waiting, head, head_size);
+    buf_append(&bridge->waiting, data, size);
     end_frame(bridge, start);
 }
 
@@ -223,8 +254,7 @@ struct frame {
 
 typedef void (*frame_fn)(struct bridge *bridge, const struct frame *frame);
 
-/* A JSON string as it reads; NULL where it is none, or holds a NUL. */
-static char *decode_string(const struct json_slice *slice)
+char *bridge_decode_string(const struct json_slice *slice)
 {
     struct json_doc *doc;
     if (slice->type != JSON_STRING || json_parse(slice->text, slice->size, &doc, NULL) < 0) {
@@ -233,6 +263,16 @@ static char *decode_string(const struct json_slice *slice)
     char *text = strdup(json_string(json_root(doc)));
     json_free(doc);
     return text;
+}
+
+bool bridge_read_number(const struct json_slice *slice, uint64_t *ret)
+{
+    char digits[17] = "";
+    if (slice->type != JSON_NUMBER || slice->size >= sizeof digits) {
+        return false;
+    }
+    memcpy(digits, slice->text, slice->size);
+    return io_parse_u64(digits, ret) == 0;
 }
 
 static void handle_call(struct bridge *bridge, const struct frame *frame)
@@ -250,7 +290,7 @@ static void handle_call(struct bridge *bridge, const struct frame *frame)
         return;
     }
     struct bridge_call *call = calloc(1, sizeof *call);
-    char *text = name->size > NAME_BYTES_MAX ? NULL : decode_string(name);
+    char *text = name->size > NAME_BYTES_MAX ? NULL : bridge_decode_string(name);
     char *copy = strndup(args->text, args->size);
     if (!call || !text || !copy || !*text) {
         free(call);
@@ -351,27 +391,28 @@ static const struct {
     {"\"event\"", handle_event},
 };
 
-/* A whole number below 2^53, which every language's JSON holds. */
-static bool read_id(const struct json_slice *slice, uint64_t *ret)
+static void handle_other(struct bridge *bridge, const char *data, size_t size)
 {
-    char digits[17] = "";
-    if (slice->type != JSON_NUMBER || slice->size >= sizeof digits) {
-        return false;
+    const char *why = bridge->finishing ? NULL : bridge->events->other(bridge->arg, data, size);
+    if (why) {
+        break_off(bridge, why);
     }
-    memcpy(digits, slice->text, slice->size);
-    return io_parse_u64(digits, ret) == 0;
 }
 
 static void handle_frame(struct bridge *bridge, const char *data, size_t size)
 {
     struct frame frame;
     const char *why;
+    if (data[0] == BRIDGE_BINARY) {
+        handle_other(bridge, data, size);
+        return;
+    }
     if (json_split(data, size, member_names, MEMBERS, frame.members, &why) < 0) {
         break_off(bridge, "a frame that is not JSON");
         return;
     }
     const struct json_slice *op = &frame.members[MEMBER_OP];
-    if (!read_id(&frame.members[MEMBER_ID], &frame.id)) {
+    if (!bridge_read_number(&frame.members[MEMBER_ID], &frame.id)) {
         break_off(bridge, "a frame without a number");
         return;
     }
@@ -382,14 +423,15 @@ static void handle_frame(struct bridge *bridge, const char *data, size_t size)
             return;
         }
     }
-    break_off(bridge, "a frame of an unknown kind");
+    handle_other(bridge, data, size);
 }
 
 /* Nothing more is taken from the program while it has enough under way, or does not fetch its answers. */
 static bool has_room(const struct bridge *bridge)
 {
-    return bridge->finishing || (bridge->n_open < bridge->limits.calls_in_flight &&
-                                 bridge->waiting.len - bridge->written <= bridge->limits.frame_bytes);
+    return bridge->finishing ||
+           (bridge->n_open < bridge->limits.calls_in_flight &&
+            bridge->waiting.len - bridge->written <= bridge->limits.frame_bytes + bridge->limits.other_bytes);
 }
 
 /* The next frame's size, if it is complete. */

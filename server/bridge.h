@@ -15,6 +15,9 @@ struct loop;
  * with the warden. */
 enum bridge_end { BRIDGE_END_IN, BRIDGE_END_OUT, BRIDGE_ENDS };
 
+/* The first byte of a frame that is not JSON. */
+#define BRIDGE_BINARY 1
+
 struct bridge_limits {
     size_t frame_bytes;       /* of one frame from the program */
     uint64_t total_bytes;     /* of all of them */
@@ -22,6 +25,7 @@ struct bridge_limits {
     unsigned calls_in_flight; /* at once; what comes beyond waits in the pipe */
     size_t result_bytes;      /* JSON text of one result */
     bool evaluator;           /* it may send events, and its calls' arguments are a list */
+    size_t other_bytes; /* that bridge_send() may have waiting without the program being held up for it */
 };
 
 /* A call that waits for its answer. Its texts are the bridge's, until it is answered. */
@@ -46,6 +50,9 @@ struct bridge_events {
     void (*outputs)(void *arg, char *const *paths, size_t n);
     /* An evaluator tells of something: a word, in its quotes, and any JSON. */
     void (*event)(void *arg, const struct json_slice *kind, const struct json_slice *data);
+    /* A frame that is neither a call nor a result: a JSON object with a number and another `op`, or one that
+     * begins with BRIDGE_BINARY. Returns NULL, or why the bridge is to be closed. */
+    const char *(*other)(void *arg, const char *data, size_t size);
     /* The program does not keep to the rules: the bridge is closed, the job goes on. */
     void (*broken)(void *arg, const char *why);
 };
@@ -57,8 +64,20 @@ void bridge_free(struct bridge *bridge);
 
 /* The answer's text, as what stands between the quotes of a JSON string: what comes from a tool is passed on
  * as it came. Ends the call, which is freed. */
-enum bridge_answer { BRIDGE_DATA, BRIDGE_ERROR };
+enum bridge_answer { BRIDGE_DATA, BRIDGE_ERROR, BRIDGE_DONE };
 void bridge_answer(struct bridge_call *call, enum bridge_answer kind, const char *json_text, size_t size);
+
+/* The same for a number of `other`; BRIDGE_DONE is an answer without text. */
+void bridge_reply(struct bridge *bridge, uint64_t id, enum bridge_answer kind, const char *json_text,
+                  size_t size);
+/* A frame of any kind, in two parts. The program may not fetch it: whoever sends sees to it that only so much
+ * waits. */
+void bridge_send(struct bridge *bridge, const void *head, size_t head_size, const void *data, size_t size);
+
+/* A whole number below 2^53, which every language's JSON holds. */
+bool bridge_read_number(const struct json_slice *slice, uint64_t *ret);
+/* A JSON string as it reads; NULL where it is none, or holds a NUL. */
+char *bridge_decode_string(const struct json_slice *slice);
 
 /* The program has ended: takes the results that are still in the pipe, and cancels what is open. */
 void bridge_finish(struct bridge *bridge);

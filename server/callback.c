@@ -11,7 +11,6 @@
 #include <curl/curl.h>
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +22,9 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
-#include "jail/base/io.h"
 #include "jail/base/loop.h"
 #include "server/callback_hosts.h"
+#include "server/certificates.h"
 
 /* Loaded by a front that has callbacks instead of linked: nobody else waits for it and what it brings along.
  */
@@ -55,16 +54,9 @@ struct curl {
 #undef X
 };
 
-#define CA_BYTES_MAX     (4u << 20)
 #define CONNECT_MS       10000L
 #define IDLE_HANDLES_MAX 32u
 #define CONNECTIONS_MAX  64L /* kept open */
-
-static const char *const ca_files[] = {
-    "/etc/ssl/certs/ca-certificates.crt", /* Debian, Alpine, Arch */
-    "/etc/pki/tls/certs/ca-bundle.crt",   /* Fedora */
-    "/etc/ssl/ca-bundle.pem",             /* SUSE */
-};
 
 struct callback_client {
     struct curl curl;
@@ -464,30 +456,19 @@ static bool uses_https(const struct server_config *config)
 /* Without certificates every HTTPS server is refused. */
 static int read_certificates(struct callback_client *client, struct err *reterr)
 {
-    const char *own = client->config->callback_ca_file;
     if (!uses_https(client->config)) {
         return 0;
     }
-    if (*own) {
-        int r = io_read_file_at(AT_FDCWD, own, CA_BYTES_MAX, &client->ca);
-        return r < 0 ? err_set(reterr, ERR_CONFIG, -r, "callback_ca_file", "\"%s\" cannot be read: %s", own,
-                               strerror(-r))
-                     : 0;
-    }
-    for (size_t i = 0; i < ARRAY_SIZE(ca_files); i++) {
-        if (io_read_file_at(AT_FDCWD, ca_files[i], CA_BYTES_MAX, &client->ca) == 0) {
-            return 0;
-        }
-        buf_free(&client->ca);
-    }
-    return 0;
+    return certificates_read(client->config->callback_ca_file, "callback_ca_file", &client->ca, reterr);
 }
 
 static int start(struct callback_client *client, struct log *log, struct err *reterr)
 {
     int r = load_library(&client->curl, reterr);
     r = r < 0 ? r : read_certificates(client, reterr);
-    r = r < 0 ? r : callback_hosts_new(client->config, log, &client->hosts, reterr);
+    r = r < 0 ? r
+              : callback_hosts_new(client->config->callbacks, client->config->n_callbacks, log,
+                                   &client->hosts, reterr);
     r = r < 0 ? r : loop_add_timer(client->loop, on_timer, client, &client->timer, reterr);
     if (r < 0) {
         return r;

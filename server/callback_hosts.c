@@ -172,7 +172,7 @@ static void look_up(struct host *host, bool private_allowed, struct log *log)
     if (r != 0) {
         LOG(log, LOG_WARNING, "callback_host_unknown", LOG_FIELD_STR("host", host->name),
             LOG_FIELD_STR("error", gai_strerror(r)),
-            LOG_FIELD_STR("means", "tool calls to it fail until the configuration is loaded again"));
+            LOG_FIELD_STR("means", "what connects to it fails until the configuration is loaded again"));
         return;
     }
     for (const struct addrinfo *at = found; at; at = at->ai_next) {
@@ -209,12 +209,12 @@ static void add_host(struct callback_hosts *hosts, const struct callback_url *ur
 }
 
 /* Several entries may name one host; the address is allowed if one of them allows it. */
-static bool any_allows_private(const struct server_config *config, const struct callback_url *url)
+static bool any_allows_private(const struct callback_config *entries, size_t n,
+                               const struct callback_url *url)
 {
     bool allowed = false;
-    for (size_t i = 0; i < config->n_callbacks; i++) {
-        const struct callback_config *entry = &config->callbacks[i];
-        allowed = allowed || (entry->private_addresses && strcmp(entry->url.host, url->host) == 0);
+    for (size_t i = 0; i < n; i++) {
+        allowed = allowed || (entries[i].private_addresses && strcmp(entries[i].url.host, url->host) == 0);
     }
     return allowed;
 }
@@ -251,20 +251,20 @@ static int describe_all(struct callback_hosts *hosts)
     return hosts->resolved ? 0 : -ENOMEM;
 }
 
-int callback_hosts_new(const struct server_config *config, struct log *log, struct callback_hosts **ret,
-                       struct err *reterr)
+int callback_hosts_new(const struct callback_config *entries, size_t n_entries, struct log *log,
+                       struct callback_hosts **ret, struct err *reterr)
 {
     struct callback_hosts *hosts = calloc(1, sizeof *hosts);
     if (hosts) {
-        hosts->hosts = calloc(config->n_callbacks + 1, sizeof *hosts->hosts);
+        hosts->hosts = calloc(n_entries + 1, sizeof *hosts->hosts);
     }
     if (!hosts || !hosts->hosts) {
         callback_hosts_free(hosts);
         return err_errno(reterr, ENOMEM, "looking up callback hosts");
     }
-    for (size_t i = 0; i < config->n_callbacks; i++) {
-        const struct callback_url *url = &config->callbacks[i].url;
-        add_host(hosts, url, any_allows_private(config, url), log);
+    for (size_t i = 0; i < n_entries; i++) {
+        const struct callback_url *url = &entries[i].url;
+        add_host(hosts, url, any_allows_private(entries, n_entries, url), log);
     }
     if (describe_all(hosts) < 0) {
         callback_hosts_free(hosts);
@@ -291,15 +291,50 @@ const char *const *callback_hosts_resolved(const struct callback_hosts *hosts)
     return (const char *const *)hosts->resolved;
 }
 
+static bool read_literal(const struct callback_url *url, struct address *ret)
+{
+    memcpy(ret->bytes, mapped, sizeof mapped);
+    return inet_pton(url->is_ipv6 ? AF_INET6 : AF_INET, url->host,
+                     url->is_ipv6 ? ret->bytes : ret->bytes + sizeof mapped) == 1;
+}
+
 static bool is_literal_of(const struct callback_url *url, const struct address *address)
 {
     struct address named;
-    memcpy(named.bytes, mapped, sizeof mapped);
-    if (inet_pton(url->is_ipv6 ? AF_INET6 : AF_INET, url->host,
-                  url->is_ipv6 ? named.bytes : named.bytes + sizeof mapped) != 1) {
-        return false;
+    return read_literal(url, &named) && memcmp(&named, address, sizeof named) == 0;
+}
+
+static void write_address(const struct address *address, uint16_t port, struct sockaddr_storage *ret)
+{
+    *ret = (struct sockaddr_storage){0};
+    if (memcmp(address->bytes, mapped, sizeof mapped) == 0) {
+        struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(port)};
+        memcpy(&in.sin_addr, address->bytes + sizeof mapped, sizeof in.sin_addr);
+        memcpy(ret, &in, sizeof in);
+    } else {
+        struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+        memcpy(&in6.sin6_addr, address->bytes, sizeof in6.sin6_addr);
+        memcpy(ret, &in6, sizeof in6);
     }
-    return memcmp(&named, address, sizeof named) == 0;
+}
+
+size_t callback_hosts_addresses(const struct callback_hosts *hosts, const struct callback_url *url,
+                                struct sockaddr_storage *ret, size_t max)
+{
+    struct address literal;
+    if (url->is_literal) {
+        if (max == 0 || !read_literal(url, &literal)) {
+            return 0;
+        }
+        write_address(&literal, url->port, ret);
+        return 1;
+    }
+    const struct host *host = find_host(hosts, url->host, url->port);
+    size_t n = host ? (host->n < max ? host->n : max) : 0;
+    for (size_t i = 0; i < n; i++) {
+        write_address(&host->addresses[i], url->port, &ret[i]);
+    }
+    return n;
 }
 
 static bool is_loopback(const struct address *address)

@@ -22,6 +22,7 @@
 #include "server/door_execute.h"
 #include "server/door_mcp.h"
 #include "server/door_run_code.h"
+#include "server/egress.h"
 #include "server/front_context.h"
 #include "server/job_io.h"
 #include "server/kept_jobs.h"
@@ -46,6 +47,7 @@ struct running {
     struct job_io *io;
     char *callback_url;
     struct bridge *bridge;
+    struct egress_job *egress; /* NULL: it has not asked for a package index */
     struct kept_job *kept;     /* NULL: nobody asks later */
     char *code;                /* the beginning of its code, for the audit trail; NULL: not wanted */
     char *reason;              /* why it was ended; NULL: none */
@@ -84,6 +86,7 @@ static void running_free(struct running *job)
 {
     if (job) {
         job_io_free(job->io);
+        egress_job_free(job->egress);
         bridge_free(job->bridge);
         free(job->callback_url);
         free(job->execution_id);
@@ -302,15 +305,29 @@ static void on_event(void *arg, const struct json_slice *kind, const struct json
     }
 }
 
+static const char *on_other(void *arg, const char *data, size_t size)
+{
+    struct running *job = arg;
+    if (job->run_code) {
+        return "a frame of an unknown kind"; /* an evaluator installs nothing */
+    }
+    if (!job->egress) {
+        job->egress = egress_job_new(&job->tools, job->bridge);
+    }
+    return job->egress ? egress_take(job->egress, data, size) : "out of memory";
+}
+
 static void on_broken(void *arg, const char *why)
 {
-    const struct running *job = arg;
+    struct running *job = arg;
+    egress_job_free(TAKE_PTR(job->egress));
     LOG(job->dispatch->front->log, LOG_WARNING, "bridge_closed",
         LOG_FIELD_STR("execution_id", job->execution_id), LOG_FIELD_STR("key", job->caller.name),
         LOG_FIELD_STR("reason", why));
 }
 
-static const struct bridge_events bridge_events = {on_call, on_cancel, on_outputs, on_event, on_broken};
+static const struct bridge_events bridge_events = {on_call,  on_cancel, on_outputs,
+                                                   on_event, on_other,  on_broken};
 
 static struct bridge_limits bridge_limits(const struct server_config *config, bool evaluator)
 {
@@ -319,7 +336,8 @@ static struct bridge_limits bridge_limits(const struct server_config *config, bo
                                   .calls = config->max_tool_calls,
                                   .calls_in_flight = config->max_tool_calls_in_flight,
                                   .result_bytes = (size_t)config->max_result_bytes,
-                                  .evaluator = evaluator};
+                                  .evaluator = evaluator,
+                                  .other_bytes = config->n_egress > 0 ? EGRESS_WAITING_BYTES : 0};
 }
 
 /* The program's ends of everything, in the order of MSG_JOB's descriptors behind the input. */
@@ -585,6 +603,7 @@ int dispatch_done(struct dispatch *dispatch, struct job_result *result)
     if (!job) {
         return -ENOENT;
     }
+    egress_job_free(TAKE_PTR(job->egress));
     bridge_finish(job->bridge);
     take_reason(job, result);
     count_result(dispatch->front, job, result);

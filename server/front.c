@@ -27,6 +27,7 @@
 #include "server/content_type.h"
 #include "server/dispatch.h"
 #include "server/door_mcp.h"
+#include "server/egress.h"
 #include "server/front_context.h"
 #include "server/front_sandbox.h"
 #include "server/guesses.h"
@@ -98,7 +99,7 @@ static void limit_descriptors(const struct server_config *config)
 {
     struct rlimit files;
     const rlim_t own = 256; /* logs, libraries, the files of one verdict */
-    const rlim_t per_job = 8;
+    const rlim_t per_job = 8 + (config->n_egress > 0 ? EGRESS_FDS_PER_JOB : 0);
     rlim_t enough = own + config->max_connections + per_job * (config->max_concurrent_jobs + SPARE_JOBS);
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_max = enough < files.rlim_max ? enough : files.rlim_max;
@@ -346,6 +347,9 @@ static int start(struct front_process *process, struct err *reterr)
     if (r == 0 && server_config_has_callbacks(front->config)) {
         r = start_callbacks(front, reterr);
     }
+    if (r == 0 && front->config->n_egress > 0) {
+        r = egress_new(front, &front->egress, reterr);
+    }
     if (r == 0) {
         r = loop_add(front->loop, channel_fd(process->channel), EPOLLIN, on_channel, process,
                      &process->channel_source, reterr);
@@ -397,6 +401,7 @@ static void clean_up(struct front_process *process)
     http_server_free(front->http); /* ends the requests, which know of jobs */
     dispatch_free(front->dispatch);
     callback_client_free(front->callbacks);
+    egress_free(front->egress);
     content_types_free(front->types);
     guesses_free(front->guesses);
     session_queries_free(front->session_queries);

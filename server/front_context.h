@@ -8,6 +8,7 @@
 struct callback_client;
 struct content_types;
 struct dispatch;
+struct egress;
 struct guesses;
 struct http_server;
 struct kept_jobs;
@@ -36,6 +37,7 @@ struct front {
     struct mcp *mcp;
     struct content_types *types;       /* NULL: no libmagic */
     struct callback_client *callbacks; /* NULL: there is nothing that could be called */
+    struct egress *egress;             /* NULL: there is no package index */
     struct msg_state state;            /* the warden's last word */
     bool draining;                     /* the server is shutting down: nothing new is begun */
 };

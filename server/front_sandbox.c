@@ -87,10 +87,13 @@ static int allow_ports(const struct server_config *config, int ruleset)
     for (size_t i = 0; r == 0 && i < config->n_callbacks; i++) {
         r = allow_port(ruleset, config->callbacks[i].url.port);
     }
+    for (size_t i = 0; r == 0 && i < config->n_egress; i++) {
+        r = allow_port(ruleset, config->egress[i].url.port);
+    }
     return r;
 }
 
-/* A ruleset without a single rule, but for the ports of callbacks. */
+/* A ruleset without a single rule, but for the ports of callbacks and package indexes. */
 int front_sandbox_deny_access(const struct server_config *config, bool *ret_landlock, struct err *reterr)
 {
     long newest = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
@@ -202,14 +205,14 @@ static const struct {
     {SYS_fcntl, 1, UINT32_MAX, F_ADD_SEALS},
 };
 
-/* What callbacks need besides: sockets of the internet's two families (AF_INET is 2, AF_INET6 is 10). What
- * they may connect to is no filter's to see. */
-static const int allowed_for_callbacks[] = {SYS_connect};
+/* What callbacks and package indexes need besides: sockets of the internet's two families (AF_INET is 2,
+ * AF_INET6 is 10). What they may connect to is no filter's to see. */
+static const int allowed_to_connect[] = {SYS_connect};
 #define FAMILY_MASK  0xfffffff7u
 #define FAMILY_VALUE 2u
 
 #define FILTER_MAX                                                                                           \
-    (5 + 2 * (ARRAY_SIZE(allowed) + ARRAY_SIZE(allowed_for_callbacks)) + 6 * (ARRAY_SIZE(conditional) + 2))
+    (5 + 2 * (ARRAY_SIZE(allowed) + ARRAY_SIZE(allowed_to_connect)) + 6 * (ARRAY_SIZE(conditional) + 2))
 
 struct filter {
     struct sock_filter code[FILTER_MAX];
@@ -251,7 +254,7 @@ static void put_condition(struct filter *filter, int call, unsigned argument, ui
 
 /* Foreign architectures, whose numbers mean other calls, end the process. x32's numbers are above all of
  * ours. */
-static void build_filter(struct filter *filter, bool callbacks, uint32_t otherwise)
+static void build_filter(struct filter *filter, bool connects, uint32_t otherwise)
 {
     put(filter, load(offsetof(struct seccomp_data, arch)));
     put(filter, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0));
@@ -265,21 +268,21 @@ static void build_filter(struct filter *filter, bool callbacks, uint32_t otherwi
         put_condition(filter, conditional[i].call, conditional[i].argument, conditional[i].mask,
                       conditional[i].value);
     }
-    for (size_t i = 0; callbacks && i < ARRAY_SIZE(allowed_for_callbacks); i++) {
-        put(filter, unless_equal_skip((uint32_t)allowed_for_callbacks[i], 1));
+    for (size_t i = 0; connects && i < ARRAY_SIZE(allowed_to_connect); i++) {
+        put(filter, unless_equal_skip((uint32_t)allowed_to_connect[i], 1));
         put(filter, answer(SECCOMP_RET_ALLOW));
     }
-    if (callbacks) {
+    if (connects) {
         put_condition(filter, SYS_socket, 0, FAMILY_MASK, FAMILY_VALUE);
     }
     put_condition(filter, SYS_tgkill, 0, UINT32_MAX, (uint32_t)getpid()); /* abort() */
     put(filter, answer(otherwise));
 }
 
-static int set_filter(bool callbacks, unsigned flags, uint32_t otherwise)
+static int set_filter(bool connects, unsigned flags, uint32_t otherwise)
 {
     struct filter filter = {.n = 0};
-    build_filter(&filter, callbacks, otherwise);
+    build_filter(&filter, connects, otherwise);
     struct sock_fprog program = {.len = filter.n, .filter = filter.code};
     return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
 }
@@ -287,13 +290,13 @@ static int set_filter(bool callbacks, unsigned flags, uint32_t otherwise)
 /* Where somebody listens to denied calls of ours already (a container's runtime), nobody else can. */
 int front_sandbox_deny_calls(const struct server_config *config, int *ret_listener, struct err *reterr)
 {
-    bool callbacks = config && server_config_has_callbacks(config);
+    bool connects = config && server_config_connects(config);
     int fd = -1;
     if (ret_listener) {
-        fd = set_filter(callbacks, SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_RET_USER_NOTIF);
+        fd = set_filter(connects, SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_RET_USER_NOTIF);
         *ret_listener = fd;
     }
-    if (fd < 0 && set_filter(callbacks, 0, SECCOMP_RET_ERRNO | EPERM) < 0) {
+    if (fd < 0 && set_filter(connects, 0, SECCOMP_RET_ERRNO | EPERM) < 0) {
         return err_errno(reterr, errno, "the front's filter");
     }
     return 0;

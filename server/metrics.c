@@ -55,6 +55,16 @@ static const struct family families[] = {
         {"immure_denied_syscalls_total", COUNTER, "System calls that a filter denied.", {"syscall"}, {0}},
     [METRIC_TOOL_CALLS] =
         {"immure_tool_calls_total", COUNTER, "Tool calls of jobs, by how they ended.", {"outcome"}, {0}},
+    [METRIC_EGRESS_CONNECTIONS] = {"immure_egress_connections_total",
+                                   COUNTER,
+                                   "Connections of jobs to package indexes, by how they ended.",
+                                   {"outcome"},
+                                   {0}},
+    [METRIC_EGRESS_BYTES] = {"immure_egress_bytes_total",
+                             COUNTER,
+                             "Bytes that jobs sent to and received from package indexes.",
+                             {"direction"},
+                             {0}},
     [METRIC_HTTP_REQUESTS] =
         {"immure_http_requests_total", COUNTER, "HTTP requests, by route and status.", {"path", "code"}, {0}},
     [METRIC_HTTP_DURATION] = {"immure_http_request_duration_seconds",

@@ -380,7 +380,7 @@ int front_start(struct warden *warden, struct settings *settings, struct front *
         .listen_fd = warden->listen_fd,
         .change_ids = warden->host.privileged,
         .uid = settings->config->outer_uid_base - 1, /* no jail ever has it */
-        .host_network = server_config_has_callbacks(settings->config),
+        .host_network = server_config_connects(settings->config),
     };
     struct front_process process;
     int r = front_process_start(&options, &process, reterr);

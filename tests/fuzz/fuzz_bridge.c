@@ -68,6 +68,13 @@ static void on_outputs(void *arg, char *const *paths, size_t n)
     buf_putc(&happened->log, '\n');
 }
 
+static const char *on_other(void *arg, const char *data, size_t size)
+{
+    (void)arg;
+    REQUIRE(size > 0);
+    return data[0] == BRIDGE_BINARY ? "a frame that is not JSON" : "a frame of an unknown kind";
+}
+
 static void on_broken(void *arg, const char *why)
 {
     struct happened *happened = arg;
@@ -122,7 +129,7 @@ static void drain(int fd, struct buf *ret)
 
 static void run(struct loop *loop, const struct buf *stream, size_t piece, struct happened *happened)
 {
-    static const struct bridge_events events = {on_call, on_cancel, on_outputs, NULL, on_broken};
+    static const struct bridge_events events = {on_call, on_cancel, on_outputs, NULL, on_other, on_broken};
     CLEANUP(buf_free) struct buf received = BUF_INIT;
     struct bridge *bridge = NULL;
     int ends[BRIDGE_ENDS];

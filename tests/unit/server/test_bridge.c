@@ -57,13 +57,20 @@ static void on_outputs(void *arg, char *const *paths, size_t n)
     }
 }
 
+static const char *on_other(void *arg, const char *data, size_t size)
+{
+    (void)arg;
+    assert_true(size > 0);
+    return data[0] == BRIDGE_BINARY ? "a frame that is not JSON" : "a frame of an unknown kind";
+}
+
 static void on_broken(void *arg, const char *why)
 {
     struct test *test = arg;
     snprintf(test->broken, sizeof test->broken, "%s", why);
 }
 
-static const struct bridge_events events = {on_call, on_cancel, on_outputs, NULL, on_broken};
+static const struct bridge_events events = {on_call, on_cancel, on_outputs, NULL, on_other, on_broken};
 
 static const struct bridge_limits limits = {
     .frame_bytes = 4096, .total_bytes = 1 << 20, .calls = 8, .calls_in_flight = 2, .result_bytes = 64};

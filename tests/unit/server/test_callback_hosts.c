@@ -119,7 +119,7 @@ static void test_may_connect(void **state)
     }
     struct log *log = log_new(STDERR_FILENO, LOG_FORMAT_LOGFMT, LOG_ERROR, "front");
     struct callback_hosts *hosts;
-    assert_int_equal(callback_hosts_new(&config, log, &hosts, NULL), 0);
+    assert_int_equal(callback_hosts_new(config.callbacks, config.n_callbacks, log, &hosts, NULL), 0);
     assert_string_equal(callback_hosts_resolved(hosts)[0], "localhost:8080:127.0.0.1,[::1]");
     assert_null(callback_hosts_resolved(hosts)[1]);
     static const struct {

@@ -14,6 +14,7 @@ import os
 
 IN, OUT = 3, 4
 READ_BYTES = 65536
+STREAM_DATA = 1  # the first byte of a frame with a connection's bytes, where others have "{"
 GONE = errno.EBADF, errno.EPIPE
 
 
@@ -85,6 +86,7 @@ class Bridge:
         self.last_id = 0
         self.unanswered = set()
         self.wanted, self.answers = set(), {}  # ids that somebody waits for, and what came for them
+        self.streams = {}  # id -> Stream: connections to a package index (immure-install.py)
         self.closed = None  # why
         self.read_hello()
 
@@ -109,16 +111,28 @@ class Bridge:
         self.needed = 4 + int.from_bytes(data[:4], "big")
         if len(data) < self.needed:
             return False
-        message, _ = scan(data[4:self.needed].decode(), 0)
-        if message["op"] == "closed":
-            self.closed = self.closed or message["error"]
+        if data[4] == STREAM_DATA:
+            self.take_stream(int.from_bytes(data[5:13], "big"), "data", data[13:self.needed])
         else:
-            self.unanswered.discard(message["id"])
-            if message["id"] in self.wanted:
-                self.answers[message["id"]] = message
+            self.take_message(scan(data[4:self.needed].decode(), 0)[0])
         self.received[:] = [data[self.needed:]]
         self.needed = 4
         return True
+
+    def take_message(self, message):
+        kind = message["op"]
+        if kind == "closed":
+            self.closed = self.closed or message["error"]
+        elif kind == "answer":
+            self.unanswered.discard(message["id"])
+            if message["id"] in self.wanted:
+                self.answers[message["id"]] = message
+        else:
+            self.take_stream(message["id"], kind, message)
+
+    def take_stream(self, id, kind, value):
+        if id in self.streams:
+            self.streams[id].take(kind, value)
 
     def read(self):
         if not self.take_frame():
@@ -162,6 +176,24 @@ class Bridge:
                     elif turn in self.waiting:
                         self.waiting.remove(turn)
 
+    # What a relay (immure-install.py) takes over the reading with
+
+    def claim(self, thread):
+        """Called with the guard held. Whether the thread is the reader from now on."""
+        if self.reader is None:
+            self.reader = thread
+        return self.reader == thread
+
+    def wake(self):
+        with self.guard:
+            while self.waiting:
+                self.waiting.pop().release()
+
+    def release(self):
+        with self.guard:
+            self.reader = None
+        self.wake()
+
     # Writing
 
     def write(self, caller):
@@ -186,8 +218,8 @@ class Bridge:
             if writing:
                 self.writer = None
 
-    def send(self, members, caller):
-        """-> the id to wait for"""
+    def send(self, members, caller, stream=None):
+        """-> the id to wait for, and of the stream that is to be opened"""
         body = members.encode()
         if len(body) + 32 > self.max_frame:
             raise ValueError(f"{caller}: the arguments are larger than {self.max_frame} bytes")
@@ -195,9 +227,17 @@ class Bridge:
         with self.guard:
             self.last_id += 1
             id = self.last_id
-            frame = b'{"id":%d,%b}' % (id, body)
             self.unanswered.add(id)
             self.wanted.add(id)
+            if stream:
+                stream.id = id
+                self.streams[id] = stream
+        self.post(b'{"id":%d,%b}' % (id, body), caller, lambda: id in self.answers)
+        return id
+
+    def post(self, frame, caller, answered=lambda: False):
+        """Sends a frame that has no answer, or one that somebody waits for."""
+        with self.guard:
             self.outgoing.append([len(frame).to_bytes(4, "big") + frame, []])
         try:
             self.write(caller)
@@ -205,8 +245,7 @@ class Bridge:
             if error.errno not in GONE:
                 raise
             # The reason comes through the other pipe.
-            self.wait_until(lambda: id in self.answers, caller)
-        return id
+            self.wait_until(answered, caller)
 
     def receive(self, id, caller):
         try:
@@ -258,3 +297,4 @@ def connect(caller):
 
 
 loaded["connect"] = connect
+loaded["dumps"], loaded["loads"] = dumps, loads

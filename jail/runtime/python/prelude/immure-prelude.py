@@ -95,7 +95,7 @@ def install_package(name):
     try:
         with guard:
             if "install" not in loaded:
-                read("immure-install", packages=packages)
+                read("immure-install", packages=packages, bridge=bridge)
         loaded["install"](name)
     except ERRORS as error:
         raise error.with_traceback(None) from None
@@ -111,6 +111,11 @@ if "HOME" in os.environ:
     packages = os.path.join(os.environ["HOME"], ".packages/lib/python%d.%d/site-packages" % sys.version_info[:2])
     if packages not in sys.path:
         sys.path.append(packages)
+
+# A process of pip's, which finds its index that way.
+if "IMMURE_INDEX_RELAY" in os.environ:
+    read("immure-install", packages=packages, bridge=bridge)
+    loaded["connect_through"](os.environ["IMMURE_INDEX_RELAY"])
 
 # The bridge's descriptors are not for programs that this one starts.
 try:
