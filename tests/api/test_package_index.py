@@ -321,33 +321,6 @@ print([ask(id) for id in range(33)][31:], [ask(id) for id in range(33, 45)][6:])
     assert found.count("cancelled") == 32 and found.count("limit") == 8 and len(found) == 40
 
 
-def test_a_program_that_takes_nothing(server, index):
-    """It grants what it never reads; the front does not keep more and more for it, nor does anybody else wait."""
-    index.files["/big"] = b"x" * (64 << 20)
-    code = f"""
-say(op='open', id=1, host='127.0.0.1', port={index.port})
-hear()
-data(1, b'GET /big HTTP/1.0\\r\\n\\r\\n')
-os.set_blocking(4, False)
-said, stuck = 0, 0
-while stuck < 300:  # until nobody reads what is granted, for a while
-    try: say(op='window', id=1, bytes=1024)
-    except BlockingIOError:
-        stuck += 1
-        time.sleep(0.001)
-    except BrokenPipeError: break  # more than a window
-    else: said, stuck = said + 1, 0
-print(said)
-"""
-    before = rss(server)
-    assert int(speak(server, code)) > 10
-    assert rss(server) - before < 40 << 20
-
-
-def rss(server):
-    return float(re.search(r"^process_resident_memory_bytes (\S+)", server.get("/metrics").body.decode(), re.M)[1])
-
-
 def test_nothing_but_the_index(server, index):
     """The jail itself has no network, also while it installs."""
     code = """if True:

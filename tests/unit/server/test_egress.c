@@ -27,6 +27,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/loop.h"
 #include "server/bridge.h"
+#include "server/egress_internal.h"
 #include "server/front_context.h"
 #include "server/log.h"
 #include "server/metrics.h"
@@ -324,6 +325,32 @@ static void test_windows(void **state)
     close(fd);
 }
 
+/* A program that asks for more and more and fetches nothing is not heard any more at some point. */
+static void test_nobody_fetches(void **state)
+{
+    struct test *test = *state;
+    static char much[40000];
+    test->config.max_egress_bytes = UINT64_MAX;
+    int fd = connected(test, 1);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    const struct egress_connection *connection = test->job->connections;
+    for (bool heard = true; heard;) {
+        while (connection->credit > 0) {
+            while (write(fd, much, sizeof much) > 0) {
+            }
+            turn(test);
+        }
+        assert_true(connection->received < 100000 + EGRESS_WAITING_BYTES + 4 * EGRESS_WINDOW_BYTES);
+        say(test, "{\"op\":\"window\",\"id\":1,\"bytes\":%u}", EGRESS_WINDOW_BYTES);
+        for (int i = 0; i < 5 && connection->credit == 0; i++) {
+            turn(test);
+        }
+        heard = connection->credit > 0;
+    }
+    assert_string_equal(test->broken, "");
+    close(fd);
+}
+
 static void test_reset(void **state)
 {
     struct test *test = *state;
@@ -389,6 +416,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_refused_hosts, start, stop),
         cmocka_unit_test_setup_teardown(test_nobody_listens, start, stop),
         cmocka_unit_test_setup_teardown(test_windows, start, stop),
+        cmocka_unit_test_setup_teardown(test_nobody_fetches, start, stop),
         cmocka_unit_test_setup_teardown(test_reset, start, stop),
         cmocka_unit_test_setup_teardown(test_too_many_bytes, start, stop),
         cmocka_unit_test_setup_teardown(test_too_long, start, stop),
