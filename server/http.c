@@ -116,7 +116,12 @@ static void begin_request(struct http_request *request, const char *version)
     const char *expect = http_header(request, "Expect");
     request->expects_continue = expect && strcasecmp(expect, "100-continue") == 0;
     bool framed = read_framing(request, &length); /* first: it tells how any refusal is to be sent */
-    if (!check_syntax(request, version)) {
+    bool sound = check_syntax(request, version);
+    if (!request->body_announced) {
+        /* Of a body that is not there, libmicrohttpd would take what is behind the request. */
+        http_wipe_header(request, "Expect");
+    }
+    if (!sound) {
         return;
     }
     if (!framed) {

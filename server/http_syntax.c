@@ -76,8 +76,10 @@ void http_syntax_header(struct http_syntax *syntax, const char *name, size_t nam
 
 bool http_syntax_end(const struct http_syntax *syntax, size_t size)
 {
-    /* The last header's line end and the empty line. */
-    bool whole = !syntax->in_place || syntax->start + size == syntax->end + (size_t)2 * LINE_END;
+    /* The last header's line end and the empty line; a value in which a NUL came along ends before them. */
+    static const char ends[2 * LINE_END] = {0};
+    bool whole = !syntax->in_place || (syntax->start + size == syntax->end + sizeof ends &&
+                                       memcmp(syntax->end, ends, sizeof ends) == 0);
     bool hosts = syntax->n_hosts == 1 || (syntax->n_hosts == 0 && syntax->is_1_0);
     return !syntax->broken && whole && hosts;
 }

@@ -57,6 +57,7 @@ MALFORMED = {
     "no colon": GET + b"X-A\r\n\r\n",
     "no name": GET + b": b\r\n\r\n",
     "NUL in a value": GET + b"X-A: a\0b\r\n\r\n",
+    "NUL in the last value, and bare LFs": GET + b'X-A: a\0"\n\n',
     "NUL in a name": GET + b"X\0A: b\r\n\r\n",
     "a control character": GET + b"X-A: a\x01b\r\n\r\n",
     "two hosts": GET + b"Host: y\r\n\r\n",
@@ -128,6 +129,13 @@ def test_nothing_behind_chunks_is_a_request(server):
         received = chunked(server, b"d\r\n" + BODY + end + HIDDEN)
         assert statuses(received) == [200] and b"Connection: close" in received
     assert "path=/hidden" not in server.log()
+
+
+def test_a_body_that_is_expected_and_is_none(server):
+    """What is behind such a request is no body: it is the next one."""
+    for method in (b"GET", b"POST", b"HEAD"):
+        asking = method + b" /healthz HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n\r\n"
+        assert statuses(exchange(server, asking + GET + b"\r\n")) == [405 if method == b"POST" else 200, 200]
 
 
 def test_a_request_byte_by_byte(server):

@@ -231,5 +231,9 @@ void fuzz_one(const uint8_t *data, size_t size)
     size_t piece = data[0] % 64 + 1;
     talk(world, data + 1, size - 1, size, &whole);
     talk(world, data + 1, size - 1, size / 64 + piece, &pieces);
-    REQUIRE(whole.len == pieces.len && (whole.len == 0 || memcmp(whole.data, pieces.data, whole.len) == 0));
+    /* Of trailers that are none libmicrohttpd notices it or not, as they come. Either way theirs is the last
+     * request of the connection. */
+    REQUIRE(whole.len == pieces.len || world->reference.chunked);
+    size_t common = whole.len < pieces.len ? whole.len : pieces.len;
+    REQUIRE(common == 0 || memcmp(whole.data, pieces.data, common) == 0);
 }

@@ -9,26 +9,40 @@
 
 #include "jail/base/cleanup.h"
 
-/* The line at `*at`, which moves behind its CRLF. Of a NUL before the LF nobody could tell that it was no CR
- * once libmicrohttpd has cut the text up; who ends lines with a bare LF sees the same line, others none at
- * all. */
-static bool take_line(const char **at, const char *end, const char **ret, size_t *ret_size)
+static bool is_cut(char c)
 {
-    const char *lf = memchr(*at, '\n', (size_t)(end - *at));
-    /* Nor, of a NUL that begins the line behind a bare LF and ends the head with it, that it was no LF. */
-    if (lf && end - lf >= 4 && lf[1] == '\0' && (lf[2] == '\r' || lf[2] == '\0') && lf[3] == '\n') {
-        *ret = *at;
-        *ret_size = (size_t)(lf - *at);
-        *at = lf + 2;
-        return true;
-    }
-    if (!lf || lf == *at || (lf[-1] != '\r' && lf[-1] != '\0')) {
+    return c == '\0' || c == '\r' || c == '\n';
+}
+
+/* The last line's end and the empty line. Once libmicrohttpd has cut the text up, each byte of them is a NUL,
+ * and so is a colon without a name, which it takes for an empty line: of any four bytes in which it sees both
+ * line ends, nobody could tell that they were no CRLF CRLF. */
+static bool ends_head(const char *at, const char *end)
+{
+    if (end - at < 4 || at[3] != '\n' || !memchr(at, '\n', 3)) {
         return false;
     }
-    *ret = *at;
-    *ret_size = (size_t)(lf - 1 - *at);
-    *at = lf + 1;
+    for (int i = 0; i < 3; i++) {
+        if (!is_cut(at[i]) && !(i > 0 && at[i] == ':' && at[i - 1] == '\n')) {
+            return false;
+        }
+    }
     return true;
+}
+
+/* The line at `*at`, which moves behind its CRLF, or behind the head. Of a NUL before the LF nobody could
+ * tell that it was no CR; who ends lines with a bare LF sees the same line, others none at all. */
+static bool take_line(const char **at, const char *end, const char **ret, size_t *ret_size, bool *ret_last)
+{
+    const char *line_end = *at;
+    while (line_end < end && !is_cut(*line_end)) {
+        line_end++;
+    }
+    *ret = *at;
+    *ret_size = (size_t)(line_end - *at);
+    *ret_last = ends_head(line_end, end);
+    *at = line_end + (*ret_last ? 4 : 2);
+    return *ret_last || (end - line_end >= 2 && line_end[0] != '\n' && line_end[1] == '\n');
 }
 
 static bool is_token(const char *text, size_t size)
@@ -124,22 +138,12 @@ bool http_reference_next(struct http_reference *reference)
         const char *lf = memchr(at, '\n', (size_t)(end - at));
         at = lf ? lf + 1 : NULL;
     }
-    if (!at || !take_line(&at, end, &line, &size) || !read_request_line(reference, line, size)) {
+    bool last = false;
+    if (!at || !take_line(&at, end, &line, &size, &last) || !read_request_line(reference, line, size)) {
         return false;
     }
-    for (;;) {
-        /* The one thing that cannot be told from an empty line once libmicrohttpd has cut the text up. */
-        if (end - at >= 2 && memcmp(at, ":\n", 2) == 0) {
-            at += 2;
-            break;
-        }
-        if (!take_line(&at, end, &line, &size)) {
-            return false;
-        }
-        if (size == 0) {
-            break;
-        }
-        if (!read_header(reference, line, size, &n_framings)) {
+    while (!last) {
+        if (!take_line(&at, end, &line, &size, &last) || !read_header(reference, line, size, &n_framings)) {
             return false;
         }
     }

@@ -46,6 +46,7 @@ static bool check_n(const char *text, size_t size, bool in_place)
         http_syntax_header(&syntax, at, (size_t)(colon - at), value, (size_t)(value_end - value));
         at = end + 1;
     }
+    memset(at, '\0', strspn(at, "\r\n"));
     return http_syntax_end(&syntax, size);
 }
 
@@ -96,6 +97,19 @@ static void tells_line_ends_apart_where_it_can(void **state)
     assert_true(CHECK("GET / HTTP/1.1\nHost: x\n\n", false)); /* the library refuses it by itself */
 }
 
+/* To the library a value ends at its first NUL. */
+static void refuses_what_hides_behind_the_last_value(void **state)
+{
+    (void)state;
+    static const char line[] = "GET\0/\0HTTP/1.1\0\0Host\0 x\0\"\0";
+    for (int in_place = 0; in_place < 2; in_place++) {
+        struct http_syntax syntax;
+        http_syntax_begin(&syntax, line, line + 4, line + 5, line + 6, in_place);
+        http_syntax_header(&syntax, line + 16, 4, line + 22, 1);
+        assert_int_equal(http_syntax_end(&syntax, sizeof line), !in_place);
+    }
+}
+
 /* The library gives a value that went on in the next line another place. */
 static void refuses_values_from_elsewhere(void **state)
 {
@@ -128,8 +142,11 @@ static void refuses_a_nul_in_the_target(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(takes_what_is_well_formed),          cmocka_unit_test(refuses_what_is_not),
-        cmocka_unit_test(tells_line_ends_apart_where_it_can), cmocka_unit_test(refuses_values_from_elsewhere),
+        cmocka_unit_test(takes_what_is_well_formed),
+        cmocka_unit_test(refuses_what_is_not),
+        cmocka_unit_test(tells_line_ends_apart_where_it_can),
+        cmocka_unit_test(refuses_what_hides_behind_the_last_value),
+        cmocka_unit_test(refuses_values_from_elsewhere),
         cmocka_unit_test(refuses_a_nul_in_the_target),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
