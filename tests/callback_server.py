@@ -93,12 +93,18 @@ class QuickServer:
                     connection, _ = self.listener.accept()
                     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                     self.selector.register(connection, selectors.EVENT_READ)
-                elif data := key.fileobj.recv(65536):
-                    # Requests are smaller than a segment: each comes whole.
-                    key.fileobj.send(self.ANSWER * data.count(b"POST "))
-                else:
+                elif not self.answer(key.fileobj):
                     self.selector.unregister(key.fileobj)
                     key.fileobj.close()
+
+    def answer(self, connection):
+        """-> whether it goes on"""
+        try:
+            data = connection.recv(65536)
+            # Requests are smaller than a segment: each comes whole.
+            return data and connection.send(self.ANSWER * data.count(b"POST "))
+        except OSError:  # it was cancelled
+            return False
 
     def __enter__(self):
         self.thread.start()

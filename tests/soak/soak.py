@@ -1,106 +1,31 @@
 #!/usr/bin/python3
-"""Runs many jobs, good, bad and hostile, through one server, with clients that hang up, and compares what the server has
-at rest after each fifth of them: nothing may be left, nothing may grow.
+"""Runs many jobs, good, bad and hostile, through one server (callers.py: in every runtime, with tool calls and sessions,
+waited for, streamed, asynchronous, with callers that hang up), and compares what the server has at rest after each fifth
+of them: nothing may be left, nothing may grow.
 
 usage: soak.py [N]      (2000; BUILD names the build; the server's log is BUILD/soak/log)
 
 Exit code 1 if a verdict was wrong or something was left behind or grew."""
 
+import contextlib
 import ctypes
-import http.client
-import json
 import os
-import random
 import re
 import statistics
 import sys
 import threading
 import time
+import urllib.parse
 from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from harness import BUILD, IMMURE, WARM, Server, wait_for  # noqa: E402
+from callback_server import QuickServer  # noqa: E402
+from callers import CONFIG, SEED, Caller  # noqa: E402
+from harness import BUILD, IMMURE, WARM, Server, free_port, wait_for  # noqa: E402
 
 WORKERS = 4  # as many as jobs run at once
-SEED = int(os.environ.get("IMMURE_TEST_SEED", "1"))
-
-# Program, what it is sent with, the status it must end with, and how often it is chosen.
-JOBS = [
-    ("print(6 * 7)", {}, "success", 50),
-    ("import json\nprint(json.dumps({'a': list(range(99))}))", {}, "success", 10),
-    ("print(open('in.txt').read())\nopen('out.txt', 'w').write('x' * 5000)",
-     {"files": [{"name": "in.txt", "content": "text"}], "outputs": ["out.txt"]}, "success", 8),
-    ("import sys\nsys.stdout.write(sys.stdin.read())", {"stdin": "s" * 70000}, "success", 5),
-    ("raise SystemExit(3)", {}, "execution_error", 6),
-    ("1 / 0", {}, "execution_error", 6),
-    ("import os\nos.abort()", {}, "execution_error", 2),
-    ("print('y' * 2000000)", {}, "success", 2),
-    ("import time\ntime.sleep(60)", {"timeout_ms": 40}, "timeout", 3),
-    ("while True: pass", {"timeout_ms": 40}, "timeout", 2),
-    ("import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass", {"timeout_ms": 60}, "timeout", 1),
-    ("import ctypes\nfor i in range(200): ctypes.CDLL(None).unshare(0x10000000)", {}, "success", 2),
-    ("import os\nif os.fork() == 0:\n    os.setsid()\n    while True: pass", {}, "success", 2),
-    ("for i in range(10**6): open(f'/tmp/{i}', 'w').write('z')", {}, "execution_error", 1),
-    ("import os\nos.kill(1, 9)\nos.symlink('/etc/passwd', 'out.txt')\nprint(1)", {"outputs": ["*"]}, "success", 2),
-]
-# Of a hundred clients, so many hang up on their job; and so many connections are kept for the next.
-HANG_UP, KEEP = 3, 60
-# The slot of one that has hung up is free within this time.
-BUSY_S = 5
-
-
-class Client:
-    """One caller: a connection at a time, verdicts counted."""
-
-    def __init__(self, server, number):
-        self.server, self.chance = server, random.Random(SEED * 1000 + number)
-        self.outcomes, self.wrong, self.connection = Counter(), [], None
-
-    def connect(self):
-        if not self.connection:
-            self.connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=120)
-        return self.connection
-
-    def drop(self):
-        if self.connection:
-            self.connection.close()
-        self.connection = None
-
-    def send(self, code, fields):
-        self.connect().request("POST", "/execute", json.dumps({"code": code, **fields}),
-                               {"X-Service-API-Key": self.server.key, "Content-Type": "application/json"})
-
-    def one(self):
-        [(code, fields, expected, _)] = self.chance.choices(JOBS, [job[3] for job in JOBS])
-        hangs_up, until = self.chance.randrange(100) < HANG_UP, time.monotonic() + BUSY_S
-        while True:
-            self.send(code, fields)
-            if hangs_up:
-                self.drop()
-                self.outcomes["hung up"] += 1
-                return
-            reply = self.connection.getresponse()
-            body = json.loads(reply.read())
-            if reply.status != 503 or time.monotonic() > until:
-                break
-            time.sleep(0.002)
-        outcome = body["status"] if reply.status == 200 else f"HTTP {reply.status}"
-        self.outcomes[outcome] += 1
-        if outcome != expected:
-            self.wrong.append(f"{code!r}: {outcome} instead of {expected}: {str(body)[:300]}")
-        if self.chance.randrange(100) >= KEEP:
-            self.drop()
-
-    def run(self, n):
-        for _ in range(n):
-            try:
-                self.one()
-            except OSError as error:
-                self.drop()
-                self.wrong.append(repr(error))
-        self.drop()
 
 
 def children(pid):
@@ -136,17 +61,31 @@ def n_cgroups(warden):
     return sum(1 for _ in Path("/sys/fs/cgroup" + own).rglob("cgroup.procs")) if found else 0
 
 
-def measure(server):
+def n_mounts(pids):
+    """In all mount namespaces of these processes."""
+    namespaces = {}
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            namespaces[os.stat(f"/proc/{pid}/ns/mnt").st_ino] = len(Path(f"/proc/{pid}/mountinfo").read_text().splitlines())
+    return sum(namespaces.values())
+
+
+def n_kept_callbacks(front, port):
+    """Connections to the server that answers tool calls, which are kept for the next call: now some, now none."""
+    lines = [line.split() for line in Path(f"/proc/{front}/net/tcp").read_text().splitlines()[1:]]
+    sockets = {f"socket:[{line[9]}]" for line in lines if int(line[2].partition(":")[2], 16) == port}
+    return sum(os.readlink(path) in sockets for path in Path(f"/proc/{front}/fd").iterdir())
+
+
+def measure(server, callback_port=0):
     warden, front = server.process.pid, front_of(server)
     below = descendants(warden)
     others = [pid for pid in below if pid != front]
-    with open(f"/proc/{warden}/mountinfo") as mounts:
-        n_mounts = len(mounts.readlines())
     return {
         "processes": len(below),
         "warden: descriptors": len(os.listdir(f"/proc/{warden}/fd")),
-        "front: descriptors": len(os.listdir(f"/proc/{front}/fd")),
-        "mounts": n_mounts,
+        "front: descriptors": len(os.listdir(f"/proc/{front}/fd")) - (n_kept_callbacks(front, callback_port) if callback_port else 0),
+        "mounts": n_mounts([warden, *below]),
         "cgroups": n_cgroups(warden),
         "warden: KiB": memory_kib(warden),
         "front: KiB": memory_kib(front),
@@ -186,32 +125,32 @@ def stock_is_full(server):
     return {runtime: int(n) for runtime, n in parked if int(n) > 0} == STOCK
 
 
-def settled(server):
+def settled(server, callback_port):
     """Figures of a server at rest."""
     wait_for(lambda: server.metric("immure_jobs_running") == 0, "the last job's end")
 
     def full():
-        first = measure(server)
+        first = measure(server, callback_port)
         time.sleep(0.05)
-        second = measure(server)
+        second = measure(server, callback_port)
         same = all(first[name] == second[name] for name in first if name not in MEMORY)
         return second if same and stock_is_full(server) else None
     return wait_for(full, "rest")
 
 
-def run(server, n, part):
-    clients = [Client(server, part * WORKERS + number) for number in range(WORKERS)]
-    threads = [threading.Thread(target=client.run, args=(n // WORKERS,)) for client in clients]
+def run(server, n, part, addresses):
+    callers = [Caller(server, part * WORKERS + number, addresses) for number in range(WORKERS)]
+    threads = [threading.Thread(target=caller.run, args=(n // WORKERS,)) for caller in callers]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return sum((client.outcomes for client in clients), Counter()), [wrong for client in clients for wrong in client.wrong]
+    return callers
 
 
 def complaints(server):
-    """What the server's log says of itself, most of it once."""
-    lines = [line for line in server.log().splitlines() if re.search(r"\blevel=(error|warning)\b", line)]
+    """What the server's log says of itself, but for what programs here do to their bridge."""
+    lines = [line for line in server.log().splitlines() if re.search(r"\blevel=(error|warning)\b", line) and "bridge_closed" not in line]
     return lines[-MAX_LINES:]
 
 
@@ -230,25 +169,35 @@ def main():
     n = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
     directory = Path(BUILD, "soak")
     directory.mkdir(parents=True, exist_ok=True)
-    server = Server(directory / "log", immure=IMMURE)
+    config = directory / "server.textproto"
+    config.write_text(CONFIG)
+    with QuickServer() as callbacks:
+        return soak(n, directory, callbacks.url, SANDBOX_EXECUTOR_CONFIG=str(config))
+
+
+def soak(n, directory, callback_url, **environment):
+    addresses = {"answers": callback_url, "nobody": f"http://127.0.0.1:{free_port()}/"}
+    server = Server(directory / "log", immure=IMMURE, SANDBOX_EXECUTOR_CALLBACK_URLS=",".join(addresses.values()), **environment)
+    port = urllib.parse.urlsplit(callback_url).port
     server.start()
     try:
         wait_for(server.ready, "a server", 60)
         started = time.monotonic()
-        outcomes, wrong, rests = Counter(), [], []
+        callers, rests = [], []
         for part in range(PARTS):
-            part_outcomes, part_wrong = run(server, n // PARTS, part)
-            outcomes, wrong = outcomes + part_outcomes, wrong + part_wrong
-            rests.append(settled(server))
+            callers += run(server, n // PARTS, part, addresses)
+            rests.append(settled(server, port))
         seconds = time.monotonic() - started
     finally:
         server.stop()
+    outcomes, ways = (sum((getattr(caller, name) for caller in callers), Counter()) for name in ("outcomes", "ways"))
+    wrong = [what for caller in callers for what in caller.wrong]
     grown = growths(rests, n // PARTS)
     print(f"{'':22}" + "".join(f"{(i + 1) * n // PARTS:>9}" for i in range(PARTS)) + " jobs")
     for name in rests[0]:
         print(f"{name:22}" + "".join(f"{rest[name]:>9}" for rest in rests) + ("   GROWN" if name in grown else ""))
     print(f"soak: {sum(outcomes.values())} jobs in {seconds:.0f} s, {sum(outcomes.values()) / seconds:.0f} jobs/s, seed {SEED}: "
-          + ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common()))
+          + ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common()) + "; " + ", ".join(f"{count} {way}" for way, count in ways.most_common()))
     for line in wrong[:MAX_LINES]:
         print(f"WRONG: {line}")
     if wrong or grown:
