@@ -415,8 +415,10 @@ void jail_wait(struct jail *jail, int interrupt_fd)
 static void wait_until_gone(struct jail *jail)
 {
     for (jail_dispatch(jail); !jail->gone; jail_dispatch(jail)) {
-        struct pollfd ready = {.fd = jail->ready, .events = POLLIN};
-        poll(&ready, 1, -1);
+        /* The pidfd too: it may be that which could not be put into the set. */
+        struct pollfd awaited[] = {{.fd = jail->ready, .events = POLLIN},
+                                   {.fd = jail->pidfd, .events = POLLIN}};
+        poll(awaited, ARRAY_SIZE(awaited), -1);
     }
 }
 
