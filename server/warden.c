@@ -178,6 +178,9 @@ static int open_loop(struct warden *warden, struct err *reterr)
     if (r == 0) {
         r = loop_add_timer(warden->loop, guard_tick, warden, &warden->guard_timer, reterr);
     }
+    if (r == 0) {
+        r = loop_add_timer(warden->loop, selftest_due, warden, &warden->selftest_timer, reterr);
+    }
     return r;
 }
 

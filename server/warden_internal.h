@@ -86,6 +86,7 @@ struct selftest {
     struct settings *settings; /* whose runtimes are tested; NULL: none runs */
     size_t runtime;            /* the one being tested */
     struct warden_job *job;
+    unsigned failures; /* in a row */
 };
 
 struct warden {
@@ -97,6 +98,7 @@ struct warden {
     int environment_fd, executable_fd, listen_fd, signal_fd;
     char bound[LISTEN_TEXT_BYTES];
     struct loop_source *signal_source, *restart_timer, *watch_timer, *drain_timer, *guard_timer;
+    struct loop_source *selftest_timer;
 
     struct front *fronts;
     struct front *current;   /* the one that serves, or starts to */
@@ -203,5 +205,7 @@ void session_query_answer(struct front *front, const struct msg_session_query *q
 
 /* warden_selftest.c */
 void selftest_start(struct warden *warden);
+/* It failed a while ago: once more. */
+void selftest_due(void *arg, uint32_t events);
 void selftest_ended(struct warden *warden, const struct job_result *result);
 void selftest_stop(struct warden *warden);

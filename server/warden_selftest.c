@@ -1,6 +1,6 @@
 /* The self-test: one trivial program per runtime, through the very code that runs every job. What it finds is
- * what /readyz says. Runs in the warden, at start and after a reload, beside the jobs that come in meanwhile.
- */
+ * what /readyz says. Runs in the warden, at start and after a reload, beside the jobs that come in meanwhile;
+ * and as long as it fails, again and again: what was short then may be there now. */
 #include "server/warden_internal.h"
 
 #include <errno.h>
@@ -12,12 +12,20 @@
 
 #include "config/config.h"
 #include "jail/base/cleanup.h"
+#include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
+#include "jail/base/loop.h"
 #include "server/execution.h"
 #include "server/log.h"
 #include "server/sentence.h"
 #include "server/settings.h"
+
+/* After a failure: 2, 4, 8 … seconds. */
+#ifndef AGAIN_NS
+#define AGAIN_NS NS_PER_S
+#endif
+#define DOUBLINGS_MAX 6u
 
 /* The smallest program of a language, by the extension of its scripts. */
 static const struct {
@@ -58,12 +66,19 @@ static struct job *make_job(const struct runtime_config *runtime)
 static void conclude(struct warden *warden, const char *why)
 {
     struct selftest *selftest = &warden->selftest;
+    bool news = why[0] == '\0' || strcmp(why, warden->state.why) != 0;
     settings_unref(selftest->settings);
-    *selftest = (struct selftest){0};
+    *selftest = (struct selftest){.failures = why[0] == '\0' ? 0 : selftest->failures + 1};
     warden->state.ready = why[0] == '\0';
     snprintf(warden->state.why, sizeof warden->state.why, "%s", why);
-    LOG(warden->log, warden->state.ready ? LOG_INFO : LOG_ERROR, "selftest",
-        LOG_FIELD_BOOL("ready", warden->state.ready), LOG_FIELD_STR("why", warden->state.why));
+    if (news) {
+        LOG(warden->log, warden->state.ready ? LOG_INFO : LOG_ERROR, "selftest",
+            LOG_FIELD_BOOL("ready", warden->state.ready), LOG_FIELD_STR("why", warden->state.why));
+    }
+    if (!warden->state.ready && !warden->draining) {
+        unsigned doublings = selftest->failures < DOUBLINGS_MAX ? selftest->failures : DOUBLINGS_MAX;
+        loop_timer_set(warden->selftest_timer, clock_now_ns() + (AGAIN_NS << doublings));
+    }
     warden_publish_state(warden);
     warden_tell_ready(warden);
 }
@@ -119,6 +134,19 @@ void selftest_stop(struct warden *warden)
     }
     settings_unref(selftest->settings);
     *selftest = (struct selftest){0};
+    if (warden->selftest_timer) {
+        loop_timer_set(warden->selftest_timer, 0);
+    }
+}
+
+void selftest_due(void *arg, uint32_t events)
+{
+    (void)events;
+    struct warden *warden = arg;
+    if (!warden->draining) {
+        warden->selftest.settings = settings_ref(warden->settings);
+        advance(warden);
+    }
 }
 
 void selftest_start(struct warden *warden)
