@@ -86,7 +86,7 @@ help:
 	@echo 'make lint         clang-tidy, cppcheck, include rules, shellcheck'
 	@echo 'make format       clang-format in place'
 	@echo 'make bench        compare with bare python, bwrap, unshare, crun; report in $(BUILD)/bench'
-	@echo 'make faults       let every system call of the set-up path fail, one at a time'
+	@echo 'make faults       let every system call of set-up and start fail, one at a time'
 	@echo 'make soak N=2000  so many jobs through one server; what it holds before and after'
 	@echo 'make storm N=40   end so many processes of a server under load with SIGKILL'
 	@echo 'make install      to DESTDIR=$(DESTDIR) PREFIX=$(PREFIX)'
@@ -136,8 +136,8 @@ $(foreach l,$(LAYERS),$(eval $(call unit_rule,$(l))))
 $(BUILD)/tests/unit/policy/test_embedded: $(EMBEDDED).o
 
 # The program with numbers that let the fault tests see at once what is not given back, and wait little.
-FAULTS     := -DOUTER_UIDS=4 -DRESTART_DELAY_NS=10000000ull -DBACKOFF_FREE=1000000u
-FAULTS_OBJ := $(patsubst %,$(BUILD)/faults/server/%.o,warden warm_template backoff)
+FAULTS     := -DOUTER_UIDS=4 -DRESTART_DELAY_NS=10000000ull -DBACKOFF_FREE=1000000u -DAGAIN_NS=10000000ull
+FAULTS_OBJ := $(patsubst %,$(BUILD)/faults/server/%.o,warden warden_selftest warm_template backoff)
 $(BUILD)/faults/%.o: %.c | $(GEN)
 	$(call say,CC,$< $(FAULTS))mkdir -p $(@D) && $(CC) $(CPPFLAGS_ALL) $(FAULTS) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 $(BUILD)/tests/faults/immure: $(FAULTS_OBJ) $(BUILD)/obj/server/main.o $(EMBEDDED).o $(LIBS)

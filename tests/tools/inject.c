@@ -13,9 +13,9 @@
  *     look               → as disarm, which goes on
  *     disarm             → fired NAME | idle      whether it has; `spared NAME`: it is one that cannot
  *
- * WHO is `pid:NUMBER` (one that is there already) or `new:K` (the K-th process made since `record` or `arm`).
- * A process that execs has become somebody else, and is no longer counted. At the end of standard input all
- * tracees are let go.
+ * WHO is `pid:NUMBER` (one that is there already), `new:K` (the K-th process made since `record` or `arm`),
+ * or `exec:K` (what comes of the K-th exec since the command's own). A process that execs has become somebody
+ * else. At the end of standard input all tracees are let go.
  *
  * It is ptrace and not a user notification because jails have a listener of their own, and the kernel allows
  * a process one. */
@@ -58,7 +58,8 @@ int main(void)
 struct tracee {
     pid_t pid; /* 0: a free place */
     unsigned number;
-    bool counted;   /* since the last record or arm, and has not exec'd */
+    unsigned exec;  /* which one it is since the command's; 0: none of them */
+    bool counted;   /* since the last record or arm, and has not exec'd, but for a target by its exec */
     unsigned calls; /* since then */
     bool failing;   /* the call that it is in has been replaced */
     bool interrupted;
@@ -73,14 +74,14 @@ struct recorded {
 
 struct inject {
     struct tracee tracees[TRACEES_MAX];
-    unsigned n_new;
+    unsigned n_new, n_execs;
     bool recording, armed, fired;
     bool started; /* the command's own exec has happened */
     struct recorded *recorded;
     size_t n_recorded;
-    pid_t target_pid; /* 0: the target_number-th new one */
-    unsigned target_number, target_call;
-    int target_error, fired_nr; /* fired_nr: or spared */
+    pid_t target_pid;                                 /* 0: the target_number-th new one */
+    unsigned target_number, target_exec, target_call; /* target_exec: or 0 */
+    int target_error, fired_nr;                       /* fired_nr: or spared */
     bool spared;
 };
 
@@ -120,6 +121,9 @@ static bool is_target(const struct inject *inject, const struct tracee *tracee)
     if (!inject->armed || inject->fired || !tracee->counted) {
         return false;
     }
+    if (inject->target_exec) {
+        return tracee->exec == inject->target_exec;
+    }
     return inject->target_pid ? tracee->pid == inject->target_pid && tracee->number == 0
                               : tracee->number == inject->target_number;
 }
@@ -154,7 +158,8 @@ static void fail_at_exit(const struct inject *inject, struct tracee *tracee)
 {
     struct user_regs_struct registers;
     ptrace(PTRACE_GETREGS, tracee->pid, NULL, &registers);
-    registers.rax = (unsigned long long)-inject->target_error;
+    /* brk(2) says no by another end than was asked for. */
+    registers.rax = inject->fired_nr == SYS_brk ? 0 : (unsigned long long)-inject->target_error;
     set_registers(tracee->pid, &registers);
     tracee->failing = false;
 }
@@ -174,6 +179,7 @@ static bool can_fail(const struct __ptrace_syscall_info *info, int error)
     case SYS_epoll_ctl:
         return info->entry.args[1] != EPOLL_CTL_DEL;
     case SYS_umask:
+    case SYS_getrandom:       /* of up to 256 bytes */
     case SYS_timerfd_settime: /* for wrong arguments alone */
     case SYS_getpid:
     case SYS_getppid:
@@ -183,6 +189,8 @@ static bool can_fail(const struct __ptrace_syscall_info *info, int error)
     case SYS_getgid:
     case SYS_getegid:
         return false;
+    case SYS_wait4:
+    case SYS_waitid:
     case SYS_epoll_wait:
     case SYS_epoll_pwait:
     case SYS_poll:
@@ -237,7 +245,8 @@ static void on_stop(struct inject *inject, pid_t pid, int status)
         find_or_add(inject, (pid_t)made);
         signal = 0;
     } else if (event == PTRACE_EVENT_EXEC) {
-        tracee->counted = !inject->started;
+        tracee->exec = inject->started ? ++inject->n_execs : 0;
+        tracee->counted = !inject->started || (tracee->exec && tracee->exec == inject->target_exec);
         tracee->calls = 0;
         inject->started = true;
         signal = 0;
@@ -246,6 +255,11 @@ static void on_stop(struct inject *inject, pid_t pid, int status)
             ptrace(PTRACE_LISTEN, pid, NULL, NULL); /* really stopped, by somebody */
             return;
         }
+        signal = 0;
+    }
+    if (signal == SIGSEGV && inject->target_exec > 0) {
+        /* Not even this ends a PID 1 that is traced; otherwise it would. */
+        kill(pid, SIGKILL);
         signal = 0;
     }
     resume(inject, tracee, signal);
@@ -331,9 +345,10 @@ static void print_recorded(struct inject *inject)
 static void aim(struct inject *inject, const char *who, unsigned call, int error)
 {
     unsigned number = (unsigned)strtoul(who + 4, NULL, 10);
-    bool by_pid = strncmp(who, "pid:", 4) == 0;
+    bool by_pid = strncmp(who, "pid:", 4) == 0, by_exec = strncmp(who, "exec:", 5) == 0;
     inject->target_pid = by_pid ? (pid_t)number : 0;
-    inject->target_number = by_pid ? 0 : number;
+    inject->target_exec = by_exec ? (unsigned)strtoul(who + 5, NULL, 10) : 0;
+    inject->target_number = by_pid || by_exec ? 0 : number;
     inject->target_call = call;
     inject->target_error = error;
     inject->fired = inject->spared = false;

@@ -1,0 +1,192 @@
+"""Wants: no memory, no descriptors, no processes, no namespaces, no scratch, nothing that may be written to. Each is an answer
+or a sentence, never a crash, and once it is over the next job works."""
+
+import json
+import os
+import re
+import resource
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from harness import BUILD, ROOT, Server, wait_for
+from injected import children
+
+COLD = re.sub(r"\s*(warm_jails|template|standby):.*", "", (ROOT / "config/server.textproto").read_text())
+IMMURE = str(BUILD / "immure")
+USER = 54321  # nobody else's, so that its processes are the server's
+AS_USER = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--"]
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="starts servers as another user")
+END_S = 60
+NO_REPLY_S = 5
+
+
+def made(directory, prefix=()):
+    path = directory / "server.textproto"
+    path.write_text(COLD)
+    path.chmod(0o644)
+    for parent in (directory, directory.parent, directory.parent.parent):
+        parent.chmod(0o755)
+    return Server(directory / "log", prefix=prefix, immure=IMMURE, SANDBOX_EXECUTOR_CONFIG=str(path))
+
+
+def front_of(server):
+    return next((pid for pid in children(server.process.pid)
+                 if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"immure\0front")), None)
+
+
+def job(server, code="print(6 * 7)", **fields):
+    """-> "works", or what else came of it"""
+    try:
+        reply = server.request("POST", "/execute", json.dumps({"code": code, **fields}), NO_REPLY_S)
+    except OSError:
+        return "no reply"  # of a front that has no descriptor for a connection
+    assert reply.status in (200, 500, 503), (reply.status, reply.body)
+    verdict = reply.json
+    if reply.status != 200:
+        assert verdict.get("status") == "setup_error" or verdict["code"] in ("internal_error", "setup_error", "busy"), reply.body
+        return "error reply"
+    return "works" if verdict["stdout"] == "42\n" else verdict["status"]
+
+
+def unharmed(server):
+    """It is the same process as before, and a job works."""
+    wait_for(lambda: job(server) == "works", "a job that works")
+    assert server.process.poll() is None and not re.search("signal=SIG(SEGV|ABRT|BUS|ILL)", server.log()), server.log()
+
+
+def limit(pid, name, value):
+    """Sets a process's soft limit, as its user: it is nobody else's business. -> the one before"""
+    as_its_user = [*AS_USER, "prlimit", f"--pid={pid}"]
+    before, hard = subprocess.run([*as_its_user, f"--{name}", "--raw", "--noheadings", "--output=SOFT,HARD"], check=True, text=True,
+                                  capture_output=True).stdout.split()
+    subprocess.run([*as_its_user, f"--{name}={value}:{hard}"], check=True)
+    return before
+
+
+def during(server, pid, name, value, tried):
+    """Jobs while one process may have no more of something than `value`."""
+    before = limit(pid, name, value)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            outcomes = list(pool.map(lambda _: job(server), range(6)))
+    finally:
+        limit(pid, name, before)
+    for outcome in outcomes:
+        tried[f"want: {outcome}"] += 1
+    return set(outcomes)
+
+
+@pytest.mark.parametrize("who", ["warden", "front"])
+def test_descriptors(tmp_path, who, tried):
+    """A few that are free, and enough. (With none at all nobody is heard; test_start_with_too_little.)"""
+    with made(tmp_path, AS_USER) as server:
+        seen = set()
+        for spare in range(8 if who == "warden" else 2, 32, 4):
+            pid = server.process.pid if who == "warden" else front_of(server)
+            highest = max(int(fd) for fd in os.listdir(f"/proc/{pid}/fd")) + 1
+            seen |= during(server, pid, "nofile", highest + spare, tried)
+            unharmed(server)
+        assert "works" in seen and seen & {"error reply", "no reply"}, seen
+
+
+@pytest.mark.parametrize("who", ["warden", "front"])
+def test_memory(tmp_path, who, tried):
+    """Of address space, which is what malloc() runs out of where a host overcommits."""
+    with made(tmp_path, AS_USER) as server:
+        for spare in (0, 1 << 14, 1 << 17, 1 << 20, 1 << 23):
+            pid = server.process.pid if who == "warden" else front_of(server)
+            pages = int(Path(f"/proc/{pid}/statm").read_text().split()[0])
+            during(server, pid, "as", pages * resource.getpagesize() + spare, tried)
+            unharmed(server)
+
+
+def test_processes(tmp_path, tried):
+    """RLIMIT_NPROC is an ordinary user's."""
+    with made(tmp_path, AS_USER) as server:
+        seen = set()
+        for most in (0, 1, 2, 3, 4, 6):
+            seen |= during(server, server.process.pid, "nproc", most, tried)
+            unharmed(server)
+        assert "error reply" in seen, seen
+
+
+def readiness(server):
+    """"ended", or what /readyz says once it is decided; None until then"""
+    if server.process.poll() is not None:
+        return "ended"
+    try:
+        reply = server.get("/readyz")
+    except OSError:
+        return None
+    return "ready" if reply.status == 200 else None if "not finished" in str(reply.body) else reply.json["error"]
+
+
+def one_sentence(server):
+    """It has ended as it should."""
+    own = [line for line in server.log().splitlines() if line.startswith("immure serve: ") or "error while loading shared libraries" in line]
+    assert 0 < server.process.returncode < 128 and len(own) == 1, server.log()
+
+
+@pytest.mark.parametrize("kind", ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"])
+def test_namespaces(tmp_path, kind):
+    """A user namespace that may have no other ones of a kind below it: the server does not start, or it says at /readyz what
+    keeps its jobs from running."""
+    limit = f'echo 0 >/proc/sys/user/max_{kind}_namespaces && exec setpriv --bounding-set=-all --inh-caps=-all "$@"'
+    server = made(tmp_path, [*AS_USER, "unshare", "--user", "--map-root-user", "--", "/bin/sh", "-c", limit, "sh"])
+    server.start()
+    try:
+        answer = wait_for(lambda: readiness(server), "an answer", END_S)
+        if answer == "ended":
+            one_sentence(server)
+        else:
+            assert answer != "ready" and job(server) == "error reply", answer
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("most", ["nofile=4:4", "nofile=10:10", "nofile=16:16", "nofile=20:20", "nofile=30:30", "nofile=60:60", "as=3000000"])
+def test_start_with_too_little(tmp_path, most):
+    server = made(tmp_path, ["prlimit", f"--{most}"])
+    server.start()
+    try:
+        answer = wait_for(lambda: readiness(server), "an answer", END_S)
+        if answer == "ended":
+            one_sentence(server)
+        else:
+            assert job(server) in ("works", "error reply", "execution_error")
+    finally:
+        server.stop()
+
+
+def test_scratch(tmp_path):
+    """Input that does not fit is refused, a scratch that fills up is the program's own affair; the next job has one of its own."""
+    with made(tmp_path) as server:
+        small = {"limits": {"scratch_bytes": 65536}}
+        big = [{"name": "big", "content": "x" * 200000}]
+        reply = server.request("POST", "/execute", json.dumps({"code": "1", "files": big, **small}))
+        assert reply.status in (400, 413, 500) and (reply.json.get("error") or reply.json["error_message"]), reply.body
+        fill = "try:\n    open('f', 'wb').write(bytes(10**7))\nexcept OSError as error: print(error.errno)"
+        assert server.execute(fill, **small)["stdout"] == "28\n"
+        unharmed(server)
+
+
+READ_ONLY = """
+cut -d' ' -f5 /proc/self/mountinfo | sort -r | grep -Ev '^/(proc|dev|sys)' | while read -r at; do
+    mount -o remount,bind,ro "$at" 2>/dev/null
+done
+for at in /dev/shm /run; do mount -t tmpfs -o ro none "$at"; done
+! touch /tmp/x /var/tmp/x /dev/shm/x /run/x 2>/dev/null || exit 9
+exec "$@"
+"""
+
+
+def test_nothing_to_write_to(tmp_path):
+    """Every mount is read-only but for the kernel's own: all of it works, because nothing is written anywhere."""
+    with made(tmp_path, ["unshare", "--mount", "/bin/sh", "-c", READ_ONLY, "sh"]) as server:
+        reply = server.execute("import sys\nopen('out', 'w').write(open('in').read() + sys.stdin.read())", stdin="b", outputs=["out"],
+                               files=[{"name": "in", "content": "a"}], session_id="one")
+        assert reply["status"] == "success" and reply["files"], reply
+        assert server.execute("print(open('out').read())", session_id="one")["stdout"] == "ab\n"
