@@ -184,13 +184,9 @@ static int scan_word(struct scanner *scanner, const char *word)
 
 static int scan_value(struct scanner *scanner);
 
-/* One item of an array, or key, colon and value of an object. */
-static int scan_item(struct scanner *scanner, bool object)
+/* A key and its colon, up to the value. */
+static int scan_key(struct scanner *scanner)
 {
-    skip_blanks(scanner);
-    if (!object) {
-        return scan_value(scanner);
-    }
     if (peek(scanner) != '"') {
         return refuse(scanner, "expected a key in double quotes");
     }
@@ -203,7 +199,15 @@ static int scan_item(struct scanner *scanner, bool object)
         return refuse(scanner, "expected ':'");
     }
     skip_blanks(scanner);
-    return scan_value(scanner);
+    return 0;
+}
+
+/* One item of an array, or key, colon and value of an object. */
+static int scan_item(struct scanner *scanner, bool object)
+{
+    skip_blanks(scanner);
+    int r = object ? scan_key(scanner) : 0;
+    return r < 0 ? r : scan_value(scanner);
 }
 
 /* At its opening bracket. */
@@ -340,20 +344,9 @@ static int keep_member(struct scanner *scanner, size_t key, size_t value, const 
 static int split_member(struct scanner *scanner, const char *const *names, size_t n, struct json_slice *ret)
 {
     size_t key = scanner->pos;
-    if (peek(scanner) != '"') {
-        return refuse(scanner, "expected a key in double quotes");
-    }
-    int r = scan_string(scanner);
-    if (r < 0) {
-        return r;
-    }
-    skip_blanks(scanner);
-    if (!accept(scanner, ':')) {
-        return refuse(scanner, "expected ':'");
-    }
-    skip_blanks(scanner);
+    int r = scan_key(scanner);
     size_t value = scanner->pos;
-    r = scan_value(scanner);
+    r = r < 0 ? r : scan_value(scanner);
     return r < 0 ? r : keep_member(scanner, key, value, names, n, ret);
 }
 

@@ -62,7 +62,22 @@ apt_install()
     return "${PIPESTATUS[0]}"
 }
 
-# promtool in DIR, from Debian's package without installing it: that would start a Prometheus server.
+# unpack DIR PACKAGE...: the files of Debian's packages, below DIR, without installing them.
+unpack()
+{
+    local directory=$1 archive
+    shift
+    mkdir -p "$directory/archives"
+    (
+        cd "$directory/archives" && { apt-get download -q "$@" || { as_root apt-get update && apt-get download -q "$@"; }; } &&
+            for archive in *.deb; do
+                dpkg-deb --extract "$archive" .. || exit
+            done
+    ) >"$directory/log" 2>&1 || { cat "$directory/log" >&2; die "cannot be downloaded: $*"; }
+    rm -rf "$directory/archives" "$directory/log"
+}
+
+# promtool in DIR, unpacked only: installed, its package would start a Prometheus server.
 need_promtool()
 {
     local directory=$1 unpacked
@@ -71,12 +86,21 @@ need_promtool()
     fi
     say "fetching promtool"
     unpacked=$(mktemp -d)
+    unpack "$unpacked" prometheus
     mkdir -p "$directory"
-    (cd "$unpacked" && { apt-get download -q prometheus || { as_root apt-get update && apt-get download -q prometheus; }; } &&
-        dpkg-deb --extract prometheus_*.deb .) >"$unpacked/log" 2>&1 ||
-        { cat "$unpacked/log" >&2; die "the package prometheus cannot be downloaded"; }
     cp "$unpacked/usr/bin/promtool" "$directory/"
     rm -rf "$unpacked"
+}
+
+# Debian's own Node and what it needs in DIR, beside the one that is installed, which may be another.
+need_debian_node()
+{
+    if [[ ! -x $1/usr/bin/node ]]; then
+        say "fetching Debian's Node"
+        rm -rf "$1"
+        unpack "$1" 'nodejs=18.*' libnode108 libuv1 libc-ares2 libicu72 libnghttp2-14 libbrotli1 node-acorn \
+            node-cjs-module-lexer node-undici node-busboy
+    fi
 }
 
 # What `make` needs.

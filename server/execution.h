@@ -34,7 +34,6 @@ struct execution_session {
     uint32_t uid, gid;           /* outside of the jail */
     uint32_t file_uid, file_gid; /* whose files are as seen through `fd` */
     uint64_t inodes;             /* what the workspace can hold */
-    uint64_t file_bytes;         /* what one file may have; 0: no limit of the workspace's own */
 };
 
 struct execution_request {

@@ -278,6 +278,11 @@ static int check_room(const struct sessions *sessions, const struct server_confi
     return 0;
 }
 
+uint64_t session_file_bytes(const struct server_config *config)
+{
+    return config->session_directory[0] ? config->session_bytes : 0;
+}
+
 static void go_by(struct sessions *sessions, const struct server_config *config)
 {
     sessions->idle.timeout_ns = config->session_ttl_ms * NS_PER_MS;
@@ -351,6 +356,9 @@ int session_open(struct session *session, uint64_t input_bytes, struct execution
     int r = 0;
     if (is_on_disk(session)) {
         r = session_disk_check(session, input_bytes, reterr);
+        if (r < 0) {
+            session_disk_changed(session); /* whether that is still so */
+        }
         r = r < 0 || session->number > 0 ? r : attach_workspace(session, reterr);
     }
     if (r == 0) {
@@ -372,7 +380,6 @@ int session_open(struct session *session, uint64_t input_bytes, struct execution
                                       .inodes = session->inodes};
     if (is_on_disk(session)) {
         store_owner(session_disk_store(all->disk), &ret->file_uid, &ret->file_gid);
-        ret->file_bytes = all->limits.bytes;
         note_use(session);
     }
     return 0;

@@ -34,6 +34,9 @@ int sessions_new(const struct sessions_options *options, const struct server_con
 /* Its jobs must have ended. What lies on disk stays there. Takes NULL. */
 void sessions_free(struct sessions *sessions);
 
+/* Most that a file may have that a session's job writes; 0: what its policy says. */
+uint64_t session_file_bytes(const struct server_config *config);
+
 size_t sessions_count(const struct sessions *sessions);
 
 /* Begins a job in the session of that name, which is made where there is none. `config` has the limits and

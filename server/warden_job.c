@@ -336,7 +336,7 @@ static int start(struct warden *warden, const struct settings *settings, struct 
         return r;
     }
     struct policy_ceilings ceilings = ceilings_of(warden, settings);
-    ceilings.file_bytes = session.file_bytes;
+    ceilings.file_bytes = job->session ? session_file_bytes(settings->config) : 0;
     struct policy_program program = {.runtime = runtime, .bridge = !is_selftest};
     struct execution_request request = {.host = &warden->host,
                                         .policy = policy,

@@ -30,6 +30,8 @@
 #include "server/execution.h"
 #include "server/host.h"
 #include "server/log.h"
+#include "server/sessions.h"
+#include "server/settings.h"
 
 /* Deaths in a row after which a template is given up, and the first delay between them; it doubles. */
 #define FAILURES_MAX 4
@@ -80,6 +82,7 @@ static int plain_plan(const struct warm_template *template, bool in_session, str
     char some_session[] = "s";
     struct policy_ceilings ceilings = {0};
     host_apply_to_ceilings(template->host, &ceilings);
+    ceilings.file_bytes = in_session ? session_file_bytes(template->warm->options.settings->config) : 0;
     struct job job = {
         .runtime = template->runtime->name, .session_id = in_session ? some_session : NULL, .code_size = 1};
     struct policy_program program = {.runtime = template->runtime};

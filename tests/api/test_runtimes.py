@@ -3,11 +3,12 @@
 import base64
 import json
 import os
+import platform
 import subprocess
 
 import pytest
 
-from harness import ROOT, Server, config_key
+from harness import BUILD, ROOT, Server, config_key, wait_for
 
 NODE = "/usr/bin/node"
 
@@ -233,6 +234,57 @@ def test_bash_has_no_sockets(server):
 
 
 # ---- Which there are ----
+
+# ---- Debian's own Node, beside whichever is installed ----
+
+# scripts/test unpacks it there.
+DEBIAN = BUILD.resolve() / "tools/debian-node"
+DEBIAN_RUNTIME = """
+policy_path: "%s"
+runtime {
+  name: "node" interpreter: "/opt/node/bin/nodejs" extension: "js" policy: "node"
+  arg: ["--experimental-vm-modules", "/immure/node/immure-launch.cjs"] standby: "--standby" warm_jails: 1
+  prelude { path: "/immure/node/immure-launch.cjs" file: "node/immure-launch.cjs" }
+  prelude { path: "/immure/node/immure-prelude.cjs" file: "node/immure-prelude.cjs" }
+}
+default_runtime: "node"
+"""
+
+
+@pytest.fixture(scope="module")
+def debian(tmp_path_factory):
+    if platform.machine() != "x86_64":
+        pytest.skip("its libraries lie elsewhere on other machines")
+    assert DEBIAN.is_dir(), f"there is no {DEBIAN}; scripts/test fetches it"
+    where = tmp_path_factory.mktemp("debian")
+    policy = (ROOT / "config/policies/node.textproto").read_text()
+    for part in ("acorn", "acorn-walk", "cjs-module-lexer", "undici"):
+        policy = policy.replace(f'source: "/usr/share/nodejs/{part}"', f'source: "{DEBIAN}/usr/share/nodejs/{part}"')
+    policy += f"""
+mount {{ destination: "/opt/node" bind {{ source: "{DEBIAN}/usr" }} }}
+env {{ name: "LD_LIBRARY_PATH" value: "/opt/node/lib/x86_64-linux-gnu" }}
+"""
+    (where / "node.textproto").write_text(policy)
+    (where / "server.textproto").write_text(DEBIAN_RUNTIME % (where / "node.textproto"))
+    with Server(where / "log", SANDBOX_EXECUTOR_CONFIG=str(where / "server.textproto")) as server:
+        yield server
+
+
+@pytest.mark.parametrize("code, expected", [
+    ("console.log(process.version.split('.')[0]); setResult({a: [1]})", "v18\n"),
+    ("const {setTimeout: sleep} = require('timers/promises'); await sleep(1); console.log(typeof callTool, __filename)", "function /workspace/main.js\n"),
+    ("import fs from 'fs'; const {n} = await import('./a.mjs'); console.log(n, typeof fs.readFileSync, typeof fetch, typeof WebAssembly)",
+     "1 function function object\n"),
+])
+def test_debians_own_node(debian, code, expected):
+    """The same in an interpreter that stood ready and in one of the job's own, which limits of its own lead to."""
+    wait_for(lambda: 'runtime="node",state="parked"} 1' in debian.get("/metrics").body.decode(), "an interpreter stands ready", 60)
+    files = [{"name": "a.mjs", "content": "export const n = 1"}]
+    verdicts = [node(debian, code, files=files, **wish) for wish in ({}, {"limits": {"pids": 63}})]
+    for verdict in verdicts:
+        assert (verdict["stdout"], verdict["stderr"], verdict["status"], verdict["denied_syscalls"]) == (expected, "", "success", []), verdict
+    assert verdicts[0]["output"] == verdicts[1]["output"] == ('{"a":[1]}' if "setResult" in code else "")
+
 
 ABSENT = """
 runtime { name: "python" interpreter: "/usr/bin/python3.11" extension: "py" policy: "python" }

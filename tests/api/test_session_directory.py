@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from harness import call, config_key, wait_for
+from harness import Server, call, config_key, runtimes, wait_for
 from test_sessions import (  # noqa: F401  the same things, told of a directory
     end,
     keeper_of,
@@ -50,9 +50,11 @@ def make_directory(where):
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    from harness import Server
     where = tmp_path_factory.mktemp("kept")
-    with Server(where / "log", SANDBOX_WORKSPACE=str(make_directory(where / "sessions"))) as started:
+    # With a limit that is not the policy's own for one file: jobs are forked from a template all the same.
+    (where / "server.textproto").write_text("session_bytes: 50000000\n" + runtimes())
+    with Server(where / "log", SANDBOX_EXECUTOR_CONFIG=str(where / "server.textproto"),
+                SANDBOX_WORKSPACE=str(make_directory(where / "sessions"))) as started:
         started.directory = where / "sessions"
         yield started
 

@@ -49,7 +49,7 @@ def service():
     settings.mkdir()
     (settings / "api-key").write_text(KEY)
     (settings / "api-key").chmod(0o600)
-    (settings / "environment").write_text("SANDBOX_EXECUTOR_MAX_CONCURRENT_JOBS=2\n")
+    (settings / "environment").write_text("SANDBOX_EXECUTOR_MAX_CONCURRENT_JOBS=2\nSANDBOX_WORKSPACE=/var/lib/immure\n")
     # The machine has no journal.
     override = Path("/run/systemd/system/immure.service.d/log.conf")
     override.parent.mkdir(parents=True)
@@ -97,9 +97,10 @@ def test_the_server_survives_the_death_of_its_front():
     wait_for(answers, "a new front answers")
 
 
-def test_stop_leaves_nothing_and_start_works_again():
+def test_stop_leaves_nothing_but_sessions_and_start_works_again():
+    assert execute("open('x', 'w').write('kept')", session_id="s")["status"] == "success"
     systemctl("stop", "immure")
     assert not DELEGATED.exists()
     assert systemctl("show", "--value", "-p", "Result", "immure") == "success"
     systemctl("start", "immure")
-    assert execute("print(1)")["stdout"] == "1\n"
+    assert execute("print(open('x').read())", session_id="s")["stdout"] == "kept\n"
