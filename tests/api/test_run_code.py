@@ -1,11 +1,13 @@
 """POST /run-code: sources, options, replies, in both languages."""
 
+import http.client
 import json
+import re
 import shutil
 import threading
 
 import pytest
-from harness import Server, wait_for
+from harness import ROOT, Server, config_key, wait_for
 from run_code import Client, FunctionServer
 
 pytestmark = pytest.mark.skipif(not shutil.which("node"), reason="no Node")
@@ -314,6 +316,88 @@ def test_stream(client):
     assert [event for event, _ in events] == ["log", "report", "result"]
     assert (events[0][1]["args"], events[1][1], events[2][1]["result"]) == (["a"], [1], 42)
     assert events[2][1]["logs"] == [events[0][1]]
+
+
+@pytest.mark.parametrize("how", ["stream", "Accept"])
+def test_events_come_as_they_happen(client, how):
+    """The run waits until its first events have been read."""
+    heard = threading.Event()
+    client.callbacks.functions[("streamed", "heard")] = lambda: heard.wait(60) and None
+    body = {"source": "console.log('\\n'); report({}); await heard(); export default 1", "execution_id": "streamed", "callback_url": client.callbacks.url,
+            "options": {"report": True, "globals": {"heard": {"$type": "function", "id": "heard"}}}}
+    headers = {"X-Service-API-Key": client.server.key, "Content-Type": "application/json"}
+    if how == "stream":
+        body["stream"] = True
+    else:
+        headers["Accept"] = "text/event-stream"
+    connection = http.client.HTTPConnection("127.0.0.1", client.server.port, timeout=60)
+    try:
+        connection.request("POST", "/run-code", json.dumps(body), headers)
+        response = connection.getresponse()
+        assert (response.status, response.headers["Content-Type"]) == (200, "text/event-stream")
+        assert [response.readline() for _ in range(2)][0] == b"event: log\n"
+        assert [response.readline() for _ in range(3)][1:] == [b"event: report\n", b"data: {}\n"]
+        heard.set()
+        rest = response.read().decode().strip().split("\n")
+        assert rest[0] == "event: result" and json.loads(rest[1].removeprefix("data: "))["result"] == 1
+    finally:
+        connection.close()
+
+
+def test_terminated_stream_ends_with_a_result(client):
+    there = threading.Event()
+    client.callbacks.functions[("ended", "begun")] = there.set
+    body = {"source": "await begun(); for (;;);", "execution_id": "ended", "callback_url": client.callbacks.url, "stream": True,
+            "options": {"globals": {"begun": {"$type": "function", "id": "begun"}}}}
+    connection = http.client.HTTPConnection("127.0.0.1", client.server.port, timeout=60)
+    try:
+        connection.request("POST", "/run-code", json.dumps(body), {"X-Service-API-Key": client.server.key, "Content-Type": "application/json"})
+        assert there.wait(60)
+        assert client.server.request("POST", "/run-code/ended/terminate", '{"reason": "enough"}').status == 204
+        lines = connection.getresponse().read().decode().strip().split("\n")
+        reply = json.loads(lines[-1].removeprefix("data: "))
+        assert (lines[-2], reply["status"], reply["error"]["message"]) == ("event: result", "terminated", "enough")
+    finally:
+        connection.close()
+
+
+# ---- Who may ----
+
+def test_runs_belong_to_their_key(tmp_path):
+    config = tmp_path / "server.textproto"
+    config.write_text(config_key("a", "key-a") + config_key("b", "key-b") + config_key("c", "key-c", runtime=["python"]))
+    with FunctionServer() as callbacks, Server(tmp_path / "log", SANDBOX_EXECUTOR_CONFIG=str(config), SANDBOX_EXECUTOR_CALLBACK_URLS=callbacks.url) as server:
+        server.key = "key-a"
+        handle = started(Client(server, callbacks), "await new Promise(() => {})")
+        for key in ("key-b", "key-c"):
+            reply = server.request("POST", f"/run-code/{handle.id}/terminate", headers={"X-Service-API-Key": key})
+            assert reply.status == 204
+        reply = server.request("POST", "/run-code", '{"source": "1"}', headers={"X-Service-API-Key": "key-c"})
+        assert (reply.status, reply.json["field"]) == (403, "runtime")
+        assert server.request("POST", "/run-code", '{"source": "1"}', headers={"X-Service-API-Key": "none"}).status == 401
+        assert handle.running
+        handle.terminate()
+        assert handle.wait()["status"] == "terminated"
+
+
+def test_without_esbuild_typescript_is_refused(tmp_path):
+    policy = (ROOT / "config/policies/isolate.textproto").read_text()
+    (tmp_path / "isolate.textproto").write_text(re.sub(r'mount \{ destination: "/usr/bin/esbuild".*', "", policy))
+    config = tmp_path / "server.textproto"
+    config.write_text(f'policy_path: "{tmp_path}/isolate.textproto"\n')
+    with FunctionServer() as callbacks, Server(tmp_path / "log", SANDBOX_EXECUTOR_CONFIG=str(config),
+                                             SANDBOX_EXECUTOR_CALLBACK_URLS=callbacks.url) as server:
+        client = Client(server, callbacks)
+        reply = client.run("enum A { B }; export default A.B")
+        assert (reply["status"], "esbuild" in reply["error"]["message"]) == ("error", True)
+        assert client.value("export default 1 < 2", language="javascript") is True
+
+
+def test_without_an_evaluator_there_is_no_such_path(tmp_path):
+    config = tmp_path / "server.textproto"
+    config.write_text('runtime { name: "python" interpreter: "/usr/bin/python3.11" policy: "python" extension: "py" }\n')
+    with Server(tmp_path / "log", SANDBOX_EXECUTOR_CONFIG=str(config)) as server:
+        assert server.request("POST", "/run-code", '{"source": "1"}').status == 404
 
 
 # ---- Requests ----

@@ -133,7 +133,7 @@ REFUSED = {
 def test_what_cannot_cross_is_refused_by_name(client, name):
     source, word = REFUSED[name]
     for code in (f"export default {source}", f"export default async () => {{ await f({source.replace('() => ', '', 1) if name in ('a function', 'a symbol') else source}) }}"):
-        reply = client.run(code, language="javascript", globals={"f": lambda *_: None}, memoryLimitBytes=300 << 20)
+        reply = client.run(code, language="javascript", globals={"f": lambda *_: None})
         assert (reply["status"], reply["error"]["name"]) == ("error", "SerializationError"), reply
         assert word in reply["error"]["message"]
 

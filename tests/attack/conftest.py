@@ -147,9 +147,12 @@ class Arena:
     def state(self):
         """Everything that attacks could leave behind. How many, not which: jails that stand ready are renewed."""
         warden = self.server.process.pid
+        mounts = Path(f"/proc/{warden}/mountinfo").read_text().splitlines()
         return {
             "processes": len(descendants(warden)),
             "descriptors": len(os.listdir(f"/proc/{warden}/fd")),
+            # of ours: others on this host make mounts, too
+            "mounts": [line for line in mounts if "immure" in line or " - tmpfs none " in line],
             "parked": self.stock("python"),
             "standby": self.stock("node"),
             "running": self.server.metric("immure_jobs_running"),

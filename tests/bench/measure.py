@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from bundle import ONLY_CGROUP2, Bundle
+from callback_server import QuickServer
 from harness import ROOT, Server, wait_for
 
 PYTHON = ["/usr/bin/python3", "-I", "-S", "-c"]
@@ -147,7 +148,28 @@ def node_subjects(bench, servers):
     for way in {"off", bench.best()} if node else ():
         path = bench.request(servers[way], f"node-{way}", code="setResult(1)", runtime="node")
         subjects[f"node.post_{way}"] = ["http", str(servers[way].port), path]
+        path = bench.request(servers[way], f"isolate-{way}", target="/run-code", source="export default 42")
+        subjects[f"isolate.post_{way}"] = ["http", str(servers[way].port), path]
     return subjects
+
+
+# How long so many calls of a function take, sixteen at a time; the run measures that itself.
+CALLS = """export default async () => {
+  const start = Date.now(); let left = 1000
+  const caller = async () => { while (left-- > 0) await f(1) }
+  await Promise.all(Array.from({length: 16}, caller))
+  return Date.now() - start
+}"""
+
+
+def bridged_calls(bench):
+    if not shutil.which("node"):
+        return
+    with QuickServer() as callbacks, bench.server("calls", bench.best(), f'callback {{ url: "{callbacks.url}" }}\n') as server:
+        options = {"language": "javascript", "globals": {"f": {"$type": "function", "id": "f"}}}
+        body = json.dumps({"source": CALLS, "options": options, "callback_url": callbacks.url})
+        replies = [server.request("POST", "/run-code", body).json for _ in range(5)]
+    bench.report.add("isolate.calls", statistics.median(1000 * 1000 / reply["result"] for reply in replies), "calls/s")
 
 
 def race(bench, subjects, pause_ms, prefix=()):
@@ -182,7 +204,7 @@ def contest(bench, scratch):
         logs = {way: server.log() for way, server in servers.items()}
     for subject in results:
         label, times = subject["label"], milliseconds(subject["ns"])
-        base = label.split(".")[0] + ".bare"
+        base = {"isolate": "node"}.get(label.split(".")[0], label.split(".")[0]) + ".bare"
         bench.report.add(label, statistics.median(times), "ms", base if "." in label and label != base else None)
     bench.report.add("true.immure_run_extra", bench.report.value("true.immure_run") - bench.report.value("true.bare"), "ms")
     for way, log in logs.items():
@@ -292,7 +314,7 @@ def profile(bench):
         Path(data).unlink(missing_ok=True)
 
 
-SECTIONS = (latency, throughput, sleepers, profile)
+SECTIONS = (latency, bridged_calls, throughput, sleepers, profile)
 
 
 def all_of_it(bench, scratch, progress):
