@@ -8,6 +8,7 @@
 
 #include "config/config_message.h"
 #include "config/environment.h"
+#include "config/key_file.h"
 #include "config/package_index.h"
 #include "config/pool.h"
 #include "config/protofile.h"
@@ -63,8 +64,15 @@ void server_config_free(struct server_config *config)
         free(config->keys[i].name);
         texts_free(config->keys[i].policies, config->keys[i].n_policies);
         texts_free(config->keys[i].runtimes, config->keys[i].n_runtimes);
+        free(config->keys[i].team);
+        free(config->keys[i].expires);
     }
     free(config->keys);
+    free(config->key_file);
+    for (size_t i = 0; i < config->n_teams; i++) {
+        free(config->teams[i].name);
+    }
+    free(config->teams);
     texts_free(config->policy_paths, config->n_policy_paths);
     for (size_t i = 0; i < config->n_runtimes + config->n_runtimes_aside; i++) {
         runtime_clear(&config->runtimes[i]);
@@ -84,6 +92,16 @@ const struct runtime_config *server_config_runtime(const struct server_config *c
             if (strcmp(runtime->aliases[j], name) == 0) {
                 return runtime;
             }
+        }
+    }
+    return NULL;
+}
+
+const struct team_config *server_config_team(const struct server_config *config, const char *name)
+{
+    for (size_t i = 0; i < config->n_teams; i++) {
+        if (strcmp(config->teams[i].name, name) == 0) {
+            return &config->teams[i];
         }
     }
     return NULL;
@@ -166,6 +184,7 @@ int server_config_load(const char *path, char *const *env, struct server_config 
     if (r == 0 && message->n_runtime == 0) {
         r = add_shipped_runtimes(message, reterr);
     }
+    r = r < 0 ? r : key_file_append(message, &source, reterr);
     r = r < 0 ? r : environment_apply(env, message, &source, reterr);
     return r < 0 ? r : config_from_message(message, &source, ret, reterr);
 }

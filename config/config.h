@@ -25,6 +25,17 @@ struct key_config {
     size_t n_runtimes;
     uint32_t max_concurrent_jobs;
     uint32_t max_sessions;
+    char *team; /* "": none */
+    uint32_t max_jobs_per_minute;
+    uint64_t max_timeout_ms; /* 0: the server's */
+    char *expires;           /* "": never */
+    uint64_t expires_s;      /* since the epoch; 0: never */
+};
+
+struct team_config {
+    char *name;
+    bool enabled;
+    uint32_t max_concurrent_jobs;
 };
 
 /* A file of ours in the jails of a runtime. */
@@ -75,6 +86,9 @@ struct server_config {
     char *environment;
     struct key_config *keys;
     size_t n_keys;
+    char *key_file; /* "": none; its keys are among the others */
+    struct team_config *teams;
+    size_t n_teams;
     bool open; /* no key at all, in a local environment: everyone may call */
     uint64_t default_timeout_ms, max_timeout_ms;
     uint32_t max_concurrent_jobs;
@@ -138,6 +152,9 @@ void server_config_set_runtime_aside(struct server_config *config, size_t index)
 /* Whether tool calls may go to `url`, whose text is `text`. */
 bool server_config_allows_callback(const struct server_config *config, const struct callback_url *url,
                                    const char *text);
+/* NULL: the configuration has no team of that name. */
+const struct team_config *server_config_team(const struct server_config *config, const char *name);
+
 /* Whether there can be any. */
 bool server_config_has_callbacks(const struct server_config *config);
 /* Whether the front is to connect to anything. */

@@ -9,6 +9,7 @@
 #include "config/check.h"
 #include "config/config.h"
 #include "config/digest.h"
+#include "config/key_file.h"
 #include "config/message.h"
 #include "config/package_index.h"
 #include "config/pool.h"
@@ -132,6 +133,14 @@ static int key_from_message(struct checker *checker, const Immure__Key *message,
             : check_copy_all(checker, message->runtime, message->n_runtime, &ret->runtimes, &ret->n_runtimes);
     ret->max_concurrent_jobs = message->max_concurrent_jobs;
     ret->max_sessions = message->max_sessions;
+    ret->max_jobs_per_minute = message->max_jobs_per_minute;
+    ret->max_timeout_ms = message->max_timeout_ms;
+    r = r < 0 || !*message->team ? r : check_name(checker, "team", message->team, true, "_.-");
+    r = r < 0 ? r : check_copy(checker, message->team, &ret->team);
+    r = r < 0 ? r : check_copy(checker, message->expires, &ret->expires);
+    if (r == 0 && *message->expires && !key_file_read_time(message->expires, &ret->expires_s)) {
+        r = check_fail(checker, "expires", "must be like 2027-01-31 or 2027-01-31T12:00:00Z");
+    }
     for (size_t i = 0; r == 0 && i < message->n_policy; i++) {
         size_t before = check_enter(checker, "policy", i);
         bool all = strcmp(message->policy[i], "*") == 0;
@@ -164,6 +173,26 @@ static int keys_from_message(struct checker *checker, const Immure__Server *mess
                                key->name);
             }
         }
+        check_leave(checker, before);
+    }
+    return r;
+}
+
+static int teams_from_message(struct checker *checker, const Immure__Server *message,
+                              struct server_config *config)
+{
+    int r = check_new_array(checker, message->n_team, sizeof *config->teams, &config->teams);
+    for (size_t i = 0; r == 0 && i < message->n_team; i++) {
+        const Immure__Team *team = message->team[i];
+        size_t before = check_enter(checker, "team", i);
+        r = check_name(checker, "name", team->name, true, "_.-");
+        if (r == 0 && server_config_team(config, team->name)) {
+            r = check_fail(checker, "name", "\"%s\" is the name of two teams", team->name);
+        }
+        config->teams[i] =
+            (struct team_config){.enabled = team->enabled, .max_concurrent_jobs = team->max_concurrent_jobs};
+        r = r < 0 ? r : check_copy(checker, team->name, &config->teams[i].name);
+        config->n_teams = i + (r == 0);
         check_leave(checker, before);
     }
     return r;
@@ -298,8 +327,11 @@ static int texts_from_message(struct checker *checker, const Immure__Server *mes
     r = r < 0 ? r : check_copy(checker, message->environment, &config->environment);
     r = r < 0 ? r : check_copy(checker, message->default_runtime, &config->default_runtime);
     r = r < 0 ? r : check_copy(checker, message->audit_log, &config->audit_log);
+    r = r < 0 || !*message->key_file ? r : check_absolute_path(checker, "key_file", message->key_file);
+    r = r < 0 ? r : check_copy(checker, message->key_file, &config->key_file);
     if (r == 0 && message->audit_code_bytes > 0 && message->audit_log[0] == '\0') {
-        r = check_fail(checker, "audit_code_bytes", "code goes to the file of `audit_log`, and there is none");
+        r = check_fail(checker, "audit_code_bytes",
+                       "code goes to the file of `audit_log`, and there is none");
     }
     if (r == 0 && message->session_directory[0]) {
         r = check_absolute_path(checker, "session_directory", message->session_directory);
@@ -393,6 +425,7 @@ int config_from_message(const Immure__Server *message, const struct source *sour
     r = r < 0 ? r : package_indexes_from_message(&checker, message, config);
     r = r < 0 ? r : runtimes_from_message(&checker, message, config);
     r = r < 0 ? r : keys_from_message(&checker, message, config);
+    r = r < 0 ? r : teams_from_message(&checker, message, config);
     if (r < 0) {
         return r;
     }
@@ -407,6 +440,25 @@ int config_from_message(const Immure__Server *message, const struct source *sour
     }
     *ret = TAKE_PTR(config);
     return 0;
+}
+
+static Immure__Team **teams_to_messages(const struct server_config *config, struct pool *pool)
+{
+    Immure__Team **pointers = pool_alloc(pool, config->n_teams, sizeof *pointers);
+    for (size_t i = 0; pointers && i < config->n_teams; i++) {
+        Immure__Team *message = pool_alloc(pool, 1, sizeof *message);
+        if (!message) {
+            return NULL;
+        }
+        immure__team__init(message);
+        message->name = config->teams[i].name;
+        message->has_enabled = true;
+        message->enabled = config->teams[i].enabled;
+        message->has_max_concurrent_jobs = true;
+        message->max_concurrent_jobs = config->teams[i].max_concurrent_jobs;
+        pointers[i] = message;
+    }
+    return pointers;
 }
 
 static Immure__Key **keys_to_messages(const struct server_config *config, struct pool *pool)
@@ -431,6 +483,12 @@ static Immure__Key **keys_to_messages(const struct server_config *config, struct
         message->max_concurrent_jobs = key->max_concurrent_jobs;
         message->has_max_sessions = true;
         message->max_sessions = key->max_sessions;
+        message->team = key->team;
+        message->has_max_jobs_per_minute = true;
+        message->max_jobs_per_minute = key->max_jobs_per_minute;
+        message->has_max_timeout_ms = true;
+        message->max_timeout_ms = key->max_timeout_ms;
+        message->expires = key->expires;
         pointers[i] = message;
     }
     return pointers;
@@ -528,6 +586,9 @@ void config_to_message(const struct server_config *config, struct pool *pool, Im
     ret->n_policy_path = config->n_policy_paths;
     ret->key = keys_to_messages(config, pool);
     ret->n_key = config->n_keys;
+    ret->key_file = config->key_file;
+    ret->team = teams_to_messages(config, pool);
+    ret->n_team = config->n_teams;
     ret->runtime = runtimes_to_messages(config, pool);
     ret->n_runtime = config->n_runtimes;
 }

@@ -15,6 +15,7 @@ void audit_write(struct log *log, const struct audit_job *job, const struct job_
     const bool has[] = {result->has_cpu, result->has_memory_peak, result->has_pids_peak, job->code != NULL};
     const struct log_field fields[] = {
         LOG_FIELD_STR("key", job->key),
+        LOG_FIELD_STR("team", job->team),
         LOG_FIELD_STR("request_id", job->request_id),
         LOG_FIELD_STR("execution_id", job->execution_id),
         LOG_FIELD_STR("traceparent", job->traceparent),

@@ -7,7 +7,7 @@ struct job_result;
 struct log;
 
 struct audit_job {
-    const char *key, *request_id, *execution_id, *traceparent, *runtime, *code_sha256,
+    const char *key, *team, *request_id, *execution_id, *traceparent, *runtime, *code_sha256,
         *session_id;   /* NULL where unknown */
     const char *code;  /* its beginning; NULL: lines hold none */
     uint64_t total_ns; /* from the request's headers to the verdict */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 
 #include "config/config.h"
 #include "config/digest.h"
@@ -77,11 +78,27 @@ bool auth_identify(const struct server_config *config, const char *service_api_k
     } else if (authorization) {
         key = find_authorization(config, authorization);
     }
-    if (!key) {
+    if (!key || (key->expires_s > 0 && time(NULL) >= (time_t)key->expires_s)) {
         return false;
     }
     *ret = (struct caller){.key = key, .name = key->name};
     return true;
+}
+
+static bool has_team(const struct caller *caller)
+{
+    return caller->key && caller->key->team && caller->key->team[0] != '\0';
+}
+
+const struct team_config *auth_team(const struct server_config *config, const struct caller *caller)
+{
+    return has_team(caller) ? server_config_team(config, caller->key->team) : NULL;
+}
+
+bool auth_team_may(const struct server_config *config, const struct caller *caller)
+{
+    const struct team_config *team = auth_team(config, caller);
+    return !has_team(caller) || (team && team->enabled);
 }
 
 bool auth_may_use_runtime(const struct server_config *config, const struct caller *caller,

@@ -6,6 +6,7 @@
 struct key_config;
 struct runtime_config;
 struct server_config;
+struct team_config;
 
 struct caller {
     const struct key_config *key; /* NULL: the server is open */
@@ -16,6 +17,11 @@ struct caller {
  * password). Either header may be NULL; the first wins where both are there. False: no key or a wrong one. */
 bool auth_identify(const struct server_config *config, const char *service_api_key, const char *authorization,
                    struct caller *ret);
+
+/* The caller's team as the configuration knows it; NULL: none, or an unknown one. */
+const struct team_config *auth_team(const struct server_config *config, const struct caller *caller);
+/* False for keys of a team that the configuration has not turned on. */
+bool auth_team_may(const struct server_config *config, const struct caller *caller);
 
 bool auth_may_use_runtime(const struct server_config *config, const struct caller *caller,
                           const struct runtime_config *runtime);

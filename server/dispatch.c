@@ -16,6 +16,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
+#include "server/admission.h"
 #include "server/audit.h"
 #include "server/bridge.h"
 #include "server/channel.h"
@@ -60,6 +61,7 @@ struct running {
 struct dispatch {
     struct front *front;
     struct channel *channel;
+    struct admission *admission;
     struct running *jobs;
     size_t n_jobs;
     uint64_t last_id;
@@ -68,11 +70,15 @@ struct dispatch {
 int dispatch_new(struct front *front, struct channel *channel, struct dispatch **ret, struct err *reterr)
 {
     struct dispatch *dispatch = calloc(1, sizeof *dispatch);
-    if (!dispatch) {
+    struct admission *admission = admission_new(front->config);
+    if (!dispatch || !admission) {
+        free(dispatch);
+        admission_free(admission);
         return err_errno(reterr, ENOMEM, "making the table of jobs");
     }
     /* Numbers are unique over restarts of the front: no front starts a job per nanosecond. */
-    *dispatch = (struct dispatch){.front = front, .channel = channel, .last_id = clock_now_ns()};
+    *dispatch = (struct dispatch){
+        .front = front, .channel = channel, .admission = admission, .last_id = clock_now_ns()};
     *ret = dispatch;
     return 0;
 }
@@ -128,6 +134,9 @@ void dispatch_free(struct dispatch *dispatch)
         unlink_job(job);
         running_free(job);
     }
+    if (dispatch) {
+        admission_free(dispatch->admission);
+    }
     free(dispatch);
 }
 
@@ -145,27 +154,36 @@ static struct running *find_job(const struct dispatch *dispatch, uint64_t id)
     return job;
 }
 
-/* The key's own limit; what is left of its jobs' time tells when to try again. */
-static int check_rate(const struct dispatch *dispatch, const struct key_config *key,
-                      uint64_t *ret_retry_after_ms, struct err *reterr)
+static bool same_team(const struct caller *a, const struct caller *b)
 {
-    if (!key || key->max_concurrent_jobs == 0) {
-        return 0;
-    }
-    uint64_t now = clock_now_ns(), earliest = UINT64_MAX;
-    uint32_t n = 0;
+    return a->key && b->key && a->key->team && b->key->team && a->key->team[0] != '\0' &&
+           strcmp(a->key->team, b->key->team) == 0;
+}
+
+/* What is left of the time of a caller's jobs tells when to try again. */
+static int check_admission(const struct dispatch *dispatch, const struct caller *caller,
+                           uint64_t *ret_retry_after_ms, struct err *reterr)
+{
+    struct admission_load load = {.earliest_end_ns = UINT64_MAX};
     for (const struct running *job = dispatch->jobs; job; job = job->next) {
-        if (job->caller.key == key) {
-            n++;
-            earliest = job->deadline_ns < earliest ? job->deadline_ns : earliest;
+        bool of_key = job->caller.key == caller->key, of_team = same_team(&job->caller, caller);
+        load.of_key += of_key;
+        load.of_team += of_team;
+        if ((of_key || of_team) && job->deadline_ns < load.earliest_end_ns) {
+            load.earliest_end_ns = job->deadline_ns;
         }
     }
-    if (n < key->max_concurrent_jobs) {
-        return 0;
+    return admission_check(dispatch->admission, caller, &load, clock_now_ns(), ret_retry_after_ms, reterr);
+}
+
+/* The key's own ceiling. */
+static void lower_timeout(const struct dispatch *dispatch, const struct key_config *key, struct job *job)
+{
+    uint64_t *timeout_ms = &job->limits.timeout_ms;
+    if (key && key->max_timeout_ms > 0) {
+        uint64_t wish = *timeout_ms > 0 ? *timeout_ms : dispatch->front->config->default_timeout_ms;
+        *timeout_ms = wish < key->max_timeout_ms ? wish : key->max_timeout_ms;
     }
-    *ret_retry_after_ms = earliest > now ? (earliest - now) / NS_PER_MS : 0;
-    return err_set(reterr, ERR_RATE, EAGAIN, NULL, "key '%.100s' may have %u jobs at once", key->name,
-                   key->max_concurrent_jobs);
 }
 
 static struct running *running_new(struct dispatch *dispatch, struct request *request,
@@ -376,10 +394,11 @@ int dispatch_start(struct dispatch *dispatch, struct request *request, struct ex
                    enum dispatch_way way, uint64_t *ret_retry_after_ms, struct err *reterr)
 {
     *ret_retry_after_ms = 0;
-    int r = check_rate(dispatch, request->caller.key, ret_retry_after_ms, reterr);
+    int r = check_admission(dispatch, &request->caller, ret_retry_after_ms, reterr);
     if (r < 0) {
         return r;
     }
+    lower_timeout(dispatch, request->caller.key, execute->job);
     struct running *job = running_new(dispatch, request, execute);
     if (!job) {
         return err_errno(reterr, ENOMEM, "starting a job");
@@ -400,6 +419,7 @@ int dispatch_start(struct dispatch *dispatch, struct request *request, struct ex
     job->callback_url = TAKE_PTR(execute->callback_url);
     job->tools.callback_url = job->callback_url;
     job->run_code = TAKE_PTR(execute->run_code);
+    admission_take(dispatch->admission, &job->caller, clock_now_ns());
     link_job(job);
     request->job = job;
     execute_request_clear(execute);
@@ -469,6 +489,10 @@ static void count_result(struct front *front, const struct running *job, const s
 {
     struct metrics *metrics = front->metrics;
     metrics_add(metrics, METRIC_JOBS, job->runtime->name, job_status_to_string(result->status), 1);
+    const struct team_config *team = auth_team(front->config, &job->caller);
+    if (team) {
+        metrics_add(metrics, METRIC_TEAM_JOBS, team->name, job_status_to_string(result->status), 1);
+    }
     if (result->status == JOB_SETUP_ERROR) {
         return;
     }
@@ -492,6 +516,7 @@ static void audit(struct front *front, const struct running *job, const struct j
     audit_write(front->audit,
                 &(struct audit_job){
                     .key = job->caller.name,
+                    .team = job->caller.key ? job->caller.key->team : NULL,
                     .request_id = job->request_id,
                     .execution_id = job->execution_id,
                     .traceparent = job->traceparent,

@@ -27,6 +27,7 @@ static const struct command commands[] = {
     {"policy", cmd_policy, "check and explain policy files", false},
     {"audit", cmd_audit, "hold an audit log against its own hashes", false},
     {"mcp", cmd_mcp, "the Model Context Protocol on standard input and output", false},
+    {"key", cmd_key, "make, list and revoke keys", false},
     {"front", cmd_front, "the HTTP process that `serve` starts", true},
 };
 

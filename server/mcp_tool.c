@@ -28,7 +28,8 @@
 static bool may_use(const struct server_config *config, const struct caller *caller,
                     const struct runtime_config *runtime)
 {
-    return !runtime->evaluator && auth_may_use_runtime(config, caller, runtime) &&
+    return !runtime->evaluator && auth_team_may(config, caller) &&
+           auth_may_use_runtime(config, caller, runtime) &&
            auth_may_use_policy(config, caller, runtime, NULL);
 }
 

@@ -41,6 +41,8 @@ struct family {
 static const struct family families[] = {
     [METRIC_JOBS] =
         {"immure_jobs_total", COUNTER, "Jobs that ended, by verdict.", {"runtime", "status"}, {0}},
+    [METRIC_TEAM_JOBS] =
+        {"immure_team_jobs_total", COUNTER, "Jobs that ended, by their key's team.", {"team", "status"}, {0}},
     [METRIC_JOBS_RUNNING] =
         {"immure_jobs_running", GAUGE, "Jobs given to the warden and not yet ended.", {0}, {0}},
     [METRIC_JOBS_REJECTED] =

@@ -9,6 +9,7 @@ struct metrics;
 enum metric {
     METRIC_JOBS,
     METRIC_JOBS_RUNNING,
+    METRIC_TEAM_JOBS,
     METRIC_JOBS_REJECTED,
     METRIC_JOB_DURATION,
     METRIC_JAIL_SETUP,

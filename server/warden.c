@@ -264,6 +264,7 @@ static int start(struct warden *warden, struct err *reterr)
     LOG(warden->log, LOG_INFO, "listening", LOG_FIELD_STR("address", warden->bound),
         LOG_FIELD_STR("environment", config->environment), LOG_FIELD_BOOL("open", config->open),
         LOG_FIELD_STR("enforced_by", warden->host.cgroups ? "cgroup2" : "rlimit"));
+    warden_keys_watch(warden);
     warden_start_warm(warden);
     selftest_start(warden);
     return 0;
@@ -295,6 +296,7 @@ static void stop(struct warden *warden)
         front_discard(warden->fronts);
     }
     warden_audit_stop(warden);
+    warden_keys_stop(warden);
     while (warden->jobs) {
         job_discard(warden->jobs);
     }
@@ -344,8 +346,12 @@ static int load(struct warden *warden, struct err *reterr)
 
 int warden_main(const struct warden_options *options)
 {
-    struct warden warden = {
-        .options = options, .environment_fd = -1, .executable_fd = -1, .listen_fd = -1, .signal_fd = -1};
+    struct warden warden = {.options = options,
+                            .environment_fd = -1,
+                            .executable_fd = -1,
+                            .listen_fd = -1,
+                            .signal_fd = -1,
+                            .keys = {.fd = -1}};
     struct err err = {0};
     int r = load(&warden, &err);
     if (r == 0 && options->check_only) {

@@ -6,6 +6,7 @@
  *     warden_guard.c    fronts that hang, fronts that try what is denied
  *     warden_job.c      a job's life: message in, jail, message out
  *     warden_session.c  queries about sessions
+ *     warden_keys.c     the file of keys
  *     warden_audit.c    audit lines, from the fronts to the file
  *     warden_selftest.c one trivial job per runtime, for /readyz */
 #pragma once
@@ -89,6 +90,13 @@ struct selftest {
     unsigned failures; /* in a row */
 };
 
+/* What warden_keys.c knows of the file of keys. */
+struct keys_watch {
+    char *path; /* NULL: there is none */
+    int fd;
+    struct loop_source *source, *timer;
+};
+
 struct warden {
     const struct warden_options *options;
     struct log *log;
@@ -115,7 +123,8 @@ struct warden {
     struct selftest selftest;
     struct audit_trail *audit;      /* NULL: audit lines go to the log */
     struct audit_trail *next_audit; /* of a reload that has not succeeded yet; NULL: the same */
-    char *audit_line;               /* room for one that is received */
+    struct keys_watch keys;
+    char *audit_line; /* room for one that is received */
 
     struct msg_state state; /* what every front is told */
     bool ready_notified, watch_armed, guard_armed;
@@ -158,6 +167,11 @@ void front_receive(struct front *front, int most);
 void warden_tell_ready(struct warden *warden);
 /* Frees it without ceremony, at the warden's end. */
 void front_discard(struct front *front);
+
+/* warden_keys.c */
+/* Watches the file that the settings name. */
+void warden_keys_watch(struct warden *warden);
+void warden_keys_stop(struct warden *warden);
 
 /* warden_audit.c */
 /* Opens the trail that the settings ask for; `*ret` is NULL where there is none, or the one there is. */

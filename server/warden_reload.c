@@ -90,6 +90,7 @@ void warden_reload_succeeded(struct warden *warden)
         warden->log = log;
     }
     warden_audit_change(warden);
+    warden_keys_watch(warden);
     LOG(warden->log, LOG_INFO, "reloaded", LOG_FIELD_U64("runtimes", config->n_runtimes),
         LOG_FIELD_U64("keys", config->n_keys));
     settings_log_absent(warden->settings, warden->log);

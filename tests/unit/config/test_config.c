@@ -118,7 +118,8 @@ static const char everything[] =
     "policy: 'p' }\n"
     "runtime { name: 'sh' interpreter: '/bin/sh' policy: 'q' }\n"
     "key { name: 'a' sha256: '" SHA_A "' policy: ['p', 'q'] runtime: 'py' max_concurrent_jobs: 2 "
-    "max_sessions: 3 }\n"
+    "max_sessions: 3 team: 't' max_jobs_per_minute: 4 max_timeout_ms: 5 expires: '2027-01-31' }\n"
+    "team { name: 't' enabled: true max_concurrent_jobs: 6 } team { name: 'u' }\n"
     "key { name: 'b' sha256: '" SHA_B "' }\n";
 
 static void check_everything(const struct server_config *config)
@@ -164,6 +165,17 @@ static void check_everything(const struct server_config *config)
     assert_string_equal(config->runtimes[0].args[1], "");
     assert_string_equal(config->runtimes[1].extension, "txt");
     assert_int_equal(config->n_keys, 2);
+    assert_string_equal(config->keys[0].team, "t");
+    assert_int_equal(config->keys[0].max_jobs_per_minute, 4);
+    assert_int_equal(config->keys[0].max_timeout_ms, 5);
+    assert_int_equal(config->keys[0].expires_s, 1801353600);
+    assert_string_equal(config->keys[1].team, "");
+    assert_int_equal(config->keys[1].expires_s, 0);
+    assert_int_equal(config->n_teams, 2);
+    assert_true(server_config_team(config, "t")->enabled);
+    assert_int_equal(server_config_team(config, "t")->max_concurrent_jobs, 6);
+    assert_false(server_config_team(config, "u")->enabled);
+    assert_null(server_config_team(config, "v"));
     assert_int_equal(config->keys[0].n_policies, 2);
     assert_string_equal(config->keys[0].policies[1], "q");
     assert_string_equal(config->keys[0].runtimes[0], "py");

@@ -52,7 +52,7 @@ static void says_who_ran_what_and_how_it_ended(void **state)
     audit_line(&result, line, sizeof line);
     assert_non_null(strstr(
         line,
-        " level=info who=front event=audit key=default request_id=r execution_id=e "
+        " level=info who=front event=audit key=default team=\"\" request_id=r execution_id=e "
         "traceparent=\"\" runtime=python code_sha256=c0de session_id=s-1 policy=python policy_sha256=beef "
         "status=execution_error exit_code=139 signal=SIGSEGV step=\"\" enforced_by=rlimit "
         "duration_ms=1.5 setup_ms=0.5 total_ms=2.5 denied_syscalls=0 cpu_ms=1\n"));

@@ -1,0 +1,95 @@
+/* Who may start a job now. Runs in the front, in the one place that every door's jobs pass. What the server
+ * as a whole has room for is the warden's to say.
+ *
+ * A rate is kept as one moment per key, the earliest at which the next job fits (a generic cell rate): a key
+ * that was quiet for a minute may start a whole minute's jobs at once. A reload begins anew. */
+#include "server/admission.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "config/config.h"
+#include "jail/base/clock.h"
+#include "jail/base/err.h"
+#include "server/auth.h"
+
+#define MINUTE_NS (60 * NS_PER_S)
+
+struct admission {
+    const struct server_config *config;
+    uint64_t next_ns[]; /* of each key: when a bucket that began empty would be full again */
+};
+
+struct admission *admission_new(const struct server_config *config)
+{
+    struct admission *admission =
+        calloc(1, sizeof *admission + config->n_keys * sizeof admission->next_ns[0]);
+    if (admission) {
+        admission->config = config;
+    }
+    return admission;
+}
+
+void admission_free(struct admission *admission)
+{
+    free(admission);
+}
+
+static uint64_t *next_of(struct admission *admission, const struct key_config *key)
+{
+    return &admission->next_ns[key - admission->config->keys];
+}
+
+static int refuse(const struct admission_load *load, uint64_t now_ns, uint64_t *ret_retry_after_ms,
+                  const char *what, const char *name, unsigned most, struct err *reterr)
+{
+    uint64_t end_ns = load->earliest_end_ns;
+    *ret_retry_after_ms = end_ns != UINT64_MAX && end_ns > now_ns ? (end_ns - now_ns) / NS_PER_MS : 0;
+    return err_set(reterr, ERR_RATE, EAGAIN, NULL, "%s '%.100s' may have %u jobs at once", what, name, most);
+}
+
+static int check_rate(const struct admission *admission, const struct key_config *key, uint64_t now_ns,
+                      uint64_t *ret_retry_after_ms, struct err *reterr)
+{
+    uint64_t next_ns = admission->next_ns[key - admission->config->keys];
+    uint64_t interval_ns = key->max_jobs_per_minute ? MINUTE_NS / key->max_jobs_per_minute : 0;
+    if (interval_ns == 0 || next_ns + interval_ns <= now_ns + MINUTE_NS) {
+        return 0;
+    }
+    *ret_retry_after_ms = (next_ns + interval_ns - now_ns - MINUTE_NS) / NS_PER_MS + 1;
+    return err_set(reterr, ERR_RATE, EAGAIN, NULL, "key '%.100s' may start %u jobs in a minute", key->name,
+                   key->max_jobs_per_minute);
+}
+
+int admission_check(const struct admission *admission, const struct caller *caller,
+                    const struct admission_load *load, uint64_t now_ns, uint64_t *ret_retry_after_ms,
+                    struct err *reterr)
+{
+    const struct key_config *key = caller->key;
+    *ret_retry_after_ms = 0;
+    if (!key) {
+        return 0;
+    }
+    if (!auth_team_may(admission->config, caller)) {
+        return err_set(reterr, ERR_DENIED, EPERM, NULL, "code execution is not enabled for team %.100s",
+                       key->team);
+    }
+    if (key->max_concurrent_jobs > 0 && load->of_key >= key->max_concurrent_jobs) {
+        return refuse(load, now_ns, ret_retry_after_ms, "key", key->name, key->max_concurrent_jobs, reterr);
+    }
+    const struct team_config *team = auth_team(admission->config, caller);
+    if (team && team->max_concurrent_jobs > 0 && load->of_team >= team->max_concurrent_jobs) {
+        return refuse(load, now_ns, ret_retry_after_ms, "team", team->name, team->max_concurrent_jobs,
+                      reterr);
+    }
+    return check_rate(admission, key, now_ns, ret_retry_after_ms, reterr);
+}
+
+void admission_take(struct admission *admission, const struct caller *caller, uint64_t now_ns)
+{
+    const struct key_config *key = caller->key;
+    if (key && key->max_jobs_per_minute > 0) {
+        uint64_t *next_ns = next_of(admission, key);
+        *next_ns = (*next_ns > now_ns ? *next_ns : now_ns) + MINUTE_NS / key->max_jobs_per_minute;
+    }
+}

@@ -1,0 +1,27 @@
+/* struct admission: may this key start a job now? Its team, its rate, its and its team's jobs at once. */
+#pragma once
+
+#include <stdint.h>
+
+struct admission;
+struct caller;
+struct err;
+struct server_config;
+
+/* `config` outlives it. NULL: out of memory. */
+struct admission *admission_new(const struct server_config *config);
+void admission_free(struct admission *admission); /* takes NULL */
+
+/* What the jobs that run tell of a caller. */
+struct admission_load {
+    uint32_t of_key, of_team;
+    uint64_t earliest_end_ns; /* of those; UINT64_MAX: there are none */
+};
+
+/* ERR_DENIED: its team may not. ERR_RATE: later, `*ret_retry_after_ms` says when at the earliest. Takes
+ * nothing yet. */
+int admission_check(const struct admission *admission, const struct caller *caller,
+                    const struct admission_load *load, uint64_t now_ns, uint64_t *ret_retry_after_ms,
+                    struct err *reterr);
+/* The job is on its way: it counts. */
+void admission_take(struct admission *admission, const struct caller *caller, uint64_t now_ns);

@@ -1,0 +1,182 @@
+"""Teams, keys in a file of their own, their ceilings and rates; `immure key`."""
+
+import datetime
+import json
+import os
+import re
+import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from conftest import IMMURE
+from harness import config_key, wait_for
+
+JOB = json.dumps({"code": "print(1)"})
+
+
+def execute(server, key, body=JOB):
+    return server.request("POST", "/execute", body, headers={"X-Service-API-Key": key})
+
+
+def key_command(*arguments):
+    return subprocess.run([IMMURE, "key", *map(str, arguments)], capture_output=True, text=True, timeout=60)
+
+
+def add(path, name, *options):
+    """-> the key"""
+    done = key_command("add", name, "--file", path, *options)
+    assert done.returncode == 0, done.stderr
+    key, = done.stdout.splitlines()
+    assert re.fullmatch(r"imm_[0-9a-f]{64}", key)
+    return key
+
+
+def test_a_team_is_off_until_the_configuration_turns_it_on(serve):
+    server = serve(config_key("a", "ka", team="on") + config_key("b", "kb", team="off") + config_key("c", "kc", team="unheard-of")
+                   + config_key("d", "kd") + 'team { name: "on" enabled: true } team { name: "off" }')
+    assert execute(server, "ka").status == 200 and execute(server, "kd").status == 200
+    for key, team in (("kb", "off"), ("kc", "unheard-of")):
+        refused = execute(server, key)
+        assert refused.status == 403 and refused.json["error"] == f"code execution is not enabled for team {team}"
+        assert refused.json["code"] == "forbidden"
+        tools = server.request("POST", "/mcp", '{"jsonrpc":"2.0","id":1,"method":"tools/list"}', headers={"X-Service-API-Key": key}).json
+        assert tools["result"]["tools"] == []
+    text = server.get("/metrics").body.decode()
+    assert 'immure_team_jobs_total{team="on",status="success"} 1\n' in text
+    assert "unheard-of" not in text and 'team="off"' not in text
+    assert re.search(r"event=audit key=a team=on ", server.log())
+
+
+def test_a_teams_jobs_at_once(serve):
+    server = serve(config_key("a", "ka", team="t") + config_key("b", "kb", team="t") + config_key("c", "kc", team="u")
+                   + 'team { name: "t" enabled: true max_concurrent_jobs: 1 } team { name: "u" enabled: true }')
+    endless = json.dumps({"code": "while True: pass", "timeout_ms": 60000})
+    mine = {"X-Service-API-Key": "ka"}
+    started = server.request("POST", "/execute?wait=false", endless, headers=mine)
+    assert started.status == 202
+    refused = execute(server, "kb")
+    assert refused.status == 429 and "team 't' may have 1 jobs at once" in refused.json["error"]
+    assert 1 <= int(refused.headers["Retry-After"]) <= 60
+    assert execute(server, "kc").status == 200
+    assert server.request("DELETE", started.headers["Location"], headers=mine).status == 204
+    wait_for(lambda: execute(server, "kb").status == 200, "room for the team")
+
+
+def test_jobs_in_a_minute(serve):
+    server = serve(config_key("a", "ka", max_jobs_per_minute=1) + config_key("b", "kb"))
+    assert [execute(server, "ka", "{}").status for _ in range(5)] == [400] * 5  # none of them started
+    assert execute(server, "ka").status == 200
+    refused = execute(server, "ka")
+    assert refused.status == 429 and refused.json["error"] == "key 'a' may start 1 jobs in a minute"
+    assert 1 <= int(refused.headers["Retry-After"]) <= 60
+    assert execute(server, "kb").status == 200
+
+
+def test_a_keys_longest_timeout(serve):
+    server = serve(config_key("a", "ka", max_timeout_ms=700))
+    for more in ({}, {"timeout_ms": 60000}, {"timeout": 30}):
+        assert execute(server, "ka", json.dumps({"code": "1", **more})).json["limits"]["timeout_ms"] == 700
+    assert execute(server, "ka", json.dumps({"code": "1", "timeout_ms": 600})).json["limits"]["timeout_ms"] == 600
+
+
+def test_a_key_expires(serve):
+    today = datetime.datetime.now(datetime.timezone.utc)
+    past, future = (today - datetime.timedelta(days=1)).strftime("%Y-%m-%d"), (today + datetime.timedelta(days=2)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    server = serve(config_key("old", "ko", expires=past) + config_key("new", "kn", expires=future))
+    assert execute(server, "ko").status == 401 and execute(server, "kn").status == 200
+
+
+@pytest.mark.parametrize("fields, says", [
+    ('expires: "tomorrow"', "must be like 2027-01-31"), ('expires: "2027-02-30"', "must be like"), ('expires: "2027-01-31T12:00:00"', "must be like"),
+    ('team: "a b"', "team"), ('team: "t" sha256: ""', "sha256")])
+def test_what_is_no_key(serve, fields, says):
+    key = f'key {{ name: "k" sha256: "{"0" * 64}" {fields} }}' if "sha256" not in fields else f'key {{ name: "k" {fields} }}'
+    server = serve(key, ready=False)
+    assert server.process.wait(60) == 1 and says in server.log()
+
+
+def test_keys_come_and_go_while_the_server_runs(serve, tmp_path):
+    path = tmp_path / "keys" / "keys.textproto"
+    path.parent.mkdir()
+    path.write_text("# of the operator\n")
+    server = serve(f'key_file: "{path}" team {{ name: "t" enabled: true }}')
+    first = add(path, "first", "--team", "t")
+    wait_for(lambda: execute(server, first).status == 200, "the new key")
+    second = add(path, "second", "--policy", "strict", "--max-jobs-per-minute", "5", "--expires", "2099-01-01")
+    wait_for(lambda: execute(server, second).status == 403, "the other, which may not use this policy")
+    listed = key_command("list", "--file", path)
+    assert listed.stdout.splitlines() == ["first\tt\t-\t-\t-", "second\t-\t2099-01-01\tstrict\t-"]
+    assert key_command("revoke", "first", "--file", path).returncode == 0
+    wait_for(lambda: execute(server, first).status == 401, "the end of the first")
+    assert execute(server, second).status == 403
+    assert path.read_text().startswith("# of the operator\n") and first not in path.read_text() and second not in server.log()
+    # What cannot be read changes nothing.
+    good = path.read_text()
+    path.write_text(good + "key { name: nonsense\n")
+    wait_for(lambda: "event=reload_refused" in server.log(), "the refusal")
+    assert execute(server, second).status == 403 and str(path) in server.log()
+    path.write_text(good + 'key { name: "default" sha256: "%s" }\n' % ("a" * 64))
+    wait_for(lambda: server.log().count("event=reload_refused") == 2, "a name that is taken")
+    assert execute(server, second).status == 403
+
+
+def test_jobs_of_a_revoked_key_go_on(serve, tmp_path):
+    path = tmp_path / "keys.textproto"
+    key = add(path, "k")
+    server = serve(f'key_file: "{path}"')
+    replies = []
+    thread = threading.Thread(target=lambda: replies.append(execute(server, key, json.dumps({"code": "import time; time.sleep(3); print('end')"}))))
+    thread.start()
+    wait_for(lambda: server.metric("immure_jobs_running") == 1, "the job's start")
+    assert key_command("revoke", "k", "--file", path).returncode == 0
+    wait_for(lambda: execute(server, key).status == 401, "the key's end")
+    thread.join()
+    assert replies[0].json["stdout"] == "end\n"
+
+
+def test_a_missing_file_of_keys_stops_the_start(serve, tmp_path):
+    server = serve(f'key_file: "{tmp_path}/none"', ready=False)
+    assert server.process.wait(60) == 1 and f"{tmp_path}/none" in server.log()
+    server = serve('key_file: "relative"', ready=False)
+    assert server.process.wait(60) == 1 and "key_file" in server.log()
+
+
+def test_the_command_leaves_the_rest_as_it_is(tmp_path):
+    path = tmp_path / "keys"
+    key = add(path, "a")
+    assert path.stat().st_mode & 0o777 == 0o600 and key not in path.read_text()
+    path.chmod(0o640)
+    by_hand = '# Mine.\nkey {\n  name: "hand"  # made by hand\n  sha256: "%s"\n}\n' % ("b" * 64)
+    path.write_text(by_hand + path.read_text().rstrip("\n"))  # without a final line feed
+    before = path.read_text()
+    add(path, "b")
+    assert path.read_text().startswith(before + "\n") and path.stat().st_mode & 0o777 == 0o640
+    assert key_command("revoke", "a", "--file", path).returncode == 0
+    assert path.read_text().startswith(by_hand) and '"a"' not in path.read_text() and '"b"' in path.read_text()
+    refused = key_command("revoke", "hand", "--file", path)
+    assert refused.returncode == 1 and "by hand" in refused.stderr and path.read_text().startswith(by_hand)
+    assert os.listdir(tmp_path) == ["keys"]
+
+
+def test_many_at_once_lose_nothing(tmp_path):
+    path = tmp_path / "keys"
+    with ThreadPoolExecutor(8) as pool:
+        keys = list(pool.map(lambda i: add(path, f"k{i}"), range(16)))
+    assert len(set(keys)) == 16 and len(key_command("list", "--file", path).stdout.splitlines()) == 16
+
+
+@pytest.mark.parametrize("arguments, code, says", [
+    (["add", "a"], 2, "which file?"), (["add", "--file", "F"], 2, "which key?"), (["add", "a b", "--file", "F"], 1, "names have"),
+    (["add", 'a"', "--file", "F"], 1, "names have"), (["add", "there", "--file", "F"], 1, "already"), (["add", "x", "--team", "a b", "--file", "F"], 1, "names have"),
+    (["add", "x", "--expires", "soon", "--file", "F"], 1, "must be like"), (["add", "x", "--policy", 'p" sha256: "', "--file", "F"], 1, "cannot be the name"),
+    (["revoke", "nobody", "--file", "F"], 1, "there is no key"), (["list", "--file", "/no/such/file"], 1, "No such file"),
+    (["list", "x", "--file", "F"], 2, "takes no arguments"), ([], 2, "usage:"), (["--help"], 0, "usage:"), (["add", "--help"], 0, "--max-jobs-per-minute"),
+])
+def test_command_line(tmp_path, arguments, code, says):
+    path = tmp_path / "keys"
+    add(path, "there")
+    before = path.read_text()
+    done = key_command(*[str(path) if argument == "F" else argument for argument in arguments])
+    assert done.returncode == code and says in done.stdout + done.stderr
+    assert path.read_text() == before
