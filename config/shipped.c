@@ -38,12 +38,13 @@ FILE_TABLE(shipped_policy_table, FILE_ROW("python", "config/policies/python.text
 
 FILE_TABLE(shipped_prelude_table,
            FILE_ROW("python/immure.pth", "jail/runtime/python/prelude/immure.pth")
-               FILE_ROW("python/immure-prelude.py", "jail/runtime/python/prelude/immure-prelude.py")
-                   FILE_ROW("python/immure-bridge.py", "jail/runtime/python/prelude/immure-bridge.py")
-                       FILE_ROW("python/immure-install.py", "jail/runtime/python/prelude/immure-install.py")
-                           FILE_ROW("node/immure-launch.cjs", "jail/runtime/node/prelude/immure-launch.cjs")
-                               FILE_ROW("node/immure-prelude.cjs",
-                                        "jail/runtime/node/prelude/immure-prelude.cjs")
+               FILE_ROW("python/immure-prelude.py", "jail/runtime/python/prelude/immure-prelude.py") FILE_ROW(
+                   "python/immure-bridge.py", "jail/runtime/python/prelude/immure-bridge.py")
+                   FILE_ROW("python/immure-install.py", "jail/runtime/python/prelude/immure-install.py")
+                       FILE_ROW("node/immure-launch.cjs", "jail/runtime/node/prelude/immure-launch.cjs")
+                           FILE_ROW("node/immure-prelude.cjs", "jail/runtime/node/prelude/immure-prelude.cjs")
+                               FILE_ROW("node/immure-install.cjs",
+                                        "jail/runtime/node/prelude/immure-install.cjs")
                                    FILE_ROW("isolate/immure-isolate.cjs",
                                             "jail/runtime/isolate/prelude/immure-isolate.cjs")
                                        FILE_ROW("isolate/immure-realm.js",

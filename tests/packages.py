@@ -1,7 +1,8 @@
-"""Packages made for tests: wheels and sdists for pip."""
+"""Packages made for tests: wheels and sdists for pip, tarballs for npm."""
 
 import base64
 import io
+import json
 import tarfile
 import zipfile
 
@@ -42,3 +43,17 @@ def upload(file):
     """What a request carries it as."""
     name, data = file
     return {"name": name, "data": base64.b64encode(data if isinstance(data, bytes) else data.encode()).decode()}
+
+
+def tarball(name, version="1.0.0", files=None, **manifest):
+    """What `npm pack` makes: -> (its file name, its bytes). Default: a CommonJS module that exports NAME and VERSION."""
+    files = {"index.js": f"module.exports = {{name: {name!r}, version: {version!r}}};\n", **(files or {}),
+             "package.json": json.dumps({"name": name, "version": version, "main": "index.js", **manifest})}
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        for path, text in files.items():
+            data = text.encode()
+            member = tarfile.TarInfo(f"package/{path}")
+            member.size, member.mode = len(data), 0o644
+            archive.addfile(member, io.BytesIO(data))
+    return f"{name.split('/')[-1]}-{version}.tgz", out.getvalue()

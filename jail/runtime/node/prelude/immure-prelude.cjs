@@ -41,6 +41,7 @@ class Bridge {
     this.length = 0;
     this.lastId = 0;
     this.open = new Map(); // id -> what to do with its answer
+    this.streams = new Map(); // id -> connection to a package registry (immure-install.cjs)
     this.waiting = []; // frames beyond what may be open at once
     this.closed = null;
     this.socket = null;
@@ -90,7 +91,11 @@ class Bridge {
       const all = Buffer.concat(this.chunks);
       this.chunks = [all.subarray(size)];
       this.length -= size;
-      this.handle(parse(all.toString('utf8', 4, size)));
+      if (all[4] === 1) {
+        this.handleStream(Number(all.readBigUInt64BE(5)), 'data', all.subarray(13, size));
+      } else {
+        this.handle(parse(all.toString('utf8', 4, size)));
+      }
     }
   }
 
@@ -107,6 +112,15 @@ class Bridge {
       while (this.waiting.length > 0 && this.open.size < this.hello.max_calls_in_flight) {
         this.waiting.shift()();
       }
+    } else if (message.op !== 'answer') {
+      this.handleStream(message.id, message.op, message);
+    }
+  }
+
+  handleStream(id, kind, value) {
+    const stream = this.streams.get(id);
+    if (stream) {
+      stream.take(kind, value);
     }
   }
 
@@ -134,11 +148,17 @@ class Bridge {
       return;
     }
     const id = ++this.lastId;
-    const body = Buffer.from(`{"id":${id},${members}}`);
-    const head = Buffer.alloc(4);
-    head.writeUInt32BE(body.length);
     this.open.set(id, settle);
     this.keepAlive();
+    this.post(Buffer.from(`{"id":${id},${members}}`));
+  }
+
+  post(body) {
+    const head = Buffer.alloc(4);
+    head.writeUInt32BE(body.length);
+    if (this.closed !== null) {
+      return;
+    }
     try {
       for (let data = Buffer.concat([head, body]); data.length > 0;) {
         data = data.subarray(fs.writeSync(place.output, data));
@@ -147,6 +167,20 @@ class Bridge {
       this.readNowAndTake(); // the reason may have come
       this.close('its descriptors are gone');
     }
+  }
+
+  // -> the answer's text
+  ask(caller, members) {
+    return new Promise((resolve, reject) => {
+      this.send(caller, members, (error, data) => (error ? reject(error) : resolve(data)));
+    });
+  }
+
+  // -> the connection's number; what comes before the answer is read later
+  openStream(members, stream, settle) {
+    this.streams.set(this.lastId + 1, stream);
+    this.send('installPackage', members, settle);
+    return this.lastId;
   }
 
   readNowAndTake() {
@@ -277,13 +311,15 @@ function setResult(data, files) {
 }
 
 /**
- * Install an npm package, so that it can be required or imported afterwards.
- * @param {string} name as npm takes it
+ * Install an npm package and what it depends on, so that it can be required or imported afterwards. It stays with the session.
+ * @param {string} name a name, "name@1.2", "@scope/name"; or the path of a tarball or of a directory with a package.json, e.g.
+ *     "./left-pad-1.3.0.tgz". Names are looked for in the registry of this server, if it has one; paths always work, if what
+ *     they depend on can be found.
  * @returns {Promise<void>} rejected with an Error that says why if it cannot be installed
  * @example await installPackage('left-pad')
  */
 async function installPackage(name) {
-  throw new Error(`npm install ${name} failed: this server installs no packages`);
+  return require('./immure-install.cjs').install(name, connect);
 }
 
 for (const value of [callTool, callToolsParallel, setResult, installPackage]) {
