@@ -314,6 +314,7 @@ static void stop(struct warden *warden)
     loop_remove(warden->watch_timer);
     loop_remove(warden->drain_timer);
     loop_remove(warden->guard_timer);
+    loop_remove(warden->selftest_timer);
     loop_free(warden->loop);
     host_close(&warden->host);
     fd_closep(&warden->signal_fd);

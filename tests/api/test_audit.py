@@ -103,7 +103,7 @@ def test_the_chain_goes_on_over_restarts_and_fronts(serve, tmp_path):
     assert [line["seq"] for line in lines(path)] == list(range(1, len(lines(path)) + 1))
 
 
-@pytest.mark.parametrize("left", ["{", '{"seq":5,"prev":"00', '{"seq":5}', "garbage\0", "x" * 70000])
+@pytest.mark.parametrize("left", ["{", '{"seq":5,"prev":"00', '{"seq":5}', "garbage\0", "x" * 70000], ids=["brace", "prev", "object", "garbage", "long"])
 def test_a_line_that_a_crash_cut_off(serve, tmp_path, left):
     path = tmp_path / "audit.log"
     trail(path, 4, left)
