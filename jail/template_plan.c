@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <linux/capability.h>
+#include <linux/filter.h>
 #include <linux/sched.h>
 #include <string.h>
 
@@ -16,6 +17,8 @@
 /* A template's root has room for a policy's inline files and mount points. */
 #define ROOT_BYTES  (4ull << 20) /* the program aside */
 #define ROOT_INODES 4096
+
+#define FILTER_ALIGN 8
 
 /* What becomes of a step in the two plans. */
 enum fate {
@@ -207,6 +210,84 @@ int jail_plan_for_template(const struct jail_plan *plan, uint64_t size_bytes, ch
     return 0;
 }
 
+/* Takes `count` strings along that lie one behind the other. */
+static void carry(struct jail_plan *to, const struct jail_plan *from, jail_ref *ref, uint32_t count)
+{
+    uint64_t end = *ref;
+    for (uint32_t i = 0; i < count; i++) {
+        const unsigned char *text = end < from->arena_size ? from->arena + end : NULL;
+        const unsigned char *nul = text ? memchr(text, '\0', from->arena_size - end) : NULL;
+        if (!nul) {
+            to->failed = true;
+            return;
+        }
+        end += (uint64_t)(nul - text) + 1;
+    }
+    *ref = count > 0 ? jail_plan_bytes(to, from->arena + *ref, end - *ref, 1) : 0;
+}
+
+static void carry_filter(struct jail_plan *to, const struct jail_plan *from, struct jail_step *step)
+{
+    uint64_t size_bytes = (uint64_t)step->seccomp.length * sizeof(struct sock_filter);
+    if (step->seccomp.bpf + size_bytes > from->arena_size) {
+        to->failed = true;
+        return;
+    }
+    step->seccomp.bpf = jail_plan_bytes(to, from->arena + step->seccomp.bpf, size_bytes, FILTER_ALIGN);
+}
+
+/* Adds a step with what it refers to, and nothing else: a job's plan is copied and sent more often than
+ * looked at, and most of a policy's text is the files that only the template's root has. */
+static void add_carried(struct jail_plan *to, const struct jail_plan *from, struct jail_step *step)
+{
+    switch (step->kind) {
+    case JAIL_STEP_HOSTNAME:
+        carry(to, from, &step->hostname.name, 1);
+        break;
+    case JAIL_STEP_TMPFS:
+        carry(to, from, &step->tmpfs.path, 1);
+        break;
+    case JAIL_STEP_PROC:
+        carry(to, from, &step->proc.path, 1);
+        break;
+    case JAIL_STEP_SCRATCH:
+        carry(to, from, &step->scratch.path, 1);
+        break;
+    case JAIL_STEP_SUBMOUNT:
+        carry(to, from, &step->submount.source, 1);
+        carry(to, from, &step->submount.path, 1);
+        break;
+    case JAIL_STEP_WORKSPACE:
+        carry(to, from, &step->workspace.path, 1);
+        break;
+    case JAIL_STEP_WORKDIR:
+        carry(to, from, &step->workdir.path, 1);
+        break;
+    case JAIL_STEP_SECCOMP:
+        carry_filter(to, from, step);
+        break;
+    case JAIL_STEP_RUN:
+        carry(to, from, &step->exec.path, 1);
+        carry(to, from, &step->exec.argv, step->exec.argc);
+        carry(to, from, &step->exec.envp, step->exec.envc);
+        break;
+    case JAIL_STEP_PROPAGATION:
+    case JAIL_STEP_IDENTITY:
+    case JAIL_STEP_LOOPBACK:
+    case JAIL_STEP_ROOT_INHERITED:
+    case JAIL_STEP_CAPABILITIES:
+    case JAIL_STEP_NO_NEW_PRIVS:
+    case JAIL_STEP_PROGRAM:
+    case JAIL_STEP_SESSION:
+    case JAIL_STEP_UMASK:
+    case JAIL_STEP_RLIMIT:
+        break; /* refer to nothing */
+    default:
+        to->failed = true; /* what it refers to would be left behind */
+    }
+    add(to, step);
+}
+
 /* The script lies on the scratch, in a directory of its own that the program sees read-only. */
 static void add_script_directory(struct jail_plan *plan, const char *scratch_path)
 {
@@ -223,39 +304,44 @@ static void add_script_directory(struct jail_plan *plan, const char *scratch_pat
 
 int jail_plan_for_run(const struct jail_plan *plan, struct jail_plan **ret, struct err *reterr)
 {
-    struct jail_plan *run = copy_without_steps(plan);
+    struct jail_plan *run = jail_plan_new();
     if (!run) {
         return err_errno(reterr, ENOMEM, "planning a job from a template");
     }
+    run->namespaces = plan->namespaces;
+    run->uid = plan->uid;
+    run->gid = plan->gid;
+    run->limits = plan->limits;
+    run->failed = plan->failed;
     for (uint32_t i = 0; i < plan->n_steps; i++) {
         struct jail_step step = plan->steps[i];
         switch (step.kind) {
         case JAIL_STEP_ROOT:
             step.kind = JAIL_STEP_ROOT_INHERITED;
-            add(run, &step);
+            add_carried(run, plan, &step);
             break;
         case JAIL_STEP_PROC:
             /* Left out, it would leave the template's own in its place. */
             step.proc.flags &= ~(uint32_t)JAIL_MOUNT_OPTIONAL;
-            add(run, &step);
+            add_carried(run, plan, &step);
             break;
         case JAIL_STEP_SCRATCH:
-            add(run, &step);
+            add_carried(run, plan, &step);
             add_script_directory(run, jail_plan_string(run, step.scratch.path));
             break;
         case JAIL_STEP_EXEC:
             step.kind = JAIL_STEP_RUN;
-            add(run, &step);
+            add_carried(run, plan, &step);
             break;
         case JAIL_STEP_IDENTITY:
         case JAIL_STEP_SUBMOUNT:
         case JAIL_STEP_WORKSPACE:
         case JAIL_STEP_CAPABILITIES:
-            add(run, &step);
+            add_carried(run, plan, &step);
             break;
         default:
             if (fates[step.kind] == FATE_BOTH || fates[step.kind] == FATE_RUN) {
-                add(run, &step);
+                add_carried(run, plan, &step);
             }
         }
     }

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -345,9 +346,70 @@ static void test_the_template_takes_its_jails_along(void **state)
     assert_int_equal(WEXITSTATUS(finish(fixture, &warm, "exit", 0).result.wstatus), 3);
 }
 
+static const struct jail_step *find(const struct jail_plan *plan, enum jail_step_kind kind)
+{
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        if (plan->steps[i].kind == kind) {
+            return &plan->steps[i];
+        }
+    }
+    fail_msg("no step %s", jail_step_word(kind));
+    return NULL;
+}
+
+static void assert_same_strings(const struct jail_plan *a, jail_ref ref_a, const struct jail_plan *b,
+                                jail_ref ref_b, uint32_t count)
+{
+    const char *text_a = jail_plan_string(a, ref_a), *text_b = jail_plan_string(b, ref_b);
+    for (uint32_t i = 0; i < count; i++) {
+        assert_string_equal(text_a, text_b);
+        text_a += strlen(text_a) + 1;
+        text_b += strlen(text_b) + 1;
+    }
+}
+
+/* A job's plan has what its steps refer to, and not the files that only the template's root has. */
+static void test_what_a_job_takes_along(void **state)
+{
+    struct fixture *fixture = *state;
+    struct jail_plan *full = full_plan(fixture, "x", 0), *run = run_plan(fixture, "x", 0);
+    struct jail_step *a = (struct jail_step *)(uintptr_t)find(full, JAIL_STEP_SECCOMP);
+    const struct jail_step *b = find(run, JAIL_STEP_SECCOMP);
+    assert_true(a->seccomp.length > 0 && a->seccomp.length == b->seccomp.length);
+    assert_memory_equal(full->arena + a->seccomp.bpf, run->arena + b->seccomp.bpf,
+                        a->seccomp.length * sizeof(struct sock_filter));
+    const struct jail_step *exec = find(full, JAIL_STEP_EXEC), *program = find(run, JAIL_STEP_RUN);
+    assert_int_equal(exec->exec.argc, program->exec.argc);
+    assert_int_equal(exec->exec.envc, program->exec.envc);
+    assert_same_strings(full, exec->exec.path, run, program->exec.path, 1);
+    assert_same_strings(full, exec->exec.argv, run, program->exec.argv, exec->exec.argc);
+    assert_same_strings(full, exec->exec.envp, run, program->exec.envp, exec->exec.envc);
+    assert_same_strings(full, find(full, JAIL_STEP_HOSTNAME)->hostname.name, run,
+                        find(run, JAIL_STEP_HOSTNAME)->hostname.name, 1);
+    assert_string_equal(jail_plan_string(run, find(run, JAIL_STEP_WORKDIR)->workdir.path), "/workspace");
+    assert_string_equal(jail_step_path(run, find(run, JAIL_STEP_PROC)), "/proc");
+    assert_string_equal(jail_step_path(run, find(run, JAIL_STEP_SCRATCH)), "/tmp");
+    assert_int_equal(run->namespaces, full->namespaces);
+    assert_memory_equal(&run->limits, &full->limits, sizeof run->limits);
+    assert_true(run->arena_size < full->arena_size);
+    jail_plan_free(run);
+
+    /* What does not lie in the plan cannot be taken along. */
+    struct err err = {0};
+    a->seccomp.length = full->arena_size / (uint32_t)sizeof(struct sock_filter) + 1;
+    assert_true(jail_plan_for_run(full, &run, &err) < 0);
+    jail_plan_free(full);
+    full = full_plan(fixture, "x", 0);
+    a = (struct jail_step *)(uintptr_t)find(full, JAIL_STEP_EXEC);
+    a->exec.envc = full->arena_size;
+    assert_true(jail_plan_for_run(full, &run, &err) < 0);
+    jail_plan_free(full);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_a_job_takes_along),
         cmocka_unit_test(test_confinement),
         cmocka_unit_test(test_another_plan_is_refused),
         cmocka_unit_test(test_verdicts),
