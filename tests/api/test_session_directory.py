@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from harness import Server, call, config_key, runtimes, wait_for
 from test_sessions import (  # noqa: F401  the same things, told of a directory
+    children_of,
     end,
     keeper_of,
     names,
@@ -268,13 +269,11 @@ def test_its_keepers_and_housekeepers_may_die(on_disk, directory):
     assert run(server, "alice-key", "1", session_id="s").status == 500
     assert alice(server, LIST)["stdout"] == "['x']\n"  # with another one
 
-    def housekeepers():
-        children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
-        return [int(pid) for pid in children if Path(f"/proc/{pid}/comm").read_text() == "immure-tidy\n"]
-
-    for pid in housekeepers():
+    tidying = children_of(server, "immure-tidy")
+    assert tidying
+    for pid in tidying:
         os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: not housekeepers(), "no housekeeper")
+    wait_for(lambda: not children_of(server, "immure-tidy"), "no housekeeper")
     alice(server, "open('y', 'w').close()")
     wait_for(lambda: rows(server, "alice-key")["s"]["files"] == 2, "a look at the workspace")
     assert end(server, "s", "alice-key").status == 204

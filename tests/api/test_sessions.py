@@ -371,16 +371,20 @@ def test_a_reload_leaves_the_sessions(serve):
     assert server.execute("import os; print(os.listdir('.'))", session_id="s")["stdout"] == "['x']\n"
 
 
-def is_keeper(pid):
+def name_of(pid):
     try:
-        return Path(f"/proc/{pid}/comm").read_text() == "immure-keeper\n"
+        return Path(f"/proc/{pid}/comm").read_text().strip()
     except (FileNotFoundError, ProcessLookupError):
-        return False  # a jail that has ended meanwhile
+        return None  # a jail that has ended meanwhile
+
+
+def children_of(server, name):
+    children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
+    return [int(pid) for pid in children if name_of(pid) == name]
 
 
 def keeper_of(server):
-    children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
-    return [int(pid) for pid in children if is_keeper(pid)]
+    return children_of(server, "immure-keeper")
 
 
 def test_a_keeper_that_dies_takes_the_sessions_along(serve):
