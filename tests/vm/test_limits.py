@@ -240,3 +240,35 @@ def test_best_effort_says_what_it_does_instead(cgroup, tmp_path):
         verdict = server.execute(ALLOCATE, limits={"memory_bytes": 64 * MIB})
         assert verdict["limits"]["enforced_by"] == "rlimit"
         assert (verdict["oom"], verdict["killed"], verdict["status"]) == (True, False, "oom")
+
+
+# A launcher that costs little, since interpreters cost much here: it uses half a second and says that it stands ready.
+STANDING_READY = "while ((times)[0] < 0.5) {} syscall(294, 0); print((times)[0] + (times)[1]); syscall(294, 0);"
+RUNTIMES = f"""
+max_timeout_ms: 600000 default_runtime: "launcher"
+runtime {{ name: "launcher" interpreter: "/usr/bin/perl" arg: ["-e", "{STANDING_READY}", "--"] policy: "python" standby: "--standby" warm_jails: 1 }}
+runtime {{
+  name: "node" interpreter: "/usr/bin/node" extension: "js" policy: "node"
+  arg: ["--experimental-vm-modules", "/immure/node/immure-launch.cjs"]
+  prelude {{ path: "/immure/node/immure-launch.cjs" file: "node/immure-launch.cjs" }}
+  prelude {{ path: "/immure/node/immure-prelude.cjs" file: "node/immure-prelude.cjs" }}
+}}
+"""
+
+
+def test_standing_ready_and_node(cgroup, tmp_path):
+    """What was before a job is not its own: processor time, calls that were denied. And Node's memory ends where any does."""
+    config = tmp_path / "server.textproto"
+    config.write_text(RUNTIMES)
+    with Server(tmp_path / "log", cgroup.prefix, SANDBOX_EXECUTOR_CONFIG=str(config)) as server:
+        wait_for(lambda: 'runtime="launcher",state="parked"} 1' in server.get("/metrics").body.decode(), "it stands ready", 240)
+        verdict = server.execute("x", runtime="launcher")
+        assert verdict["status"] == "success", verdict
+        assert verdict["usage"]["cpu_ms"] < 1000 * float(verdict["stdout"]) - 250
+        assert verdict["denied_syscalls"] == [{"name": "inotify_init1", "count": 1}]
+        endless = "const kept = []; for (;;) kept.push(Buffer.alloc(4 << 20, 1));"
+        verdict = server.execute(endless, runtime="node", limits={"memory_bytes": 128 * MIB}, timeout=300)
+        assert (verdict["oom"], verdict["killed"], verdict["status"]) == (True, False, "oom"), verdict
+        assert (verdict["exit_code"], verdict["signal"]) == (137, "SIGKILL")
+        assert verdict["usage"]["memory_peak_bytes"] <= 128 * MIB
+    assert cgroup.below() == []
