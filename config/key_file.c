@@ -176,8 +176,9 @@ int key_file_list(const char *path, const char *text, size_t size, struct key_ro
     if (!rows.rows) {
         return err_errno(reterr, ENOMEM, "while reading %s", path);
     }
-    *ret = (struct key_rows){.rows = TAKE_PTR(rows.rows), .n = rows.n};
+    ret->n = rows.n;
     rows.n = 0;
+    ret->rows = TAKE_PTR(rows.rows);
     return 0;
 }
 
