@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "config/json.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
@@ -30,7 +31,7 @@ struct test {
     size_t n_calls, n_cancelled;
     char outputs[256];
     size_t n_outputs;
-    char broken[128];
+    char broken[128], event[128];
 };
 
 static void on_call(void *arg, struct bridge_call *call)
@@ -70,24 +71,36 @@ static void on_broken(void *arg, const char *why)
     snprintf(test->broken, sizeof test->broken, "%s", why);
 }
 
-static const struct bridge_events events = {on_call, on_cancel, on_outputs, NULL, on_other, on_broken};
+static void on_event(void *arg, const struct json_slice *kind, const struct json_slice *data)
+{
+    struct test *test = arg;
+    snprintf(test->event, sizeof test->event, "%.*s %.*s", (int)kind->size, kind->text, (int)data->size,
+             data->text);
+}
+
+static const struct bridge_events events = {on_call, on_cancel, on_outputs, on_event, on_other, on_broken};
 
 static const struct bridge_limits limits = {
     .frame_bytes = 4096, .total_bytes = 1 << 20, .calls = 8, .calls_in_flight = 2, .result_bytes = 64};
 
 static void expect(struct test *test, const char *frame);
 
-static void open_test(struct test *test)
+static void open_with(struct test *test, const struct bridge_limits *with)
 {
     int ends[BRIDGE_ENDS];
     *test = (struct test){0};
     assert_int_equal(loop_new(&test->loop, NULL), 0);
-    assert_int_equal(bridge_new(test->loop, &limits, &events, test, ends, &test->bridge, NULL), 0);
+    assert_int_equal(bridge_new(test->loop, with, &events, test, ends, &test->bridge, NULL), 0);
     test->in = ends[BRIDGE_END_IN];
     test->out = ends[BRIDGE_END_OUT];
     expect(test, "{\"op\":\"hello\",\"version\":1,\"max_frame_bytes\":4096,\"max_result_bytes\":64,"
                  "\"max_calls_in_flight\":2}");
     assert_int_equal(fcntl(test->in, F_SETFL, O_NONBLOCK), 0);
+}
+
+static void open_test(struct test *test)
+{
+    open_with(test, &limits);
 }
 
 static void close_test(struct test *test)
@@ -325,6 +338,7 @@ static void broken_frames_close_the_bridge(void **state)
         {"{\"id\":1,\"op\":1}", no_kind},
         {"{\"id\":1,\"op\":\"quit\"}", no_kind},
         {"{\"id\":1,\"op\":\"answer\"}", no_kind},
+        {"{\"id\":1,\"op\":\"event\",\"kind\":\"log\",\"data\":1}", "an event that nobody waits for"},
         {"{\"id\":1,\"op\":\"call\"}", "a call without a name or arguments"},
         {"{\"id\":1,\"op\":\"call\",\"name\":\"a\",\"args\":[]}", "a call without a name or arguments"},
         {"{\"id\":1,\"op\":\"call\",\"name\":1,\"args\":{}}", "a call without a name or arguments"},
@@ -421,6 +435,26 @@ static void a_program_that_closes_its_ends(void **state)
     assert_int_equal(test.n_cancelled, 0);
 }
 
+/* What an evaluator may, and a program may not. */
+static void events_and_lists_of_an_evaluator(void **state)
+{
+    (void)state;
+    struct test test;
+    struct bridge_limits with = limits;
+    with.evaluator = true;
+    open_with(&test, &with);
+    send_frame(&test, "{\"op\":\"event\",\"id\":1,\"kind\":\"log\",\"data\":{\"a\":1}}");
+    send_frame(&test, "{\"op\":\"call\",\"id\":2,\"name\":\"f\",\"args\":[1]}");
+    turn(&test);
+    assert_string_equal(test.event, "\"log\" {\"a\":1}");
+    assert_int_equal(test.n_calls, 1);
+    assert_string_equal(test.calls[0]->args, "[1]");
+    send_frame(&test, "{\"op\":\"call\",\"id\":3,\"name\":\"f\",\"args\":{}}");
+    turn(&test);
+    expect_closed(&test, "a call without a name or arguments");
+    close_test(&test);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -435,6 +469,7 @@ int main(void)
         cmocka_unit_test(names_that_are_none),
         cmocka_unit_test(frames_in_pieces),
         cmocka_unit_test(a_program_that_closes_its_ends),
+        cmocka_unit_test(events_and_lists_of_an_evaluator),
     };
     signal(SIGPIPE, SIG_IGN); /* as the front does */
     return cmocka_run_group_tests(tests, NULL, NULL);
