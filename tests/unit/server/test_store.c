@@ -130,8 +130,8 @@ static void what_is_broken_is_ended(void **state)
     must_open(world);
     make(world, "one", name);
     static const char *const commands[] = {
-        "test ! -e %s/%s/session",     "ln -s /etc/passwd %s/%s/session",
-        "mkfifo %s/%s/session", "head -c 5000 /dev/zero >%s/%s/session",
+        "test ! -e %s/%s/session", "ln -s /etc/passwd %s/%s/session",
+        "mkfifo %s/%s/session",    "head -c 5000 /dev/zero >%s/%s/session",
         "mkdir %s/%s/session",
     };
     for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
