@@ -74,7 +74,11 @@ def n_kept_callbacks(front, port):
     """Connections to the server that answers tool calls, which are kept for the next call: now some, now none."""
     lines = [line.split() for line in Path(f"/proc/{front}/net/tcp").read_text().splitlines()[1:]]
     sockets = {f"socket:[{line[9]}]" for line in lines if int(line[2].partition(":")[2], 16) == port}
-    return sum(os.readlink(path) in sockets for path in Path(f"/proc/{front}/fd").iterdir())
+    count = 0
+    for path in Path(f"/proc/{front}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            count += os.readlink(path) in sockets
+    return count
 
 
 def measure(server, callback_port=0):
