@@ -1,6 +1,7 @@
 /* server/store.c: what is made is found again, what is broken is not, and whose directory will do. */
 #include "server/store.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -16,6 +17,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/idmap.h"
+#include "jail/tree.h"
 #include "tests/unit/jail/outer_id.h"
 
 #define OWNER 54321u
@@ -61,9 +63,8 @@ static int remove_directory(void **state)
     struct world *world = *state;
     store_free(world->store);
     world->store = NULL;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", world->path);
-    return system(command);
+    CLEANUP(fd_closep) int fd = open(world->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 || tree_clear(fd) < 0 || rmdir(world->path) < 0;
 }
 
 static void must_open(struct world *world)
@@ -123,24 +124,47 @@ static void what_is_made_is_found_again(void **state)
     assert_true(world->found[0].used_ms > 1234);
 }
 
+static int put_nothing(const char *path)
+{
+    return access(path, F_OK) < 0 ? 0 : -1;
+}
+
+static int put_link(const char *path)
+{
+    return symlink("/etc/passwd", path);
+}
+
+static int put_fifo(const char *path)
+{
+    return mkfifo(path, 0600);
+}
+
+static int put_directory(const char *path)
+{
+    return mkdir(path, 0700);
+}
+
+static int put_long_text(const char *path)
+{
+    static const char text[5000] = "# ";
+    CLEANUP(fd_closep) int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    return fd >= 0 && write(fd, text, sizeof text) == (ssize_t)sizeof text ? 0 : -1;
+}
+
 static void what_is_broken_is_ended(void **state)
 {
+    static int (*const put[])(const char *path) = {put_nothing, put_link, put_fifo, put_directory,
+                                                   put_long_text};
     struct world *world = *state;
     char name[STORE_NAME_BYTES], path[160];
     must_open(world);
     make(world, "one", name);
-    static const char *const commands[] = {
-        "test ! -e %s/%s/session", "ln -s /etc/passwd %s/%s/session",
-        "mkfifo %s/%s/session",    "head -c 5000 /dev/zero >%s/%s/session",
-        "mkdir %s/%s/session",
-    };
-    for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
-        char again[STORE_NAME_BYTES], command[256];
+    for (size_t i = 0; i < ARRAY_SIZE(put); i++) {
+        char again[STORE_NAME_BYTES];
         make(world, "other", again);
         snprintf(path, sizeof path, "%s/%s/session", world->path, again);
         assert_int_equal(unlink(path), 0);
-        snprintf(command, sizeof command, commands[i], world->path, again);
-        assert_int_equal(system(command), 0);
+        assert_int_equal(put[i](path), 0);
         visit(world);
         assert_int_equal(world->n_found, 1);
         assert_int_equal(world->n_broken, 1);
@@ -180,6 +204,8 @@ static void directories_that_will_not_do(void **state)
     assert_int_equal(rmdir(world->path), 0);
     assert_int_equal(symlink("/tmp", world->path), 0);
     refused(world, world->path);
+    assert_int_equal(unlink(world->path), 0);
+    assert_int_equal(mkdir(world->path, 0700), 0);
 }
 
 /* A lock of the process: another one has to try. */
