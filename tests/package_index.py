@@ -25,7 +25,8 @@ class Index:
                     found(self)
                     return
                 self.send_response(404 if found is None else 200)
-                kind = "text/html" if path.endswith("/") else "application/json" if found and found[:1] == b"{" else "application/octet-stream"
+                kind = ("text/html" if path.endswith("/") else
+                        "application/json" if found and found[:1] == b"{" else "application/octet-stream")
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(found or b"")))
                 self.end_headers()
@@ -35,6 +36,8 @@ class Index:
                 pass
 
         class Server(http.server.ThreadingHTTPServer):
+            request_queue_size = 128
+
             def handle_error(self, *_):
                 pass  # whoever hangs up hangs up
 
