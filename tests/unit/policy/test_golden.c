@@ -147,9 +147,10 @@ static void test_plans(void **state)
 static void test_explanations(void **state)
 {
     (void)state;
-    static const char *const names[] = {"python", "strict", "node", "bash", GOLDEN "kinds.textproto"};
-    static const char *const goldens_of[] = {"explain-python", "explain-strict", "explain-node",
-                                             "explain-bash", "explain-kinds"};
+    static const char *const names[] = {"python",  "strict", "node",
+                                        "isolate", "bash",   GOLDEN "kinds.textproto"};
+    static const char *const goldens_of[] = {"explain-python",  "explain-strict", "explain-node",
+                                             "explain-isolate", "explain-bash",   "explain-kinds"};
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
         CLEANUP(policy_freep) struct policy *policy = resolve(names[i]);
         CLEANUP(buf_free) struct buf text = BUF_INIT;
