@@ -17,9 +17,9 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "server/admission.h"
-#include "server/audit.h"
 #include "server/bridge.h"
 #include "server/channel.h"
+#include "server/dispatch_internal.h"
 #include "server/door_execute.h"
 #include "server/door_mcp.h"
 #include "server/door_run_code.h"
@@ -33,39 +33,6 @@
 #include "server/stream.h"
 #include "server/text.h"
 #include "server/tools.h"
-
-struct running {
-    struct dispatch *dispatch;
-    struct request *request; /* NULL: the caller has gone */
-    struct running *previous, *next;
-    uint64_t id;
-    struct caller caller;
-    const struct runtime_config *runtime;
-    char *execution_id;
-    char *session_id; /* NULL: none */
-    char request_id[IDENT_BYTES], traceparent[TRACEPARENT_BYTES], code_sha256[SHA256_HEX];
-    uint64_t start_ns, deadline_ns; /* the latest that it can end, but for the jail's own setup */
-    struct job_io *io;
-    char *callback_url;
-    struct bridge *bridge;
-    struct egress_job *egress; /* NULL: it has not asked for a package index */
-    struct kept_job *kept;     /* NULL: nobody asks later */
-    char *code;                /* the beginning of its code, for the audit trail; NULL: not wanted */
-    char *reason;              /* why it was ended; NULL: none */
-    bool streams;              /* its request hears of what happens */
-    struct run_code *run_code; /* NULL: it runs a program */
-    bool has_outputs;          /* the warden knows of files that the program has named */
-    struct tools tools;
-};
-
-struct dispatch {
-    struct front *front;
-    struct channel *channel;
-    struct admission *admission;
-    struct running *jobs;
-    size_t n_jobs;
-    uint64_t last_id;
-};
 
 int dispatch_new(struct front *front, struct channel *channel, struct dispatch **ret, struct err *reterr)
 {
@@ -88,7 +55,7 @@ static void count_jobs(struct dispatch *dispatch)
     metrics_set(dispatch->front->metrics, METRIC_JOBS_RUNNING, NULL, NULL, (double)dispatch->n_jobs);
 }
 
-static void running_free(struct running *job)
+void dispatch_job_free(struct running *job)
 {
     if (job) {
         job_io_free(job->io);
@@ -116,7 +83,7 @@ static void link_job(struct running *job)
     count_jobs(dispatch);
 }
 
-static void unlink_job(struct running *job)
+void dispatch_unlink(struct running *job)
 {
     struct dispatch *dispatch = job->dispatch;
     *(job->previous ? &job->previous->next : &dispatch->jobs) = job->next;
@@ -131,8 +98,8 @@ void dispatch_free(struct dispatch *dispatch)
 {
     while (dispatch && dispatch->jobs) {
         struct running *job = dispatch->jobs;
-        unlink_job(job);
-        running_free(job);
+        dispatch_unlink(job);
+        dispatch_job_free(job);
     }
     if (dispatch) {
         admission_free(dispatch->admission);
@@ -145,7 +112,7 @@ size_t dispatch_jobs(const struct dispatch *dispatch)
     return dispatch->n_jobs;
 }
 
-static struct running *find_job(const struct dispatch *dispatch, uint64_t id)
+struct running *dispatch_find(const struct dispatch *dispatch, uint64_t id)
 {
     struct running *job = dispatch->jobs;
     while (job && job->id != id) {
@@ -259,7 +226,7 @@ static void on_output(void *arg)
 }
 
 /* Out of memory, it is an ordinary request again. */
-static void begin_stream(struct running *job)
+void dispatch_begin_stream(struct running *job)
 {
     struct request *request = job->request;
     struct err err = {0};
@@ -285,7 +252,7 @@ static void on_call(void *arg, struct bridge_call *call)
 {
     struct running *job = arg;
     if (job->streams && job->request) {
-        begin_stream(job);
+        dispatch_begin_stream(job);
     }
     if (job->request && !job->run_code && !job->request->mcp) {
         stream_tool_call(job->request->stream, call->name);
@@ -318,7 +285,7 @@ static void on_event(void *arg, const struct json_slice *kind, const struct json
     const struct buf *told;
     const char *event = run_code_note(job->run_code, kind, data, &told);
     if (event && job->streams && job->request) {
-        begin_stream(job);
+        dispatch_begin_stream(job);
         stream_event(job->request->stream, event, told);
     }
 }
@@ -413,7 +380,7 @@ int dispatch_start(struct dispatch *dispatch, struct request *request, struct ex
     r = r < 0 ? r : send_job(job, execute, reterr);
     if (r < 0) {
         kept_job_drop(job->kept);
-        running_free(job);
+        dispatch_job_free(job);
         return r;
     }
     job->callback_url = TAKE_PTR(execute->callback_url);
@@ -460,223 +427,4 @@ void dispatch_terminate(struct dispatch *dispatch, const struct key_config *key,
             dispatch_end(job, reason);
         }
     }
-}
-
-/* The caller goes, the job goes on. */
-static void reply_kept(struct running *job)
-{
-    struct request *request = job->request;
-    request->job = NULL;
-    job->request = NULL;
-    kept_job_reply_accepted(job->kept, request);
-}
-
-int dispatch_started(struct dispatch *dispatch, uint64_t id)
-{
-    struct running *job = find_job(dispatch, id);
-    if (!job) {
-        return -ENOENT;
-    }
-    if (job->kept && job->request) {
-        reply_kept(job);
-    } else if (job->streams && job->request) {
-        begin_stream(job);
-    }
-    return 0;
-}
-
-static void count_result(struct front *front, const struct running *job, const struct job_result *result)
-{
-    struct metrics *metrics = front->metrics;
-    metrics_add(metrics, METRIC_JOBS, job->runtime->name, job_status_to_string(result->status), 1);
-    const struct team_config *team = auth_team(front->config, &job->caller);
-    if (team) {
-        metrics_add(metrics, METRIC_TEAM_JOBS, team->name, job_status_to_string(result->status), 1);
-    }
-    if (result->status == JOB_SETUP_ERROR) {
-        return;
-    }
-    metrics_observe(metrics, METRIC_JOB_DURATION, (double)result->duration_ns / (double)NS_PER_S);
-    metrics_observe(metrics, METRIC_JAIL_SETUP, (double)result->setup_ns / (double)NS_PER_S);
-    if (result->has_cpu) {
-        metrics_add(metrics, METRIC_JOB_CPU, NULL, NULL, (double)result->cpu_ns / (double)NS_PER_S);
-    }
-    if (result->has_memory_peak) {
-        metrics_observe(metrics, METRIC_JOB_MEMORY_PEAK, (double)result->memory_peak_bytes);
-    }
-    for (size_t i = 0; i < result->n_denied; i++) {
-        const char *name = result->denied[i].name;
-        metrics_add(metrics, METRIC_DENIED_SYSCALLS, strcmp(name, "?") == 0 ? "other" : name, NULL,
-                    (double)result->denied[i].count);
-    }
-}
-
-static void audit(struct front *front, const struct running *job, const struct job_result *result)
-{
-    audit_write(front->audit,
-                &(struct audit_job){
-                    .key = job->caller.name,
-                    .team = job->caller.key ? job->caller.key->team : NULL,
-                    .request_id = job->request_id,
-                    .execution_id = job->execution_id,
-                    .traceparent = job->traceparent,
-                    .runtime = job->runtime->name,
-                    .code_sha256 = job->code_sha256,
-                    .code = job->code,
-                    .session_id = job->session_id,
-                    .total_ns = clock_now_ns() - job->start_ns,
-                },
-                result);
-}
-
-static void reply_setup_error(struct request *request, const struct job_result *result)
-{
-    struct err err = {.kind = ERR_SETUP};
-    snprintf(err.step, sizeof err.step, "%s", result->step ? result->step : "");
-    snprintf(err.text, sizeof err.text, "%s",
-             result->error_text ? result->error_text : "the jail could not be built");
-    request_refuse_err(request, &err, 0);
-}
-
-static int encode_result(struct running *job, const struct job_result *result, struct buf *ret,
-                         struct err *reterr)
-{
-    int r = job_io_finish(job->io, (size_t)result->limits.output_bytes, reterr);
-    if (r < 0) {
-        return r;
-    }
-    if (job->run_code) {
-        size_t size;
-        const char *output = bridge_output(job->bridge, &size);
-        return run_code_encode(job->run_code, result, output, size, job_io_capture(job->io), ret, reterr);
-    }
-    struct job_texts texts = {.execution_id = job->execution_id,
-                              .capture = job_io_capture(job->io),
-                              .types = job->dispatch->front->types};
-    texts.output = bridge_output(job->bridge, &texts.output_size);
-    if (job->request && job->request->mcp) {
-        return mcp_encode_result(job->request->mcp, result, &texts, ret, reterr);
-    }
-    return execute_encode(result, &texts, ret, reterr);
-}
-
-static void reply_result(struct running *job, const struct job_result *result)
-{
-    struct request *request = job->request;
-    struct buf body = BUF_INIT;
-    struct err err = {0};
-    int r = encode_result(job, result, &body, &err);
-    if (r < 0) {
-        buf_free(&body);
-        request_refuse_err(request, &err, 0);
-    } else {
-        request_reply(request, 200, "application/json", &body);
-    }
-}
-
-/* What has not been told yet, and the reply as the last event. */
-static void stream_result(struct running *job, const struct job_result *result)
-{
-    struct buf body = BUF_INIT;
-    struct err err = {0};
-    if (encode_result(job, result, &body, &err) < 0) {
-        log_err(job->dispatch->front->log, LOG_ERROR, "reply_lost", &err);
-        buf_free(&body);
-        body = BUF_INIT;
-        if (job->request->mcp) {
-            mcp_encode_refusal(job->request->mcp, &err, &body);
-        }
-    }
-    job_io_on_output(job->io, NULL, NULL);
-    bool printed = !job->run_code && !job->request->mcp;
-    stream_end(job->request->stream, printed ? TAKE_PTR(job->io) : NULL, &body);
-}
-
-/* What the caller of DELETE /jobs/{job_id} gave as its reason. */
-static void take_reason(struct running *job, struct job_result *result)
-{
-    if (result->status == JOB_CANCELLED && job->reason) {
-        free(result->error_text);
-        result->error_text = TAKE_PTR(job->reason);
-    }
-}
-
-/* A caller that was to hear of the start has waited for nothing if there was none. */
-static void keep_result(struct running *job, const struct job_result *result)
-{
-    struct buf body = BUF_INIT;
-    struct err err = {0};
-    if (job->request && result->status == JOB_SETUP_ERROR) {
-        job->request->job = NULL;
-        reply_setup_error(job->request, result);
-        kept_job_drop(job->kept);
-        return;
-    }
-    if (job->request) {
-        reply_kept(job);
-    }
-    if (encode_result(job, result, &body, &err) < 0) {
-        log_err(job->dispatch->front->log, LOG_ERROR, "reply_lost", &err);
-        buf_free(&body);
-    }
-    kept_job_end(job->kept, job_status_to_string(result->status), &body);
-}
-
-int dispatch_done(struct dispatch *dispatch, struct job_result *result)
-{
-    struct running *job = find_job(dispatch, result->id);
-    if (!job) {
-        return -ENOENT;
-    }
-    egress_job_free(TAKE_PTR(job->egress));
-    bridge_finish(job->bridge);
-    take_reason(job, result);
-    count_result(dispatch->front, job, result);
-    audit(dispatch->front, job, result);
-    unlink_job(job);
-    if (job->kept) {
-        keep_result(job, result);
-    } else if (job->request) {
-        job->request->job = NULL;
-        if (job->streams && result->status != JOB_SETUP_ERROR) {
-            begin_stream(job); /* unless it has begun */
-        }
-        if (job->request->stream) {
-            stream_result(job, result);
-        } else if (result->status == JOB_SETUP_ERROR) {
-            reply_setup_error(job->request, result);
-        } else {
-            reply_result(job, result);
-        }
-    }
-    running_free(job);
-    return 0;
-}
-
-/* The policy's errors name the field in `item` only; ours, and so a caller's, in the sentence as well. */
-static void refusal_as_err(const struct msg_refused *refused, struct err *ret)
-{
-    *ret = (struct err){.kind = refused->kind};
-    memcpy(ret->item, refused->item, sizeof ret->item);
-    bool named = *refused->item == '\0' || strncmp(refused->text, refused->item, strlen(refused->item)) == 0;
-    snprintf(ret->text, sizeof ret->text, "%s%s%.250s", named ? "" : refused->item, named ? "" : ": ",
-             refused->text);
-}
-
-int dispatch_refused(struct dispatch *dispatch, const struct msg_refused *refused)
-{
-    struct running *job = find_job(dispatch, refused->id);
-    if (!job) {
-        return -ENOENT;
-    }
-    unlink_job(job);
-    if (job->request) {
-        struct err err;
-        refusal_as_err(refused, &err);
-        job->request->job = NULL;
-        request_refuse_err(job->request, &err, refused->retry_after_ms);
-    }
-    kept_job_drop(job->kept);
-    running_free(job);
-    return 0;
 }

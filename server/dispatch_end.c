@@ -1,0 +1,248 @@
+/* Jobs whose verdict has come: what is counted, what the audit log says, and the reply. Runs in the front. A
+ * caller may have left before that; then there is no reply. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/config.h"
+#include "config/job.h"
+#include "config/message.h"
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/clock.h"
+#include "jail/base/err.h"
+#include "server/audit.h"
+#include "server/bridge.h"
+#include "server/dispatch.h"
+#include "server/dispatch_internal.h"
+#include "server/door_execute.h"
+#include "server/door_mcp.h"
+#include "server/door_run_code.h"
+#include "server/egress.h"
+#include "server/front_context.h"
+#include "server/job_io.h"
+#include "server/kept_jobs.h"
+#include "server/log.h"
+#include "server/metrics.h"
+#include "server/request.h"
+#include "server/stream.h"
+
+/* The caller goes, the job goes on. */
+static void reply_kept(struct running *job)
+{
+    struct request *request = job->request;
+    request->job = NULL;
+    job->request = NULL;
+    kept_job_reply_accepted(job->kept, request);
+}
+
+int dispatch_started(struct dispatch *dispatch, uint64_t id)
+{
+    struct running *job = dispatch_find(dispatch, id);
+    if (!job) {
+        return -ENOENT;
+    }
+    if (job->kept && job->request) {
+        reply_kept(job);
+    } else if (job->streams && job->request) {
+        dispatch_begin_stream(job);
+    }
+    return 0;
+}
+
+static void count_result(struct front *front, const struct running *job, const struct job_result *result)
+{
+    struct metrics *metrics = front->metrics;
+    metrics_add(metrics, METRIC_JOBS, job->runtime->name, job_status_to_string(result->status), 1);
+    const struct team_config *team = auth_team(front->config, &job->caller);
+    if (team) {
+        metrics_add(metrics, METRIC_TEAM_JOBS, team->name, job_status_to_string(result->status), 1);
+    }
+    if (result->status == JOB_SETUP_ERROR) {
+        return;
+    }
+    metrics_observe(metrics, METRIC_JOB_DURATION, (double)result->duration_ns / (double)NS_PER_S);
+    metrics_observe(metrics, METRIC_JAIL_SETUP, (double)result->setup_ns / (double)NS_PER_S);
+    if (result->has_cpu) {
+        metrics_add(metrics, METRIC_JOB_CPU, NULL, NULL, (double)result->cpu_ns / (double)NS_PER_S);
+    }
+    if (result->has_memory_peak) {
+        metrics_observe(metrics, METRIC_JOB_MEMORY_PEAK, (double)result->memory_peak_bytes);
+    }
+    for (size_t i = 0; i < result->n_denied; i++) {
+        const char *name = result->denied[i].name;
+        metrics_add(metrics, METRIC_DENIED_SYSCALLS, strcmp(name, "?") == 0 ? "other" : name, NULL,
+                    (double)result->denied[i].count);
+    }
+}
+
+static void audit(struct front *front, const struct running *job, const struct job_result *result)
+{
+    audit_write(front->audit,
+                &(struct audit_job){
+                    .key = job->caller.name,
+                    .team = job->caller.key ? job->caller.key->team : NULL,
+                    .request_id = job->request_id,
+                    .execution_id = job->execution_id,
+                    .traceparent = job->traceparent,
+                    .runtime = job->runtime->name,
+                    .code_sha256 = job->code_sha256,
+                    .code = job->code,
+                    .session_id = job->session_id,
+                    .total_ns = clock_now_ns() - job->start_ns,
+                },
+                result);
+}
+
+static void reply_setup_error(struct request *request, const struct job_result *result)
+{
+    struct err err = {.kind = ERR_SETUP};
+    snprintf(err.step, sizeof err.step, "%s", result->step ? result->step : "");
+    snprintf(err.text, sizeof err.text, "%s",
+             result->error_text ? result->error_text : "the jail could not be built");
+    request_refuse_err(request, &err, 0);
+}
+
+static int encode_result(struct running *job, const struct job_result *result, struct buf *ret,
+                         struct err *reterr)
+{
+    int r = job_io_finish(job->io, (size_t)result->limits.output_bytes, reterr);
+    if (r < 0) {
+        return r;
+    }
+    if (job->run_code) {
+        size_t size;
+        const char *output = bridge_output(job->bridge, &size);
+        return run_code_encode(job->run_code, result, output, size, job_io_capture(job->io), ret, reterr);
+    }
+    struct job_texts texts = {.execution_id = job->execution_id,
+                              .capture = job_io_capture(job->io),
+                              .types = job->dispatch->front->types};
+    texts.output = bridge_output(job->bridge, &texts.output_size);
+    if (job->request && job->request->mcp) {
+        return mcp_encode_result(job->request->mcp, result, &texts, ret, reterr);
+    }
+    return execute_encode(result, &texts, ret, reterr);
+}
+
+static void reply_result(struct running *job, const struct job_result *result)
+{
+    struct request *request = job->request;
+    struct buf body = BUF_INIT;
+    struct err err = {0};
+    int r = encode_result(job, result, &body, &err);
+    if (r < 0) {
+        buf_free(&body);
+        request_refuse_err(request, &err, 0);
+    } else {
+        request_reply(request, 200, "application/json", &body);
+    }
+}
+
+/* What has not been told yet, and the reply as the last event. */
+static void stream_result(struct running *job, const struct job_result *result)
+{
+    struct buf body = BUF_INIT;
+    struct err err = {0};
+    if (encode_result(job, result, &body, &err) < 0) {
+        log_err(job->dispatch->front->log, LOG_ERROR, "reply_lost", &err);
+        buf_free(&body);
+        body = BUF_INIT;
+        if (job->request->mcp) {
+            mcp_encode_refusal(job->request->mcp, &err, &body);
+        }
+    }
+    job_io_on_output(job->io, NULL, NULL);
+    bool printed = !job->run_code && !job->request->mcp;
+    stream_end(job->request->stream, printed ? TAKE_PTR(job->io) : NULL, &body);
+}
+
+/* What the caller of DELETE /jobs/{job_id} gave as its reason. */
+static void take_reason(struct running *job, struct job_result *result)
+{
+    if (result->status == JOB_CANCELLED && job->reason) {
+        free(result->error_text);
+        result->error_text = TAKE_PTR(job->reason);
+    }
+}
+
+/* A caller that was to hear of the start has waited for nothing if there was none. */
+static void keep_result(struct running *job, const struct job_result *result)
+{
+    struct buf body = BUF_INIT;
+    struct err err = {0};
+    if (job->request && result->status == JOB_SETUP_ERROR) {
+        job->request->job = NULL;
+        reply_setup_error(job->request, result);
+        kept_job_drop(job->kept);
+        return;
+    }
+    if (job->request) {
+        reply_kept(job);
+    }
+    if (encode_result(job, result, &body, &err) < 0) {
+        log_err(job->dispatch->front->log, LOG_ERROR, "reply_lost", &err);
+        buf_free(&body);
+    }
+    kept_job_end(job->kept, job_status_to_string(result->status), &body);
+}
+
+int dispatch_done(struct dispatch *dispatch, struct job_result *result)
+{
+    struct running *job = dispatch_find(dispatch, result->id);
+    if (!job) {
+        return -ENOENT;
+    }
+    egress_job_free(TAKE_PTR(job->egress));
+    bridge_finish(job->bridge);
+    take_reason(job, result);
+    count_result(dispatch->front, job, result);
+    audit(dispatch->front, job, result);
+    dispatch_unlink(job);
+    if (job->kept) {
+        keep_result(job, result);
+    } else if (job->request) {
+        job->request->job = NULL;
+        if (job->streams && result->status != JOB_SETUP_ERROR) {
+            dispatch_begin_stream(job); /* unless it has begun */
+        }
+        if (job->request->stream) {
+            stream_result(job, result);
+        } else if (result->status == JOB_SETUP_ERROR) {
+            reply_setup_error(job->request, result);
+        } else {
+            reply_result(job, result);
+        }
+    }
+    dispatch_job_free(job);
+    return 0;
+}
+
+/* The policy's errors name the field in `item` only; ours, and so a caller's, in the sentence as well. */
+static void refusal_as_err(const struct msg_refused *refused, struct err *ret)
+{
+    *ret = (struct err){.kind = refused->kind};
+    memcpy(ret->item, refused->item, sizeof ret->item);
+    bool named = *refused->item == '\0' || strncmp(refused->text, refused->item, strlen(refused->item)) == 0;
+    snprintf(ret->text, sizeof ret->text, "%s%s%.250s", named ? "" : refused->item, named ? "" : ": ",
+             refused->text);
+}
+
+int dispatch_refused(struct dispatch *dispatch, const struct msg_refused *refused)
+{
+    struct running *job = dispatch_find(dispatch, refused->id);
+    if (!job) {
+        return -ENOENT;
+    }
+    dispatch_unlink(job);
+    if (job->request) {
+        struct err err;
+        refusal_as_err(refused, &err);
+        job->request->job = NULL;
+        request_refuse_err(job->request, &err, refused->retry_after_ms);
+    }
+    kept_job_drop(job->kept);
+    dispatch_job_free(job);
+    return 0;
+}
