@@ -73,8 +73,8 @@ static int load(struct cjson *ret, struct err *reterr)
         *(void **)&cjson.delete = dlsym(handle, "cJSON_Delete");
     }
     if (!cjson.parse || !cjson.delete) {
-        return err_set(reterr, ERR_HOST, ENOENT, LIBRARY, "cannot load %s: %s; install cJSON", LIBRARY,
-                       dlerror());
+        err_set(reterr, ERR_HOST, ENOENT, LIBRARY, "cannot load %s: %s; install cJSON", LIBRARY, dlerror());
+        return -ENOENT;
     }
     *ret = cjson;
     return 0;

@@ -147,8 +147,8 @@ static void test_plans(void **state)
 static void test_explanations(void **state)
 {
     (void)state;
-    static const char *const names[] = {"python",  "strict", "node",
-                                        "isolate", "bash",   GOLDEN "kinds.textproto"};
+    static const char kinds[] = GOLDEN "kinds.textproto";
+    static const char *const names[] = {"python", "strict", "node", "isolate", "bash", kinds};
     static const char *const goldens_of[] = {"explain-python",  "explain-strict", "explain-node",
                                              "explain-isolate", "explain-bash",   "explain-kinds"};
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
