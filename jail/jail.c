@@ -174,6 +174,10 @@ void jail_kill(struct jail *jail, enum jail_end end)
     if (pidfd_send_signal(jail->pidfd, SIGKILL, NULL, 0) < 0 && errno != ESRCH) {
         close_control(jail);
     }
+    if (jail->cgroup) {
+        /* And at once: a program can have seen to it that PID 1 hardly gets the CPU, even to die. */
+        jail_cgroup_kill(jail->cgroup);
+    }
 }
 
 static void fail_setup(struct jail *jail, uint32_t step, int error, const char *call)
