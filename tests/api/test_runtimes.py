@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import pathlib
 import platform
 import subprocess
 
@@ -233,12 +234,10 @@ def test_bash_has_no_sockets(server):
     assert verdict["stdout"] == "" and verdict["exit_code"] != 0
 
 
-# ---- Which there are ----
-
 # ---- Debian's own Node, beside whichever is installed ----
 
 # scripts/test unpacks it there.
-DEBIAN = BUILD.resolve() / "tools/debian-node"
+DEBIAN = pathlib.Path(os.environ.get("IMMURE_TEST_DEBIAN_NODE", BUILD.resolve() / "tools/debian-node"))
 DEBIAN_RUNTIME = """
 policy_path: "%s"
 runtime {
@@ -285,6 +284,8 @@ def test_debians_own_node(debian, code, expected):
         assert (verdict["stdout"], verdict["stderr"], verdict["status"], verdict["denied_syscalls"]) == (expected, "", "success", []), verdict
     assert verdicts[0]["output"] == verdicts[1]["output"] == ('{"a":[1]}' if "setResult" in code else "")
 
+
+# ---- Which there are ----
 
 ABSENT = """
 runtime { name: "python" interpreter: "/usr/bin/python3.11" extension: "py" policy: "python" }
