@@ -33,8 +33,8 @@
 #include "server/sessions.h"
 #include "server/settings.h"
 
-/* Deaths in a row after which a template is given up, and the first delay between them; it doubles. */
-#define FAILURES_MAX 4
+/* The delay after a failure doubles with each in a row, up to some minutes: it may have been the load. */
+#define DOUBLINGS_MAX 10
 #ifndef RESTART_DELAY_NS
 #define RESTART_DELAY_NS (NS_PER_S / 2)
 #endif
@@ -293,7 +293,8 @@ static void stop(struct warm_template *template)
 void warm_template_fail(struct warm_template *template, const struct err *err)
 {
     struct log *log = template->warm->options.log;
-    bool hopeless = ++template->failures >= FAILURES_MAX || err->kind == ERR_HOST;
+    bool hopeless = err->kind == ERR_HOST;
+    template->failures += template->failures < DOUBLINGS_MAX;
     template->state = hopeless ? TEMPLATE_UNFIT : TEMPLATE_OFF;
     template->pause_ns = clock_now_ns() + (RESTART_DELAY_NS << template->failures);
     template->pss_bytes = 0;
