@@ -37,7 +37,7 @@
 
 #define JOB_PREFIX   "job-"
 #define KILL_WAIT_MS 2000
-#define LOCK_TRIES   400
+#define LOCK_TRIES   2000
 #define LOCK_WAIT_MS 5
 
 struct jail_cgroup_tree {
