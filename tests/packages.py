@@ -6,6 +6,20 @@ import json
 import tarfile
 import zipfile
 
+SECONDS = 60  # for an installer
+
+
+def run(server, code, **fields):
+    verdict = server.execute(code, timeout=SECONDS, **fields)
+    assert verdict["status"] == "success", verdict
+    return verdict
+
+
+def failure(server, code, **fields):
+    verdict = server.execute(code, timeout=SECONDS, **fields)
+    assert verdict["status"] == "execution_error", verdict
+    return verdict["stderr"].splitlines()[-1]
+
 
 def wheel(name, version="1.0", files=None, requires=()):
     """-> (its file name, its bytes). `files`: path -> text; default: a module NAME with VERSION in it."""

@@ -4,21 +4,7 @@ import threading
 
 import pytest
 
-from packages import sdist, source, upload, wheel
-
-SECONDS = 60
-
-
-def run(server, code, **fields):
-    verdict = server.execute(code, timeout=SECONDS, **fields)
-    assert verdict["status"] == "success", verdict
-    return verdict
-
-
-def failure(server, code, **fields):
-    verdict = server.execute(code, timeout=SECONDS, **fields)
-    assert verdict["status"] == "execution_error", verdict
-    return verdict["stderr"].splitlines()[-1]
+from packages import failure, run, sdist, source, upload, wheel
 
 
 def test_wheel_of_the_workspace(server):

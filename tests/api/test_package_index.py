@@ -10,9 +10,8 @@ import pytest
 
 from harness import ROOT, free_port
 from package_index import Index
-from packages import upload, wheel
+from packages import failure, run, upload, wheel
 
-SECONDS = 60
 REFUSED = "that host and port are no package index of this server"
 
 
@@ -52,18 +51,6 @@ def server(index, second, tmp_path_factory):
     with Server(place / "log", SANDBOX_EXECUTOR_CONFIG=str(config)) as started:
         yield started
         assert "event=front_denied" not in started.log()
-
-
-def run(server, code, **fields):
-    verdict = server.execute(code, timeout=SECONDS, **fields)
-    assert verdict["status"] == "success", verdict
-    return verdict
-
-
-def failure(server, code, **fields):
-    verdict = server.execute(code, timeout=SECONDS, **fields)
-    assert verdict["status"] == "execution_error", verdict
-    return verdict["stderr"].splitlines()[-1]
 
 
 def lines(server, execution_id):
