@@ -14,6 +14,7 @@
 #include "jail/plan.h"
 #include "jail/spawn.h"
 
+struct denied_table;
 struct seccomp_notif;
 
 /* Barriers: what the parent tells the child, in this order. */
@@ -43,7 +44,8 @@ enum child_message_kind {
     CHILD_LOOPBACK, /* bring lo up through the netlink socket that comes with this message */
     CHILD_FAILED,   /* a step failed: step, call, error */
     CHILD_STARTED,  /* the program has been exec'd: time_ns */
-    CHILD_ENDED,    /* the program has ended: time_ns, wstatus, denied; comes again once is_alone */
+    CHILD_DENIED,   /* a system call was denied, the first: the table comes with this message (denied.h) */
+    CHILD_ENDED,    /* the program has ended: time_ns, wstatus; comes again once is_alone */
 };
 
 #define CHILD_CALL_MAX 24
@@ -58,8 +60,6 @@ struct child_message {
     bool is_alone;   /* ENDED: and so have all others; nothing is left but PID 1, which exits */
     uint64_t cpu_ns; /* ENDED, is_alone: of the whole jail */
     bool proc_absent;
-    uint32_t n_denied;
-    struct jail_denied denied[JAIL_DENIED_MAX];
 };
 
 /* The child's whole state. Filled by the parent before clone, except where noted. */
@@ -76,6 +76,7 @@ struct child {
     int root;     /* the new root tmpfs */
     int parent;   /* the directory in it that a step has opened last, by `parent_path`; -1: none */
     int listener; /* seccomp user notification; -1: none */
+    struct denied_table *denied; /* NULL: no call of the job has been denied yet */
     bool proc_absent;
     char parent_path[PATH_MAX];
     const char *call;      /* the system call under way, for the error */
@@ -113,11 +114,15 @@ void init_serve(struct child *child, pid_t program, int signals, int listener_so
 /* Answers a system call that the filter handed to us: EPERM. */
 void init_deny(const struct child *child, uint64_t id);
 
-/* Of a standby jail. True if the call was the launcher's word that it waits: then it is not to be answered.
+/* Of a standby jail. Whether its launcher has not been given a program yet: what it is denied is not the
+ * job's.
+ */
+bool init_is_standing_by(const struct child *child);
+/* True if the call was the launcher's word that it waits: then it is not to be answered.
  */
 bool init_standby_takes(struct child *child, pid_t program, const struct seccomp_notif *request);
 /* The parent has sent a program. */
-void init_standby_run(struct child *child, struct child_message *end);
+void init_standby_run(struct child *child);
 
 /* Closes every descriptor but 0, 1, 2 and those the child was given. */
 int child_close_others(struct child *child);

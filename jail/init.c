@@ -24,6 +24,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/io.h"
+#include "jail/denied.h"
 
 #define PROGRAM_STACK_BYTES (64 * 1024)
 #define REAPED_PER_ROUND    64
@@ -60,23 +61,18 @@ static pid_t start_program(struct child *child, uint32_t index)
     return pid < 0 ? -errno : pid;
 }
 
-static void count_denied(struct child_message *end, int32_t nr, uint32_t arch)
+/* Counts it where the parent can read it, whatever becomes of us. */
+static void count_denied(struct child *child, int32_t nr, uint32_t arch)
 {
-    for (uint32_t i = 0; i < end->n_denied; i++) {
-        if (end->denied[i].nr == nr && end->denied[i].arch == arch) {
-            end->denied[i].count++;
-            return;
+    if (!child->denied) {
+        const struct child_message message = {.kind = CHILD_DENIED};
+        int fd;
+        if (denied_new(&child->denied, &fd, &child->call) < 0 || child_send(child, &message, fd) < 0) {
+            _exit(1); /* the verdict would not name it */
         }
+        close(fd);
     }
-    if (end->n_denied == JAIL_DENIED_MAX - 1) {
-        /* The last row counts all that find no row of their own. */
-        end->denied[end->n_denied++] = (struct jail_denied){.nr = -1};
-    }
-    if (end->n_denied == JAIL_DENIED_MAX) {
-        end->denied[JAIL_DENIED_MAX - 1].count++;
-        return;
-    }
-    end->denied[end->n_denied++] = (struct jail_denied){.nr = nr, .arch = arch, .count = 1};
+    denied_count(child->denied, nr, arch);
 }
 
 void init_deny(const struct child *child, uint64_t id)
@@ -92,7 +88,7 @@ void init_deny(const struct child *child, uint64_t id)
 }
 
 /* Refuses one system call that the filter handed to us. */
-static void answer_notification(struct child *child, pid_t program, struct child_message *end)
+static void answer_notification(struct child *child, pid_t program)
 {
     int listener = child->listener;
     struct seccomp_notif request;
@@ -103,7 +99,9 @@ static void answer_notification(struct child *child, pid_t program, struct child
     if (init_standby_takes(child, program, &request)) {
         return;
     }
-    count_denied(end, request.data.nr, request.data.arch);
+    if (!init_is_standing_by(child)) {
+        count_denied(child, request.data.nr, request.data.arch);
+    }
     init_deny(child, request.id);
 }
 
@@ -221,14 +219,14 @@ static void serve_until_end(struct child *child, pid_t program, int signals, int
             _exit(1);
         }
         if (watched[CONTROL].revents & POLLIN) {
-            init_standby_run(child, end);
+            init_standby_run(child);
         }
         struct signalfd_siginfo info;
         if (watched[SIGNALS].revents && read(signals, &info, sizeof info) < 0 && errno != EAGAIN) {
             _exit(1);
         }
         if (watched[LISTENER].revents & POLLIN) {
-            answer_notification(child, program, end);
+            answer_notification(child, program);
         } else if (watched[LISTENER].revents) {
             watched[LISTENER].fd = -1; /* no process has the filter any more */
         }

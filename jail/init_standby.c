@@ -15,10 +15,15 @@
 #include "jail/base/io.h"
 #include "jail/standby.h"
 
+bool init_is_standing_by(const struct child *child)
+{
+    return child->standby == STANDBY_STARTING || child->standby == STANDBY_PARKED;
+}
+
 bool init_standby_takes(struct child *child, pid_t program, const struct seccomp_notif *request)
 {
     if (request->data.nr != JAIL_STANDBY_CALL || (pid_t)request->pid != program ||
-        (child->standby != STANDBY_STARTING && child->standby != STANDBY_PARKED)) {
+        !init_is_standing_by(child)) {
         return false;
     }
     if (child->standby == STANDBY_PARKED) {
@@ -50,7 +55,7 @@ static int place(struct child *child, int fd, int number)
     return r < 0 ? -errno : 0;
 }
 
-void init_standby_run(struct child *child, struct child_message *end)
+void init_standby_run(struct child *child)
 {
     struct parent_message message;
     int fds[JAIL_PROGRAM_FDS + 1];
@@ -71,7 +76,6 @@ void init_standby_run(struct child *child, struct child_message *end)
         close(fds[i]);
     }
     child->standby = STANDBY_DONE;
-    end->n_denied = 0; /* those of the start are not the job's */
     struct child_message started = {
         .kind = CHILD_STARTED, .time_ns = clock_now_ns(), .proc_absent = child->proc_absent};
     if (child_send(child, &started, -1) < 0) {

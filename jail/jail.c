@@ -23,6 +23,7 @@
 #include "jail/base/clock.h"
 #include "jail/base/io.h"
 #include "jail/cgroup.h"
+#include "jail/denied.h"
 #include "jail/netns.h"
 #include "jail/watch.h"
 
@@ -85,7 +86,7 @@ int jail_new(const struct jail_plan *plan, struct jail_cgroup *cgroup, struct ja
         jail_cgroup_free(cgroup);
         return err_errno(reterr, ENOMEM, "making a jail");
     }
-    jail->pidfd = jail->control = jail->timer = jail->ready = -1;
+    jail->pidfd = jail->control = jail->timer = jail->ready = jail->denied = -1;
     jail->cgroup = cgroup;
     jail->plan = jail_plan_copy(plan);
     int r = jail->plan ? open_descriptors(jail, ret_childs_end) : -ENOMEM;
@@ -240,8 +241,7 @@ static void adopt(struct jail *jail, int pidfd)
 static bool is_due(const struct jail *jail, const struct child_message *message, size_t n_fds)
 {
     bool building = jail->state == JAIL_BUILDING && jail->started_ns == 0;
-    if (!io_is_bool(&message->proc_absent) || !io_is_bool(&message->is_alone) ||
-        message->n_denied > JAIL_DENIED_MAX) {
+    if (!io_is_bool(&message->proc_absent) || !io_is_bool(&message->is_alone)) {
         return false;
     }
     switch (message->kind) {
@@ -255,6 +255,8 @@ static bool is_due(const struct jail *jail, const struct child_message *message,
         return building && n_fds == 0 && jail->has_parked == jail->parks;
     case CHILD_FAILED:
         return n_fds == 0;
+    case CHILD_DENIED:
+        return n_fds == 1 && (jail->started_ns > 0 || jail->parks) && jail->denied < 0;
     case CHILD_ENDED:
         return n_fds == 0 && (jail->started_ns > 0 || jail->parks);
     }
@@ -294,6 +296,13 @@ static void handle_message(struct jail *jail, const struct child_message *messag
                                : 0) < 0) {
             jail_kill(jail, JAIL_END_LOST); /* nothing runs without its deadline */
         }
+        break;
+    case CHILD_DENIED:
+        if (denied_is_table(fd)) {
+            jail->denied = fd;
+            return;
+        }
+        jail_kill(jail, JAIL_END_LOST); /* it is no PID 1 of ours any more */
         break;
     case CHILD_ENDED:
         jail->last = *message;
@@ -439,6 +448,7 @@ void jail_free(struct jail *jail)
     fd_closep(&jail->control);
     fd_closep(&jail->timer);
     fd_closep(&jail->ready);
+    fd_closep(&jail->denied);
     jail_cgroup_free(jail->cgroup);
     jail_plan_free(jail->plan);
     census_free(&jail->census);
@@ -497,8 +507,11 @@ int jail_collect(struct jail *jail, struct jail_result *ret, struct err *reterr)
     ret->memory_peak_bytes = stat.memory_peak_bytes;
     ret->pids_peak =
         stat.pids_peak == UINT64_MAX || stat.pids_peak == 0 ? stat.pids_peak : stat.pids_peak - 1;
-    ret->n_denied = jail->last.n_denied <= JAIL_DENIED_MAX ? jail->last.n_denied : 0;
-    memcpy(ret->denied, jail->last.denied, sizeof ret->denied);
+    int n_denied = jail->denied < 0 ? 0 : denied_read(jail->denied, ret->denied);
+    if (n_denied < 0) {
+        return err_errno(reterr, -n_denied, "reading what a jail was denied");
+    }
+    ret->n_denied = (size_t)n_denied;
     ret->proc_absent = jail->proc_absent;
     if (jail->end == JAIL_END_SETUP && reterr) {
         *reterr = jail->err;

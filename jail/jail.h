@@ -18,6 +18,7 @@ struct jail {
     pid_t pid;
     int pidfd, control, timer;  /* control: -1 after end of file */
     int ready;                  /* epoll set of these three: the one descriptor that callers watch */
+    int denied;                 /* CHILD_DENIED: the table; -1: none */
     bool by_template;           /* PID 1 is a template's child: not ours to wait for, only to watch */
     struct jail_plan *plan;     /* kept for the names of steps, and the limits */
     struct jail_cgroup *cgroup; /* NULL: none */

@@ -19,8 +19,11 @@ DOCUMENTED = [
     ("warden", "fcntl newfstatat fstatfs", "no reply", "so is one whose descriptors cannot be told from forbidden ones"),
     ("warden", "sendmsg", "no reply", "a front that cannot be told anything is replaced"),
     ("warden", "recvmsg", "execution_error", "PID 1 cannot be heard any more: the program has been running"),
+    ("warden", "fcntl newfstatat", "execution_error", "what counts denied calls cannot be told from what does not"),
     ("warden", "openat2 newfstatat fcntl getdents64 statx", "error reply", "the program's files cannot be read: no verdict"),
+    ("warden", "pread64", "error reply", "nor can what it was denied"),
     ("new:1 init", "sendmsg recvmsg ioctl read wait4", "execution_error", "PID 1 cannot serve: the program has been running"),
+    ("new:1 init", "memfd_create ftruncate fcntl mmap", "execution_error", "nor count what it denies"),
     ("template", "recvmsg", "execution_error", "a template that cannot be told anything ends, and its jails with it"),
 ]
 

@@ -2,10 +2,12 @@
  * states in one direction, a program that runs has its deadline, and no time is one that has not come.
  *
  * The input is a conversation (datagrams.h). The first message's count of descriptors says whether a template
- * makes the jail; RUN_FIRST descriptors or more ask for the program to be handed over before. */
+ * makes the jail; RUN_FIRST descriptors or more ask for the program to be handed over before. What comes with
+ * CHILD_DENIED is a table, of as many rows as the message's `step` says. */
 #include <linux/sched.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,6 +16,7 @@
 #include "jail/base/err.h"
 #include "jail/base/io.h"
 #include "jail/child.h"
+#include "jail/denied.h"
 #include "jail/jail.h"
 #include "jail/spawn.h"
 #include "jail/template.h"
@@ -28,6 +31,8 @@ struct side {
     struct jail *jail;
     int childs_end;
     int pidfd; /* none, but it becomes readable when we say so */
+    int table_fd;
+    struct denied_table *table;
     enum jail_state before;
 };
 
@@ -48,7 +53,7 @@ static size_t change(uint8_t *data, size_t size, size_t max_size, uint64_t *seri
         message.time_ns = number << (number / 8 % 33);
         break;
     case 3:
-        message.n_denied = (uint32_t)(number / 8 % (JAIL_DENIED_MAX + 2));
+        message.step = (uint32_t)(number / 8 % (JAIL_DENIED_MAX + 2));
         break;
     case 4:
         memset(&message.is_alone, (int)(number / 8 % 3), 1);
@@ -99,6 +104,8 @@ static void open_side(struct side *side, bool by_template)
 {
     *side = (struct side){.childs_end = -1, .pidfd = eventfd(0, EFD_CLOEXEC), .before = JAIL_BUILDING};
     REQUIRE(side->pidfd >= 0);
+    const char *call;
+    REQUIRE(denied_new(&side->table, &side->table_fd, &call) == 0);
     REQUIRE(jail_new(the_plan(), NULL, &side->jail, &side->childs_end, NULL) == 0);
     side->jail->by_template = side->jail->parks = by_template;
     side->jail->cloned_ns = clock_now_ns();
@@ -115,7 +122,11 @@ static void hand_over(struct side *side)
 static void say(struct side *side, const struct datagram *datagram)
 {
     char dropped[16];
-    const int fds[] = {side->pidfd, side->pidfd, side->pidfd};
+    struct child_message message = {.kind = CHILD_STARTED};
+    memcpy(&message, datagram->data, datagram->size < sizeof message ? datagram->size : sizeof message);
+    int fd = message.kind == CHILD_DENIED ? side->table_fd : side->pidfd;
+    side->table->n_rows = message.kind == CHILD_DENIED ? message.step : side->table->n_rows;
+    const int fds[] = {fd, side->pidfd, side->pidfd};
     if (io_send_fds(side->childs_end, datagram->data, datagram->size, fds, datagram->n_fds % RUN_FIRST) < 0) {
         return; /* nobody listens any more */
     }
@@ -156,6 +167,8 @@ static void close_side(struct side *side)
     }
     jail_free(side->jail);
     close(side->pidfd);
+    close(side->table_fd);
+    munmap(side->table, sizeof *side->table);
 }
 
 void fuzz_one(const uint8_t *data, size_t size)

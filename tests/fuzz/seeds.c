@@ -79,6 +79,7 @@ static void write_jails(const char *directory)
 {
     struct buf cloned = BUF_INIT, parked = BUF_INIT, failed = BUF_INIT;
     put_said(&cloned, CHILD_STARTED, false, 0);
+    put_said(&cloned, CHILD_DENIED, false, 1);
     put_said(&cloned, CHILD_ENDED, false, 0);
     put_said(&cloned, CHILD_ENDED, true, 0);
     put_said(&parked, CHILD_CLONED, false, 1);

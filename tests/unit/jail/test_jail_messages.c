@@ -10,13 +10,16 @@
 
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/io.h"
 #include "jail/child.h"
+#include "jail/denied.h"
 #include "jail/plan.h"
 #include "jail/spawn.h"
 
@@ -157,7 +160,7 @@ static void times_to_come_are_now(void **state)
 static void bytes_that_are_no_message(void **state)
 {
     (void)state;
-    for (int round = 0; round < 4; round++) {
+    for (int round = 0; round < 3; round++) {
         struct fixture fixture;
         struct child_message message;
         start(&fixture);
@@ -165,8 +168,7 @@ static void bytes_that_are_no_message(void **state)
         message.kind = CHILD_ENDED;
         memset(&message.is_alone, round == 0 ? 2 : 0, 1);
         memset(&message.proc_absent, round == 1 ? 255 : 0, 1);
-        message.n_denied = round == 2 ? JAIL_DENIED_MAX + 1 : 0;
-        if (round == 3) {
+        if (round == 2) {
             message.kind = CHILD_ENDED + 1;
         }
         say_message(&fixture, &message);
@@ -175,12 +177,124 @@ static void bytes_that_are_no_message(void **state)
     }
 }
 
+static void say_denied(struct fixture *fixture, const int *fds, size_t n_fds)
+{
+    const struct child_message message = {.kind = CHILD_DENIED};
+    assert_int_equal(io_send_fds(fixture->childs_end, &message, sizeof message, fds, n_fds), 0);
+    jail_dispatch(fixture->jail);
+}
+
+static int new_table(struct denied_table **ret)
+{
+    const char *call;
+    int fd;
+    assert_int_equal(denied_new(ret, &fd, &call), 0);
+    return fd;
+}
+
+/* What `table` holds when the jail is killed is in the verdict, what is counted after the message too. */
+static void what_was_denied_outlives_the_jail(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    struct jail_result result;
+    struct denied_table *table;
+    start(&fixture);
+    int fd = new_table(&table);
+    denied_count(table, 7, 1);
+    say_denied(&fixture, &fd, 1);
+    close(fd);
+    denied_count(table, 7, 1);
+    denied_count(table, 8, 1);
+    jail_kill(fixture.jail, JAIL_END_DEADLINE);
+    uint64_t one = 1;
+    assert_int_equal(write(fixture.pidfd, &one, sizeof one), sizeof one);
+    assert_int_equal(jail_dispatch(fixture.jail), JAIL_ENDED);
+    assert_int_equal(jail_collect(fixture.jail, &result, NULL), 0);
+    assert_int_equal(result.end, JAIL_END_DEADLINE);
+    assert_int_equal(result.n_denied, 2);
+    assert_int_equal(result.denied[0].nr, 7);
+    assert_int_equal(result.denied[0].count, 2);
+    assert_int_equal(result.denied[1].nr, 8);
+    munmap(table, sizeof *table);
+    close_jail(&fixture);
+}
+
+/* Files that could block their reader, end early or change their size, and a table said twice. */
+static void what_is_no_table(void **state)
+{
+    (void)state;
+    struct denied_table *table;
+    int pipes[2];
+    assert_int_equal(pipe(pipes), 0);
+    int unsealed = memfd_create("unsealed", MFD_ALLOW_SEALING),
+        small = memfd_create("small", MFD_ALLOW_SEALING);
+    int good = new_table(&table);
+    assert_int_equal(ftruncate(unsealed, sizeof *table), 0);
+    assert_int_equal(ftruncate(small, sizeof *table - 1), 0);
+    assert_int_equal(fcntl(small, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
+    const int files[] = {pipes[0], unsealed, small};
+    for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+        struct fixture fixture;
+        start(&fixture);
+        say_denied(&fixture, &files[i], 1);
+        assert_int_equal(fixture.jail->end, JAIL_END_LOST);
+        close_jail(&fixture);
+    }
+    for (size_t n = 0; n < 3; n += 2) { /* without a file, and with one too many */
+        struct fixture fixture;
+        start(&fixture);
+        say_denied(&fixture, (const int[]){good, good}, n);
+        assert_int_equal(fixture.jail->end, JAIL_END_LOST);
+        close_jail(&fixture);
+    }
+    struct fixture fixture;
+    start(&fixture);
+    say_denied(&fixture, &good, 1);
+    assert_int_equal(fixture.jail->end, JAIL_END_NONE);
+    say_denied(&fixture, &good, 1);
+    assert_int_equal(fixture.jail->end, JAIL_END_LOST);
+    close_jail(&fixture);
+    munmap(table, sizeof *table);
+    close(pipes[0]);
+    close(pipes[1]);
+    close(unsealed);
+    close(small);
+    close(good);
+}
+
+static void rows_that_cannot_be(void **state)
+{
+    (void)state;
+    struct jail_denied rows[JAIL_DENIED_MAX];
+    struct denied_table *table;
+    int fd = new_table(&table);
+    assert_int_equal(denied_read(fd, rows), 0);
+    for (int32_t nr = 0; nr < 200; nr++) {
+        denied_count(table, nr, 3);
+    }
+    assert_int_equal(denied_read(fd, rows), JAIL_DENIED_MAX);
+    assert_int_equal(rows[0].arch, 3);
+    assert_int_equal(rows[JAIL_DENIED_MAX - 1].nr, -1);
+    assert_int_equal(rows[JAIL_DENIED_MAX - 1].count, 200 - (JAIL_DENIED_MAX - 1));
+    table->n_rows = JAIL_DENIED_MAX + 1;
+    assert_int_equal(denied_read(fd, rows), 0);
+    munmap(table, sizeof *table);
+    close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_honest_life),           cmocka_unit_test(nothing_is_said_twice),
-        cmocka_unit_test(a_parked_jail_parks_once), cmocka_unit_test(nothing_starts_before_it_is_parked),
-        cmocka_unit_test(times_to_come_are_now),    cmocka_unit_test(bytes_that_are_no_message),
+        cmocka_unit_test(an_honest_life),
+        cmocka_unit_test(nothing_is_said_twice),
+        cmocka_unit_test(a_parked_jail_parks_once),
+        cmocka_unit_test(nothing_starts_before_it_is_parked),
+        cmocka_unit_test(times_to_come_are_now),
+        cmocka_unit_test(bytes_that_are_no_message),
+        cmocka_unit_test(what_was_denied_outlives_the_jail),
+        cmocka_unit_test(what_is_no_table),
+        cmocka_unit_test(rows_that_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
