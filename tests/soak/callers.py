@@ -8,7 +8,7 @@ import shutil
 import time
 from collections import Counter
 
-from harness import ROOT, runtimes
+from harness import ROOT, config_key, runtimes
 
 SEED = int(os.environ.get("IMMURE_TEST_SEED", "1"))
 NODE, BASH = {"runtime": "node"}, {"runtime": "bash"}
@@ -64,6 +64,37 @@ OTHERS = {
 JOBS += [job for runtime, jobs in OTHERS.items() if shutil.which(f"/usr/bin/{runtime}") for job in jobs]
 WEIGHTS = [job[3] for job in JOBS]
 
+
+def function(name):
+    """A function of the caller's, as a run hears of it."""
+    return {"globals": {name: {"$type": "function", "id": name}}}
+
+
+# POST /run-code: source, options, what it is sent with, the status it must end with, and how often it is chosen.
+RUNS = [
+    ("export default 42", {}, {}, "success", 4),
+    ("enum Kind { A, B }\nconsole.log(Kind)\nexport default (n: number): number => n + Kind.B", {"execute": {"args": [1]}}, {}, "success", 2),
+    ("export default async () => { for (let i = 0; i < 20; i++) if (await f(i) !== 42) throw 1 }", function("f"), CALLBACK, "success", 3),
+    ("export default () => f()", function("f"), NOBODY, "error", 1),
+    ("import {x} from './a'\nexport default x", {"modules": {"./a": "export const x = new Map([[1, new Date()]])"}}, {}, "success", 1),
+    ("throw new Error('no')", {}, {}, "error", 1),
+    ("export default () => () => 1", {}, {}, "error", 1),
+    ("import fs from 'node:fs'", {}, {}, "link_error", 1),
+    ("for (;;);", {}, {"timeout_ms": 60}, "terminated", 1),
+]
+# POST /mcp: arguments of execute_code, and as above.
+CALLS = [
+    ({"code": "print(6 * 7)"}, "success", 6),
+    ({"code": "open('log', 'a').write('x' * 300)", **SESSION}, "success", 2),
+    ({"code": "1 / 0"}, "execution_error", 1),
+    ({"code": "while True: pass", "timeout": 1}, "timeout", 1),
+    ({"code": "1", "timeout": 0}, "setup_error", 1),
+]
+# Of a hundred jobs, so many come by each door but /execute, and so many by a key that may start few in a minute.
+DOORS = {"run-code": 4 if shutil.which("/usr/bin/node") and shutil.which("esbuild") else 0, "mcp": 6, "limited": 4}
+LIMITED_KEY, LIMITED_JOBS = "limited-key", 12
+END_MCP_SESSION = 20  # of a hundred calls
+
 # How the reply is taken: waited for, as a stream of events, or asked for later; of a hundred jobs.
 WAYS = {"waited for": 80, "streamed": 10, "asked for": 7, "ended": 2, "forgotten": 1}
 # Of a hundred callers, so many hang up on their job; and so many connections are kept for the next.
@@ -74,7 +105,8 @@ END_SESSION = 15  # of a hundred jobs of one
 BUSY_S = 30
 
 # Few replies are kept, so that there are as many at every rest.
-CONFIG = "max_kept_jobs: 24\n" + (runtimes() or (ROOT / "config/server.textproto").read_text())
+CONFIG = ("max_kept_jobs: 24\n" + config_key("limited", LIMITED_KEY, max_jobs_per_minute=LIMITED_JOBS)
+          + (runtimes() or (ROOT / "config/server.textproto").read_text()))
 
 
 class Wrong(Exception):
@@ -87,6 +119,7 @@ class Caller:
     def __init__(self, server, number, addresses):
         self.server, self.number, self.addresses, self.chance = server, number, addresses, random.Random(SEED * 1000 + number)
         self.outcomes, self.ways, self.wrong, self.connection, self.sessions = Counter(), Counter(), [], None, set()
+        self.mcp_session = None
 
     def send(self, method, path, body=None, headers=None):
         if not self.connection:
@@ -127,28 +160,87 @@ class Caller:
         return fields
 
     def one(self):
+        door = self.chance.randrange(100)
+        for name, share in DOORS.items():
+            if 0 <= door < share:
+                return {"run-code": self.run_code, "mcp": self.mcp, "limited": self.limited}[name]()
+            door -= share
         [(code, fields, expected, _)] = self.chance.choices(JOBS, WEIGHTS)
         [way] = self.chance.choices(list(WAYS), list(WAYS.values()))
         if way == "forgotten":  # its reply is kept, so all of these are alike
             code, fields, expected, _ = JOBS[0]
         job = {"code": code, **self.filled_in(fields)}
         path = "/execute" if way in ("waited for", "streamed") else "/execute?wait=false"
-        hangs_up, until = self.chance.randrange(100) < HANG_UP, time.monotonic() + BUSY_S
-        while True:
-            self.send("POST", path, job, {"Accept": "text/event-stream"} if way == "streamed" else None)
-            if hangs_up:
-                return self.hang_up(way)
-            status, body = self.receive()
-            if status != 503 or time.monotonic() > until:
-                break
-            time.sleep(0.002)
-        outcome = self.outcome(way, status, body)
-        if outcome != expected and not (way == "ended" and outcome == "cancelled"):
-            raise Wrong(f"{way}, {code!r}: {outcome} instead of {expected}: {self.told(status, body)}")
-        self.outcomes[outcome] += 1
-        self.ways[way] += 1
+        reply = self.ask(way, path, job, {"Accept": "text/event-stream"} if way == "streamed" else None)
+        if reply is None:
+            return
+        outcome = self.outcome(way, *reply)
+        self.judge(way, code, outcome, {expected, "cancelled"} if way == "ended" else {expected}, reply)
         if "session_id" in job and self.chance.randrange(100) < END_SESSION:
             self.end_session(job["session_id"])
+
+    def ask(self, way, path, body, headers=None, is_busy=lambda status, body: status == 503):
+        """-> status and body of the reply, once the server has room; None: hung up"""
+        hangs_up, until = self.chance.randrange(100) < HANG_UP, time.monotonic() + BUSY_S
+        while True:
+            self.send("POST", path, body, headers)
+            if hangs_up:
+                return self.hang_up(way)
+            reply = self.receive()
+            if not is_busy(*reply) or time.monotonic() > until:
+                return reply
+            time.sleep(0.002)
+
+    def judge(self, way, what, outcome, expected, reply):
+        if outcome not in expected:
+            raise Wrong(f"{way}, {what!r}: {outcome} instead of {' or '.join(sorted(expected))}: {self.told(*reply)}")
+        self.outcomes[outcome] += 1
+        self.ways[way] += 1
+
+    def run_code(self):
+        [(source, options, fields, expected, _)] = self.chance.choices(RUNS, [run[4] for run in RUNS])
+        reply = self.ask("run-code", "/run-code", {"source": source, "options": options, **self.filled_in(fields)})
+        if reply:
+            self.judge("run-code", source, self.outcome("run-code", *reply), {expected}, reply)
+
+    def begin_mcp_session(self):
+        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "soak", "version": "1"}}
+        self.send("POST", "/mcp", {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
+        status, body = self.receive()
+        self.mcp_session = self.reply.headers["Mcp-Session-Id"]
+        if status != 200 or not self.mcp_session:
+            raise Wrong(f"initialize: {self.told(status, body)}")
+
+    def end_mcp_session(self):
+        self.send("DELETE", "/mcp", headers={"Mcp-Session-Id": self.mcp_session})
+        self.mcp_session = None
+        reply = self.receive()
+        if reply[0] != 204:
+            raise Wrong(f"DELETE /mcp: {self.told(*reply)}")
+
+    def mcp(self):
+        [(arguments, expected, _)] = self.chance.choices(CALLS, [call[2] for call in CALLS])
+        if not self.mcp_session:
+            self.begin_mcp_session()
+        arguments = {"language": "python", **self.filled_in(arguments)}
+        params = {"name": "execute_code", "arguments": arguments, "_meta": {"progressToken": 1}}
+        streamed = self.chance.randrange(2)
+        reply = self.ask("mcp", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params},
+                         {"Mcp-Session-Id": self.mcp_session, "Accept": "application/json" + ", text/event-stream" * streamed},
+                         is_busy=lambda status, body: b"server busy" in body)
+        if reply:
+            status, body = reply
+            answer = json.loads(body.rpartition(b"event: message\ndata: ")[2])
+            self.judge("mcp", arguments, answer["result"]["structuredContent"]["status"] if status == 200 else f"HTTP {status}", {expected}, reply)
+        if self.chance.randrange(100) < END_MCP_SESSION:
+            self.end_mcp_session()
+
+    def limited(self):
+        """By the key of which all have had more than it may, but now and then."""
+        reply = self.ask("limited", "/execute", {"code": "print(1)"}, {"X-Service-API-Key": LIMITED_KEY})
+        if reply:
+            outcome = "too many" if reply[0] == 429 and int(self.reply.headers["Retry-After"]) <= 60 else self.outcome("limited", *reply)
+            self.judge("limited", LIMITED_KEY, outcome, {"success", "too many"}, reply)
 
     def hang_up(self, way):
         if way == "streamed" and self.chance.randrange(2):
@@ -192,4 +284,6 @@ class Caller:
                 self.wrong.append(str(error) if isinstance(error, Wrong) else repr(error))
         for session in sorted(self.sessions):
             self.end_session(session)
+        if self.mcp_session:
+            self.end_mcp_session()
         self.drop()

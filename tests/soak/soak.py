@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Runs many jobs, good, bad and hostile, through one server (callers.py: in every runtime, with tool calls and sessions,
-waited for, streamed, asynchronous, with callers that hang up), and compares what the server has at rest after each fifth
+"""Runs many jobs, good, bad and hostile, through one server (callers.py: in every runtime, by every door, with tool calls and
+sessions, waited for, streamed, asynchronous, with callers that hang up), and compares what the server has at rest after each fifth
 of them: nothing may be left, nothing may grow.
 
 usage: soak.py [N]      (2000; BUILD names the build; the server's log is BUILD/soak/log)
