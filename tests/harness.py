@@ -23,6 +23,8 @@ CGROUP_PARENT = os.environ.get("IMMURE_TEST_CGROUP_PARENT", "")
 
 # How jobs start: "pool" (as shipped: parked jails), "template" (forked when they come), "off" (an interpreter each).
 WARM = os.environ.get("IMMURE_TEST_WARM", "pool")
+# "off" where a machine is emulated: an interpreter of Node that is to stand ready keeps it busy for minutes.
+STANDBY = os.environ.get("IMMURE_TEST_STANDBY", "on")
 
 READY_S = 60
 SANITIZER = re.compile(r"ERROR: \w+Sanitizer|runtime error:")
@@ -45,11 +47,14 @@ def wait_for(condition, what, seconds=30):
 
 
 def runtimes():
-    """The shipped runtimes, made to start as IMMURE_TEST_WARM says; "" where that is as shipped."""
-    if WARM == "pool":
-        return ""
-    gone = r"\s*warm_jails:.*" if WARM == "template" else r"\s*(warm_jails|template):.*"
-    return re.sub(gone, "", (ROOT / "config/server.textproto").read_text())
+    """The shipped runtimes, made to start as IMMURE_TEST_WARM and _STANDBY say; "" where that is as shipped."""
+    gone = {"pool": [], "template": ["warm_jails"], "off": ["warm_jails", "template"]}[WARM]
+    text = shipped = (ROOT / "config/server.textproto").read_text()
+    if STANDBY == "off":
+        text = re.sub(r"\s*standby:.*\s*warm_jails:.*", "", text)
+    for field in gone:
+        text = re.sub(rf"\s*{field}:.*", "", text)
+    return text if text != shipped else ""
 
 
 def config_key(name, key, **lists):

@@ -7,7 +7,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from harness import Cgroup, Server  # noqa: E402
+from harness import Cgroup, Server, runtimes  # noqa: E402
 
 BROKEN = """
 name: "broken"
@@ -30,7 +30,7 @@ def server(tmp_path_factory):
     own = Cgroup()
     directory = tmp_path_factory.mktemp("server")
     (directory / "broken.textproto").write_text(BROKEN)
-    (directory / "server.textproto").write_text(f'policy_path: "{directory}/broken.textproto"\n')
+    (directory / "server.textproto").write_text(f'policy_path: "{directory}/broken.textproto"\n' + runtimes())
     with Server(directory / "log", own.prefix, SANDBOX_EXECUTOR_CONFIG=f"{directory}/server.textproto") as running:
         running.cgroup = own
         yield running

@@ -3,6 +3,7 @@
 import concurrent.futures
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -12,6 +13,9 @@ from pathlib import Path
 from harness import CGROUP, IMMURE, Cgroup, Server, wait_for
 
 MIB = 1 << 20
+
+# As shipped, but for Node's.
+PARKED = 4
 
 ALLOCATE = """
 import sys, time
@@ -136,6 +140,7 @@ def what_is_there(server):
         "warden's descriptors": descriptors(warden),
         "front's descriptors": front_descriptors(server),
         "running": server.metric("immure_jobs_running"),
+        "parked": parked(server),
     }
 
 
@@ -175,8 +180,15 @@ MIXED = [
 ]
 
 
+def parked(server):
+    """How many jails stand ready, all runtimes together."""
+    stock = re.findall(r'^immure_warm_jails{.*state="parked"} (\d+)$', server.get("/metrics").body.decode(), re.M)
+    return sum(map(int, stock))
+
+
 def settled(server):
-    """What is there once it stays the same: a jail is taken apart after its verdict."""
+    """What is there once it stays the same: a jail is taken apart after its verdict, and others take its place."""
+    wait_for(lambda: parked(server) == PARKED, "jails stand ready", 120)
     seen = []
 
     def steady():
