@@ -26,6 +26,8 @@ WARM = os.environ.get("IMMURE_TEST_WARM", "pool")
 # "off" where a machine is emulated: an interpreter of Node that is to stand ready keeps it busy for minutes.
 STANDBY = os.environ.get("IMMURE_TEST_STANDBY", "on")
 
+# How much longer everything may take here than on an ordinary machine.
+PATIENCE = int(os.environ.get("IMMURE_TEST_PATIENCE", "1"))
 READY_S = 60
 SANITIZER = re.compile(r"ERROR: \w+Sanitizer|runtime error:")
 STOP_S = 60
@@ -38,10 +40,10 @@ def free_port():
 
 
 def wait_for(condition, what, seconds=30):
-    """Polls until the condition holds; for what cannot be waited for otherwise."""
-    deadline = time.monotonic() + seconds
+    """Polls until the condition holds; for what cannot be waited for otherwise. `seconds`: on an ordinary machine."""
+    deadline = time.monotonic() + PATIENCE * seconds
     while not (value := condition()):
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        assert time.monotonic() < deadline, f"not within {PATIENCE * seconds} s: {what}"
         time.sleep(0.01)
     return value
 
@@ -122,7 +124,7 @@ class Server:
         if self.process.poll() is None:
             self.process.send_signal(how)
         try:
-            code = self.process.wait(STOP_S)
+            code = self.process.wait(PATIENCE * STOP_S)
             # The warden starts a front that dies again, so a sanitizer's report would otherwise pass unseen.
             assert not SANITIZER.search(self.log()), self.log()
             return code
@@ -140,7 +142,7 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     def request(self, method, path, body=None, timeout=120, headers=None):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE * timeout)
         try:
             connection.request(method, path, body, {"X-Service-API-Key": self.key, "Content-Type": "application/json",
                                                     "Connection": "close", **(headers or {})})

@@ -147,7 +147,7 @@ def test_a_slow_reader_holds_up_nobody(serve, wire):
     """The program ends although nobody reads what it says; the front's memory does not follow it."""
     server = serve()
     connection = wire(server, timeout=60)
-    connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
     events = Events(connection, server, "for _ in range(2000): print('x' * 50000)\n", timeout=60)
     wait_for(lambda: "event=audit" in server.log(), "the job's end")
     assert server.execute("print(1)")["stdout"] == "1\n"
@@ -162,10 +162,13 @@ def test_errors_before_the_start_are_ordinary(stream, serve, wire):
         events = stream("1", **fields)
         assert events.head() == status and events.headers["content-type"] == JSON
     server = serve(SANDBOX_EXECUTOR_MAX_CONCURRENT_JOBS="1")
-    running = Events(wire(server), server, "import time; time.sleep(50)", timeout=50)
+    connection = wire(server)
+    running = Events(connection, server, "import time; time.sleep(50)", timeout=50)
     assert running.head() == 200
     busy = Events(wire(server), server, "1")
     assert busy.head() == 503 and int(busy.headers["retry-after"]) > 1
+    # Or the server would wait for the job at its end.
+    connection.close()
 
 
 def test_a_caller_who_leaves_cancels_the_job(serve, wire):
