@@ -23,32 +23,11 @@
 #include "jail/base/err.h"
 #include "jail/base/io.h"
 #include "jail/base/loop.h"
+#include "server/bridge_internal.h"
 
 #define HEADER_BYTES 4u /* the length of what follows, big-endian */
 #define READ_BYTES   16384u
 #define KEPT_BYTES   65536u /* of an empty buffer, so that one large frame is not paid for to the end */
-
-#define NAME_BYTES_MAX    256u
-#define OUTPUTS_MAX       256u
-#define OUTPUTS_BYTES_MAX 65536u
-
-struct bridge {
-    struct loop *loop;
-    struct bridge_limits limits;
-    const struct bridge_events *events;
-    void *arg;
-    int in, out; /* ours: what the program writes, and what it reads; -1: closed */
-    struct loop_source *in_source, *out_source;
-    struct buf received, waiting; /* frames that are not complete or not handled; answers not written */
-    size_t handled, written;      /* bytes of each that are done with */
-    uint64_t total_bytes, calls;
-    struct bridge_call *open; /* calls without an answer */
-    unsigned n_open;
-    bool closed;    /* for good: what is left in the buffers does not count */
-    bool handling;  /* inside handle_frames(), which goes on by itself */
-    bool finishing; /* the program has ended: nobody reads answers */
-    struct buf output;
-};
 
 static void close_bridge(struct bridge *bridge)
 {
@@ -122,7 +101,7 @@ static void end_frame(struct bridge *bridge, size_t start)
     write_waiting(bridge);
 }
 
-static void send_answer(struct bridge *bridge, uint64_t id, const char *member, const char *json_text,
+void bridge_send_answer(struct bridge *bridge, uint64_t id, const char *member, const char *json_text,
                         size_t size)
 {
     if (bridge->out < 0 || bridge->finishing) {
@@ -144,7 +123,7 @@ void bridge_reply(struct bridge *bridge, uint64_t id, enum bridge_answer kind, c
 {
     static const char *const members[] = {
         [BRIDGE_DATA] = "data", [BRIDGE_ERROR] = "error", [BRIDGE_DONE] = NULL};
-    send_answer(bridge, id, members[kind], json_text, size);
+    bridge_send_answer(bridge, id, members[kind], json_text, size);
 }
 
 void bridge_send(struct bridge *bridge, const void *head, size_t head_size, const void *data, size_t size)
@@ -159,9 +138,9 @@ void bridge_send(struct bridge *bridge, const void *head, size_t head_size, cons
 }
 
 /* A text of ours, which needs no escapes. */
-static void send_error(struct bridge *bridge, uint64_t id, const char *text)
+void bridge_send_error(struct bridge *bridge, uint64_t id, const char *text)
 {
-    send_answer(bridge, id, "error", text, strlen(text));
+    bridge_send_answer(bridge, id, "error", text, strlen(text));
 }
 
 /* Written at once: the pipe is empty yet. */
@@ -178,7 +157,7 @@ static void send_hello(struct bridge *bridge)
 static void cancel_calls(struct bridge *bridge);
 
 /* The last frame says why. */
-static void break_off(struct bridge *bridge, const char *why)
+void bridge_break_off(struct bridge *bridge, const char *why)
 {
     if (bridge->finishing) {
         close_bridge(bridge);
@@ -203,7 +182,7 @@ static void call_free(struct bridge_call *call)
     }
 }
 
-static void link_call(struct bridge *bridge, struct bridge_call *call)
+void bridge_link_call(struct bridge *bridge, struct bridge_call *call)
 {
     call->next = bridge->open;
     if (call->next) {
@@ -235,197 +214,6 @@ static void cancel_calls(struct bridge *bridge)
 
 /* ---- Frames from the program ---- */
 
-enum member {
-    MEMBER_OP,
-    MEMBER_ID,
-    MEMBER_NAME,
-    MEMBER_ARGS,
-    MEMBER_DATA,
-    MEMBER_FILES,
-    MEMBER_KIND,
-    MEMBERS
-};
-static const char *const member_names[MEMBERS] = {"op", "id", "name", "args", "data", "files", "kind"};
-
-struct frame {
-    struct json_slice members[MEMBERS];
-    uint64_t id;
-};
-
-typedef void (*frame_fn)(struct bridge *bridge, const struct frame *frame);
-
-char *bridge_decode_string(const struct json_slice *slice)
-{
-    struct json_doc *doc;
-    if (slice->type != JSON_STRING || json_parse(slice->text, slice->size, &doc, NULL) < 0) {
-        return NULL;
-    }
-    char *text = strdup(json_string(json_root(doc)));
-    json_free(doc);
-    return text;
-}
-
-bool bridge_read_number(const struct json_slice *slice, uint64_t *ret)
-{
-    char digits[17] = "";
-    if (slice->type != JSON_NUMBER || slice->size >= sizeof digits) {
-        return false;
-    }
-    memcpy(digits, slice->text, slice->size);
-    return io_parse_u64(digits, ret) == 0;
-}
-
-static void handle_call(struct bridge *bridge, const struct frame *frame)
-{
-    const struct json_slice *name = &frame->members[MEMBER_NAME], *args = &frame->members[MEMBER_ARGS];
-    if (bridge->finishing) {
-        return;
-    }
-    if (name->type != JSON_STRING || args->type != (bridge->limits.evaluator ? JSON_ARRAY : JSON_OBJECT)) {
-        break_off(bridge, "a call without a name or arguments");
-        return;
-    }
-    if (++bridge->calls > bridge->limits.calls) {
-        send_error(bridge, frame->id, "call_tool: this job has called as many tools as it may");
-        return;
-    }
-    struct bridge_call *call = calloc(1, sizeof *call);
-    char *text = name->size > NAME_BYTES_MAX ? NULL : bridge_decode_string(name);
-    char *copy = strndup(args->text, args->size);
-    if (!call || !text || !copy || !*text) {
-        free(call);
-        free(text);
-        free(copy);
-        send_error(bridge, frame->id, "call_tool: that is no name of a tool");
-        return;
-    }
-    *call = (struct bridge_call){
-        .bridge = bridge, .id = frame->id, .name = text, .args = copy, .args_size = args->size};
-    link_call(bridge, call);
-    bridge->events->call(bridge->arg, call);
-}
-
-static void free_paths(char **paths, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        free(paths[i]);
-    }
-    free(paths);
-}
-
-/* NULL, or what is wrong with the list. */
-static const char *read_paths(const struct json_slice *slice, char ***ret, size_t *ret_n)
-{
-    struct json_doc *doc;
-    *ret = NULL;
-    *ret_n = 0;
-    if (slice->type == JSON_ABSENT) {
-        return NULL;
-    }
-    if (slice->type != JSON_ARRAY || slice->size > OUTPUTS_BYTES_MAX ||
-        json_parse(slice->text, slice->size, &doc, NULL) < 0) {
-        return "set_result: files must be paths, of 64 KiB in all";
-    }
-    size_t n = json_count(json_root(doc));
-    char **paths = n <= OUTPUTS_MAX ? calloc(n + 1, sizeof *paths) : NULL;
-    const char *why = n > OUTPUTS_MAX ? "set_result: too many files" : paths ? NULL : "out of memory";
-    for (const struct json *item = json_first(json_root(doc)); item && !why; item = json_next(item)) {
-        const char *path = json_string(item);
-        paths[*ret_n] = path ? strdup(path) : NULL;
-        why = paths[*ret_n] ? NULL : "set_result: files must be paths";
-        *ret_n += !why;
-    }
-    json_free(doc);
-    if (why) {
-        free_paths(paths, *ret_n);
-        return why;
-    }
-    *ret = paths;
-    return NULL;
-}
-
-static void handle_result(struct bridge *bridge, const struct frame *frame)
-{
-    const struct json_slice *data = &frame->members[MEMBER_DATA];
-    char **paths;
-    size_t n;
-    if (data->type == JSON_ABSENT) {
-        break_off(bridge, "a result without data");
-        return;
-    }
-    if (data->size > bridge->limits.result_bytes) {
-        send_error(bridge, frame->id, "set_result: the result is too large");
-        return;
-    }
-    const char *why = read_paths(&frame->members[MEMBER_FILES], &paths, &n);
-    if (why) {
-        send_error(bridge, frame->id, why);
-        return;
-    }
-    bridge->output.len = 0;
-    if (buf_append(&bridge->output, data->text, data->size) < 0) {
-        send_error(bridge, frame->id, "set_result: out of memory");
-    } else {
-        bridge->events->outputs(bridge->arg, paths, n);
-        send_answer(bridge, frame->id, NULL, NULL, 0);
-    }
-    free_paths(paths, n);
-}
-
-static void handle_event(struct bridge *bridge, const struct frame *frame)
-{
-    const struct json_slice *kind = &frame->members[MEMBER_KIND], *data = &frame->members[MEMBER_DATA];
-    if (!bridge->limits.evaluator || kind->type != JSON_STRING || data->type == JSON_ABSENT) {
-        break_off(bridge, "an event that nobody waits for");
-        return;
-    }
-    bridge->events->event(bridge->arg, kind, data);
-}
-
-static const struct {
-    const char *op; /* in its quotes */
-    frame_fn handle;
-} handlers[] = {
-    {"\"call\"", handle_call},
-    {"\"result\"", handle_result},
-    {"\"event\"", handle_event},
-};
-
-static void handle_other(struct bridge *bridge, const char *data, size_t size)
-{
-    const char *why = bridge->finishing ? NULL : bridge->events->other(bridge->arg, data, size);
-    if (why) {
-        break_off(bridge, why);
-    }
-}
-
-static void handle_frame(struct bridge *bridge, const char *data, size_t size)
-{
-    struct frame frame;
-    const char *why;
-    if (data[0] == BRIDGE_BINARY) {
-        handle_other(bridge, data, size);
-        return;
-    }
-    if (json_split(data, size, member_names, MEMBERS, frame.members, &why) < 0) {
-        break_off(bridge, "a frame that is not JSON");
-        return;
-    }
-    const struct json_slice *op = &frame.members[MEMBER_OP];
-    if (!bridge_read_number(&frame.members[MEMBER_ID], &frame.id)) {
-        break_off(bridge, "a frame without a number");
-        return;
-    }
-    for (size_t i = 0; i < ARRAY_SIZE(handlers); i++) {
-        if (op->type == JSON_STRING && op->size == strlen(handlers[i].op) &&
-            memcmp(op->text, handlers[i].op, op->size) == 0) {
-            handlers[i].handle(bridge, &frame);
-            return;
-        }
-    }
-    handle_other(bridge, data, size);
-}
-
 /* Nothing more is taken from the program while it has enough under way, or does not fetch its answers. */
 static bool has_room(const struct bridge *bridge)
 {
@@ -445,7 +233,7 @@ static bool next_frame(struct bridge *bridge, size_t *ret_size)
     memcpy(&size, bridge->received.data + bridge->handled, sizeof size);
     size = be32toh(size);
     if (size == 0 || size > bridge->limits.frame_bytes) {
-        break_off(bridge, "a frame that is empty or too large");
+        bridge_break_off(bridge, "a frame that is empty or too large");
         return false;
     }
     *ret_size = size;
@@ -489,7 +277,7 @@ static void handle_frames(struct bridge *bridge)
     while (!bridge->closed && has_room(bridge) && next_frame(bridge, &size)) {
         const char *data = bridge->received.data + bridge->handled + HEADER_BYTES;
         bridge->handled += HEADER_BYTES + size;
-        handle_frame(bridge, data, size);
+        bridge_handle_frame(bridge, data, size);
     }
     bridge->handling = false;
     forget_handled(bridge);
@@ -512,7 +300,7 @@ static bool receive(struct bridge *bridge)
     bridge->received.len += (size_t)n;
     bridge->total_bytes += (size_t)n;
     if (bridge->total_bytes > bridge->limits.total_bytes) {
-        break_off(bridge, "more bytes than a job may send");
+        bridge_break_off(bridge, "more bytes than a job may send");
         return false;
     }
     return true;
@@ -540,7 +328,7 @@ void bridge_answer(struct bridge_call *call, enum bridge_answer kind, const char
 {
     struct bridge *bridge = call->bridge;
     unlink_call(call);
-    send_answer(bridge, call->id, kind == BRIDGE_DATA ? "data" : "error", json_text, size);
+    bridge_send_answer(bridge, call->id, kind == BRIDGE_DATA ? "data" : "error", json_text, size);
     call_free(call);
     handle_frames(bridge);
 }
