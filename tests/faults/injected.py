@@ -143,6 +143,12 @@ class Injected(Server):
             time.sleep(0.001)
         return held
 
+    def at_rest(self):
+        """What it holds once that stays the same for a while: what has ended is given back a little later."""
+        states = []
+        wait_for(lambda: states.append(self.settle()) or (len(states) > 20 and all(state == states[-1] for state in states[-20:])), "rest")
+        return states[-1]
+
     def is_settled(self, held):
         # The front, with its channel and the port; and, warm, the template with its init, a parked jail of two.
         return (held["front"] is not None and held["front"]["socket:[]"] == 2 and

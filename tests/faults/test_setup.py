@@ -91,6 +91,13 @@ def excess(before, after):
     return counts
 
 
+def nothing_is_left(server, before, where):
+    try:
+        wait_for(lambda: not excess(before, server.settle()), "rest")
+    except AssertionError:
+        raise AssertionError(f"{where}: left behind, (then, now): {excess(before, server.held())}") from None
+
+
 class Sweep:
     """One process of one path, call by call."""
 
@@ -100,14 +107,7 @@ class Sweep:
         # A template that does not work costs time and nothing else.
         cold = server.job("cold")[1]["stdout"] if server.warm else None
         self.expected = wait_for(lambda: self.usual(cold), "a job of a template")
-        self.before = self.at_rest()
-
-    def at_rest(self):
-        """What the server holds once that stays the same for a while: what has ended is given back a little later."""
-        states = []
-        wait_for(lambda: states.append(self.server.settle()) or (len(states) > 20 and all(state == states[-1] for state in states[-20:])),
-                 "rest")
-        return states[-1]
+        self.before = server.at_rest()
 
     def usual(self, cold):
         status, body = self.server.job()
@@ -154,10 +154,7 @@ class Sweep:
             # It was the one whose jail was being parked.
             outcome = classify(*server.job(), self.expected, error)
         assert outcome in ("success", "success on the exec path"), f"{where}: the next job: {outcome}"
-        try:
-            wait_for(lambda: not excess(self.before, server.settle()), "rest")
-        except AssertionError:
-            raise AssertionError(f"{where}: left behind, (then, now): {excess(self.before, server.held())}") from None
+        nothing_is_left(server, self.before, where)
 
     def chosen(self, n):
         """-> the errors that the n-th call is to fail with"""
