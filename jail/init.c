@@ -194,7 +194,9 @@ int init_watch_children(struct child *child)
     return fd < 0 ? -errno : fd;
 }
 
-static void serve_until_end(struct child *child, pid_t program, int signals, int listener_source,
+/* Returns true if nobody is left but PID 1, and the program need not be waited for: `end` tells its CPU time.
+ */
+static bool serve_until_end(struct child *child, pid_t program, int signals, int listener_source,
                             struct child_message *end)
 {
     const int keep[] = {child->control, child->listener, signals, listener_source};
@@ -228,7 +230,10 @@ static void serve_until_end(struct child *child, pid_t program, int signals, int
         if (watched[LISTENER].revents & POLLIN) {
             answer_notification(child, program);
         } else if (watched[LISTENER].revents) {
-            watched[LISTENER].fd = -1; /* no process has the filter any more */
+            watched[LISTENER].fd = -1; /* no process that could run has the filter any more */
+            if (init_end_known(child, program, &end->wstatus, &end->cpu_ns)) {
+                return true;
+            }
         }
         if (watched[LISTENER_SOURCE].revents) {
             receive_listener(child, listener_source);
@@ -236,6 +241,7 @@ static void serve_until_end(struct child *child, pid_t program, int signals, int
             watched[LISTENER_SOURCE].fd = -1;
         }
     }
+    return false;
 }
 
 /* The kernel would end them when we exit, but without adding their CPU time to ours, which the parent reads.
@@ -263,10 +269,10 @@ static uint64_t used_cpu_ns(void)
 void init_serve(struct child *child, pid_t program, int signals, int listener_source,
                 struct child_message *end)
 {
-    serve_until_end(child, program, signals, listener_source, end);
+    bool is_known = serve_until_end(child, program, signals, listener_source, end);
     end->kind = CHILD_ENDED;
     end->time_ns = clock_now_ns();
-    if (!is_alone()) {
+    if (!is_known && !is_alone()) {
         /* At once: what is left may take long to end, and the deadline with it in the middle. */
         child_send(child, end, -1);
         end_others();
@@ -274,8 +280,9 @@ void init_serve(struct child *child, pid_t program, int signals, int listener_so
     /* Whoever waits for the verdict need not wait for our own end: to take the namespaces apart takes the
      * kernel longer than many a program. */
     end->is_alone = true;
-    end->cpu_ns = used_cpu_ns();
+    end->cpu_ns += used_cpu_ns();
     child_send(child, end, -1);
+    sched_yield(); /* where the parent has to share our processor, it goes first */
     _exit(0);
 }
 
