@@ -58,6 +58,9 @@ struct jail_result {
     bool proc_absent; /* an optional PROC step was refused by the kernel */
 };
 
+/* For setup_timeout_ms, of what is made ahead of any job: nobody waits, and a busy host may take its time. */
+#define JAIL_UNHURRIED_SETUP_MS 30000u
+
 struct jail_spawn_options {
     const struct jail_plan *plan;  /* copied into the child by clone; need not outlive the call */
     int fds[JAIL_FD_COUNT];        /* stay the caller's; -1 where not used */

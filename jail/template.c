@@ -62,6 +62,7 @@ int jail_template_new(const struct jail_template_options *options, struct jail_t
         .range_outside = options->range_base,
         .range_count = options->range_count,
         .drop_groups = options->range_count > 0,
+        .setup_timeout_ms = JAIL_UNHURRIED_SETUP_MS,
     };
     int r = jail_spawn(&template->jail, &spawn, reterr);
     if (r < 0) {
@@ -139,7 +140,8 @@ int jail_park(struct jail_template *template, const struct jail_park_options *op
     if (jail->cgroup) {
         fds[n_fds++] = jail_cgroup_fd(jail->cgroup);
     }
-    r = jail_arm(jail, clock_now_ns() + BUILD_TIMEOUT_MS * NS_PER_MS);
+    uint64_t timeout_ms = options->is_awaited ? BUILD_TIMEOUT_MS : JAIL_UNHURRIED_SETUP_MS;
+    r = jail_arm(jail, clock_now_ns() + timeout_ms * NS_PER_MS);
     r = r < 0 ? r : send_plan(template->sock, &header, options->plan, fds, n_fds);
     if (r < 0) {
         jail_free(jail);

@@ -58,6 +58,7 @@ int warm_standby_park(const struct warm_template *template, struct warm_jail *ja
                                          .outer_uid = jail->uid,
                                          .outer_gid = jail->gid,
                                          .standby = true,
+                                         .setup_timeout_ms = JAIL_UNHURRIED_SETUP_MS,
                                          .drop_groups = template->host->privileged};
     if (template->host->cgroups) {
         r = jail_cgroup_new(template->host->cgroups, &plan->limits, &options.cgroup, reterr);
