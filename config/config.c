@@ -33,6 +33,7 @@ static void runtime_clear(struct runtime_config *runtime)
     texts_free(runtime->aliases, runtime->n_aliases);
     free(runtime->interpreter);
     free(runtime->standby);
+    free(runtime->kernel);
     texts_free(runtime->args, runtime->n_args);
     free(runtime->extension);
     free(runtime->policy);
@@ -92,16 +93,6 @@ const struct runtime_config *server_config_runtime(const struct server_config *c
             if (strcmp(runtime->aliases[j], name) == 0) {
                 return runtime;
             }
-        }
-    }
-    return NULL;
-}
-
-const struct key_config *server_config_key(const struct server_config *config, const char *name)
-{
-    for (size_t i = 0; name && i < config->n_keys; i++) {
-        if (strcmp(config->keys[i].name, name) == 0) {
-            return &config->keys[i];
         }
     }
     return NULL;

@@ -7,7 +7,6 @@
 #include <stdint.h>
 
 #include "config/callback_url.h"
-#include "config/job.h"
 #include "jail/base/err.h"
 
 struct buf;
@@ -28,9 +27,9 @@ struct key_config {
     uint32_t max_sessions;
     char *team; /* "": none */
     uint32_t max_jobs_per_minute;
-    struct job_limits max; /* of its jobs; 0: the server's and the policy's */
-    char *expires;         /* "": never */
-    uint64_t expires_s;    /* since the epoch; 0: never */
+    uint64_t max_timeout_ms; /* 0: the server's */
+    char *expires;           /* "": never */
+    uint64_t expires_s;      /* since the epoch; 0: never */
 };
 
 struct team_config {
@@ -58,6 +57,7 @@ struct runtime_config {
     char *policy;
     char *template; /* "": none */
     char *standby;  /* "": none */
+    char *kernel;   /* "": none */
     uint32_t warm_jails;
     bool optional;
     bool evaluator; /* of POST /run-code, and of nothing else */
@@ -123,6 +123,8 @@ struct server_config {
     uint32_t max_sessions;
     uint64_t session_bytes, session_inodes, session_free_bytes;
     char *session_directory; /* "": workspaces lie in memory */
+    uint32_t max_kernels;
+    uint64_t kernel_interrupt_grace_ms, kernel_idle_cpu_ms;
     uint64_t kept_job_ttl_ms, max_kept_bytes;
     uint64_t stream_heartbeat_ms;
     uint32_t max_kept_jobs;
@@ -153,8 +155,6 @@ void server_config_set_runtime_aside(struct server_config *config, size_t index)
 /* Whether tool calls may go to `url`, whose text is `text`. */
 bool server_config_allows_callback(const struct server_config *config, const struct callback_url *url,
                                    const char *text);
-/* NULL: the configuration has no key of that name; `name` may be NULL. */
-const struct key_config *server_config_key(const struct server_config *config, const char *name);
 /* NULL: the configuration has no team of that name. */
 const struct team_config *server_config_team(const struct server_config *config, const char *name);
 

@@ -53,6 +53,9 @@
     X(session_bytes, 65536, 1024 * 1024 * MIB)                                                               \
     X(session_inodes, 16, 1048576)                                                                           \
     X(session_free_bytes, 0, 1ull << 50)                                                                     \
+    X(max_kernels, 0, MSG_SESSIONS_MAX)                                                                      \
+    X(kernel_interrupt_grace_ms, 1, MS_PER_DAY)                                                              \
+    X(kernel_idle_cpu_ms, 0, MS_PER_DAY)                                                                     \
     X(kept_job_ttl_ms, 1, 366 * MS_PER_DAY)                                                                  \
     X(max_kept_jobs, 1, 65536)                                                                               \
     X(max_kept_bytes, 1024, 1024 * 1024 * MIB)                                                               \
@@ -60,17 +63,6 @@
     X(max_egress_bytes, 1024, 1ull << 50)                                                                    \
     X(max_egress_connections, 0, UINT32_MAX)                                                                 \
     X(egress_timeout_ms, 1, MS_PER_DAY)
-
-/* What a key may ask for at most: limit, least, most; 0: no ceiling of its own. The least is the least that a
- * job may have. */
-#define KEY_CEILINGS(X)                                                                                      \
-    X(timeout_ms, 1, UINT64_MAX)                                                                             \
-    X(memory_bytes, MIB, 1ull << 50)                                                                         \
-    X(pids, 1, 1ull << 22)                                                                                   \
-    X(cpu_percent, 1, 100000)                                                                                \
-    X(cpu_ms, 1, 366 * MS_PER_DAY)                                                                           \
-    X(scratch_bytes, 4096, 1ull << 50)                                                                       \
-    X(output_bytes, 1, 1024 * MIB)
 
 static bool environment_is_local(const char *environment)
 {
@@ -126,20 +118,6 @@ static int read_sha256(struct checker *checker, const char *hex, unsigned char r
                : 0;
 }
 
-static int key_ceilings_from_message(struct checker *checker, const Immure__Key *message,
-                                     struct job_limits *ret)
-{
-    int r = 0;
-#define X(limit, least, most)                                                                                \
-    if (r == 0 && message->max_##limit > 0) {                                                                \
-        r = check_range(checker, "max_" #limit, message->max_##limit, least, most);                          \
-    }                                                                                                        \
-    ret->limit = message->max_##limit;
-    KEY_CEILINGS(X)
-#undef X
-    return r;
-}
-
 static int key_from_message(struct checker *checker, const Immure__Key *message,
                             const struct server_config *config, struct key_config *ret)
 {
@@ -159,7 +137,7 @@ static int key_from_message(struct checker *checker, const Immure__Key *message,
     ret->max_concurrent_jobs = message->max_concurrent_jobs;
     ret->max_sessions = message->max_sessions;
     ret->max_jobs_per_minute = message->max_jobs_per_minute;
-    r = r < 0 ? r : key_ceilings_from_message(checker, message, &ret->max);
+    ret->max_timeout_ms = message->max_timeout_ms;
     r = r < 0 || !*message->team ? r : check_name(checker, "team", message->team, true, "_.-");
     r = r < 0 ? r : check_copy(checker, message->team, &ret->team);
     r = r < 0 ? r : check_copy(checker, message->expires, &ret->expires);
@@ -257,6 +235,7 @@ static int template_from_message(struct checker *checker, const Immure__Runtime 
     }
     ret->warm_jails = message->warm_jails;
     r = r < 0 ? r : check_copy(checker, message->standby, &ret->standby);
+    r = r < 0 ? r : check_copy(checker, message->kernel, &ret->kernel);
     return r < 0 ? r : check_copy(checker, message->template_, &ret->template);
 }
 
@@ -511,11 +490,8 @@ static Immure__Key **keys_to_messages(const struct server_config *config, struct
         message->team = key->team;
         message->has_max_jobs_per_minute = true;
         message->max_jobs_per_minute = key->max_jobs_per_minute;
-#define X(limit, least, most)                                                                                \
-    message->has_max_##limit = true;                                                                         \
-    message->max_##limit = key->max.limit;
-        KEY_CEILINGS(X)
-#undef X
+        message->has_max_timeout_ms = true;
+        message->max_timeout_ms = key->max_timeout_ms;
         message->expires = key->expires;
         pointers[i] = message;
     }
@@ -571,6 +547,7 @@ static Immure__Runtime **runtimes_to_messages(const struct server_config *config
         message->has_warm_jails = true;
         message->warm_jails = runtime->warm_jails;
         message->standby = runtime->standby;
+        message->kernel = runtime->kernel;
         message->has_optional = true;
         message->optional = runtime->optional;
         message->has_evaluator = true;

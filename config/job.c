@@ -55,6 +55,13 @@ const char *job_status_to_string(enum job_status status)
     return (size_t)status < JOB_STATUS_COUNT ? names[status] : "unknown";
 }
 
+const char *job_kernel_to_string(enum job_kernel kernel)
+{
+    static const char *const names[JOB_KERNEL_COUNT] = {
+        [JOB_KERNEL_NEW] = "new", [JOB_KERNEL_KEPT] = "kept", [JOB_KERNEL_ENDED] = "ended"};
+    return (size_t)kernel < JOB_KERNEL_COUNT ? names[kernel] : NULL;
+}
+
 void job_result_clear(struct job_result *result)
 {
     for (size_t i = 0; i < result->n_denied; i++) {

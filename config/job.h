@@ -66,6 +66,16 @@ enum job_status {
 };
 const char *job_status_to_string(enum job_status status); /* "success", ... */
 
+/* What became of the interpreter that a session keeps (server/kernels.h). */
+enum job_kernel {
+    JOB_KERNEL_NONE,  /* the job has none */
+    JOB_KERNEL_NEW,   /* it was started for this call, and waits for the next one */
+    JOB_KERNEL_KEPT,  /* it is that of the call before, and waits */
+    JOB_KERNEL_ENDED, /* it has ended, and all that was in it */
+    JOB_KERNEL_COUNT,
+};
+const char *job_kernel_to_string(enum job_kernel kernel); /* "new", ...; NULL for JOB_KERNEL_NONE */
+
 struct job_denied {
     char *name; /* the system call's, in the kernel's words; "?" for those past the table */
     uint64_t count;
@@ -86,6 +96,7 @@ struct job_result {
     int exit_code; /* the program's, 128+n, or -1 (contract: when the deadline ended it) */
     int signal;    /* 0: none */
     bool killed, oom;
+    enum job_kernel kernel;
     uint64_t setup_ns, duration_ns;
     bool has_cpu, has_memory_peak, has_pids_peak;
     uint64_t cpu_ns, memory_peak_bytes, pids_peak;

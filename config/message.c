@@ -151,6 +151,7 @@ static bool fill_state(const struct msg *msg, struct pool *pool, struct outgoing
     ret->state.front_restarts = msg->state.front_restarts;
     ret->state.leftovers_swept = msg->state.leftovers_swept;
     ret->state.sessions = msg->state.sessions;
+    ret->state.kernels = msg->state.kernels;
     ret->envelope.kind_case = IMMURE__MSG__KIND_STATE;
     ret->envelope.state = &ret->state;
     return fill_warm(&msg->state, pool, &ret->state);
@@ -315,6 +316,7 @@ static int state_from_message(const Immure__MsgState *message, struct msg_state 
     ret->front_restarts = message->front_restarts;
     ret->leftovers_swept = message->leftovers_swept;
     ret->sessions = message->sessions;
+    ret->kernels = message->kernels;
     int r = warm_from_message(message, ret, reterr);
     r = r < 0 ? r : take_text(message->why, ret->why, sizeof ret->why, "state.why", reterr);
     return r < 0

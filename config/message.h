@@ -85,7 +85,7 @@ struct msg_state {
     uint64_t front_restarts, leftovers_swept;
     struct msg_warm warm[MSG_WARM_MAX];
     size_t n_warm;
-    uint32_t sessions;
+    uint32_t sessions, kernels;
 };
 
 struct msg {

@@ -160,6 +160,8 @@ void job_result_to_message(const struct job_result *result, struct pool *pool, I
     ret->policy_sha256 = text_or_empty(result->policy_sha256);
     ret->step = result->step;
     ret->error_text = result->error_text;
+    ret->has_kernel = result->kernel != JOB_KERNEL_NONE;
+    ret->kernel = result->kernel;
 }
 
 void outputs_to_message(const struct msg_outputs *outputs, struct pool *pool, Immure__MsgOutputs *ret)
@@ -396,6 +398,9 @@ static int check_verdict(const Immure__MsgDone *message, struct err *reterr)
     if (message->exit_code < -1 || message->exit_code > 255) {
         return refuse(reterr, "done.exit_code", "is not -1 to 255");
     }
+    if (message->has_kernel && (message->kernel == JOB_KERNEL_NONE || message->kernel >= JOB_KERNEL_COUNT)) {
+        return refuse(reterr, "done.kernel", "is not a known end");
+    }
     if (message->signal >= NSIG) {
         return refuse(reterr, "done.signal", "is not a signal's number");
     }
@@ -426,6 +431,7 @@ int job_result_from_message(const Immure__MsgDone *message, const int *fds, size
         .signal = (int)message->signal,
         .killed = message->killed,
         .oom = message->oom,
+        .kernel = message->has_kernel ? (enum job_kernel)message->kernel : JOB_KERNEL_NONE,
         .setup_ns = message->setup_ns,
         .duration_ns = message->duration_ns,
         .has_cpu = message->has_cpu_ns,

@@ -283,6 +283,16 @@ static int limits_from_message(struct checker *checker, const Immure__Policy *me
     return r;
 }
 
+/* A binary file can hold any number where an enum is meant. */
+static int state_from_message(struct checker *checker, const Immure__Policy *message,
+                              struct policy_spec *spec)
+{
+    bool kernel = message->state == IMMURE__STATE__KERNEL;
+    spec->state = kernel ? POLICY_STATE_KERNEL : POLICY_STATE_WORKSPACE;
+    return check_range(checker, "state", (uint64_t)message->state, IMMURE__STATE__WORKSPACE,
+                       IMMURE__STATE__KERNEL);
+}
+
 static int spec_from_message(struct checker *checker, const Immure__Policy *message, struct policy_spec *spec)
 {
     static int (*const parts[])(struct checker *, const Immure__Policy *, struct policy_spec *) = {
@@ -297,6 +307,7 @@ static int spec_from_message(struct checker *checker, const Immure__Policy *mess
         policy_seccomp_from_message,
         rlimits_from_message,
         limits_from_message,
+        state_from_message,
     };
     int r = 0;
     for (size_t i = 0; r == 0 && i < ARRAY_SIZE(parts); i++) {

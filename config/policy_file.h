@@ -68,6 +68,9 @@ struct policy_limits {
     bool address_space;
 };
 
+/* What a session keeps. */
+enum policy_state { POLICY_STATE_WORKSPACE, POLICY_STATE_KERNEL };
+
 /* Owned; policy_spec_free(). Meanings, units and defaults: config/policy.proto. */
 struct policy_spec {
     char *name, *description, *hostname;
@@ -96,6 +99,7 @@ struct policy_spec {
     struct policy_rlimit *rlimits;
     size_t n_rlimits;
     struct policy_limits limits;
+    enum policy_state state;
     char sha256[65]; /* of the file's bytes */
     char *origin;    /* the file's path, or "shipped:python" */
 };

@@ -31,26 +31,30 @@ _Static_assert(offsetof(struct shipped_file, name) == 0 && offsetof(struct shipp
 
 FILE_TABLE(shipped_server_table, FILE_ROW("server", "config/server.textproto"));
 FILE_TABLE(shipped_policy_table, FILE_ROW("python", "config/policies/python.textproto")
-                                     FILE_ROW("strict", "config/policies/strict.textproto")
-                                         FILE_ROW("node", "config/policies/node.textproto")
-                                             FILE_ROW("isolate", "config/policies/isolate.textproto")
-                                                 FILE_ROW("bash", "config/policies/bash.textproto"));
+                                     FILE_ROW("python-kernel", "config/policies/python-kernel.textproto")
+                                         FILE_ROW("strict", "config/policies/strict.textproto")
+                                             FILE_ROW("node", "config/policies/node.textproto")
+                                                 FILE_ROW("isolate", "config/policies/isolate.textproto")
+                                                     FILE_ROW("bash", "config/policies/bash.textproto"));
 
-FILE_TABLE(shipped_prelude_table,
-           FILE_ROW("python/immure.pth", "jail/runtime/python/prelude/immure.pth")
-               FILE_ROW("python/immure-prelude.py", "jail/runtime/python/prelude/immure-prelude.py") FILE_ROW(
-                   "python/immure-bridge.py", "jail/runtime/python/prelude/immure-bridge.py")
-                   FILE_ROW("python/immure-install.py", "jail/runtime/python/prelude/immure-install.py")
-                       FILE_ROW("node/immure-launch.cjs", "jail/runtime/node/prelude/immure-launch.cjs")
-                           FILE_ROW("node/immure-prelude.cjs", "jail/runtime/node/prelude/immure-prelude.cjs")
-                               FILE_ROW("node/immure-install.cjs",
-                                        "jail/runtime/node/prelude/immure-install.cjs")
-                                   FILE_ROW("isolate/immure-isolate.cjs",
-                                            "jail/runtime/isolate/prelude/immure-isolate.cjs")
-                                       FILE_ROW("isolate/immure-realm.js",
-                                                "jail/runtime/isolate/prelude/immure-realm.js")
-                                           FILE_ROW("isolate/immure-typescript.cjs",
-                                                    "jail/runtime/isolate/prelude/immure-typescript.cjs"));
+FILE_TABLE(
+    shipped_prelude_table,
+    FILE_ROW("python/immure.pth", "jail/runtime/python/prelude/immure.pth")
+        FILE_ROW("python/immure-prelude.py", "jail/runtime/python/prelude/immure-prelude.py")
+            FILE_ROW("python/immure-bridge.py", "jail/runtime/python/prelude/immure-bridge.py")
+                FILE_ROW("python/immure-install.py", "jail/runtime/python/prelude/immure-install.py")
+                    FILE_ROW("python/immure-kernel.py", "jail/runtime/python/prelude/immure-kernel.py")
+                        FILE_ROW("node/immure-launch.cjs", "jail/runtime/node/prelude/immure-launch.cjs")
+                            FILE_ROW("node/immure-prelude.cjs",
+                                     "jail/runtime/node/prelude/immure-prelude.cjs")
+                                FILE_ROW("node/immure-install.cjs",
+                                         "jail/runtime/node/prelude/immure-install.cjs")
+                                    FILE_ROW("isolate/immure-isolate.cjs",
+                                             "jail/runtime/isolate/prelude/immure-isolate.cjs")
+                                        FILE_ROW("isolate/immure-realm.js",
+                                                 "jail/runtime/isolate/prelude/immure-realm.js")
+                                            FILE_ROW("isolate/immure-typescript.cjs",
+                                                     "jail/runtime/isolate/prelude/immure-typescript.cjs"));
 
 const struct shipped_file *shipped_server(void)
 {

@@ -19,10 +19,11 @@ struct seccomp_notif;
 
 /* Barriers: what the parent tells the child, in this order. */
 enum jail_phase {
-    PHASE_IDMAP,    /* uid_map and gid_map are written: build */
-    PHASE_NETWORK,  /* the network namespace to enter comes along; if not, make one */
-    PHASE_LOOPBACK, /* lo is up (`error` 0) or is not */
-    PHASE_RUN,      /* a standby jail's program comes along, with its pipes */
+    PHASE_IDMAP,     /* uid_map and gid_map are written: build */
+    PHASE_NETWORK,   /* the network namespace to enter comes along; if not, make one */
+    PHASE_LOOPBACK,  /* lo is up (`error` 0) or is not */
+    PHASE_RUN,       /* a standby jail's program comes along, with its pipes */
+    PHASE_INTERRUPT, /* a kernel's program is to be interrupted, if it still runs */
 };
 
 /* How far the launcher of a standby jail is. */
@@ -40,7 +41,8 @@ struct parent_message {
 
 enum child_message_kind {
     CHILD_CLONED,   /* a template has made PID 1 of this jail: its pidfd comes with this message */
-    CHILD_PARKED,   /* the jail is built, its program's process waits for a program */
+    CHILD_PARKED,   /* the jail is built, its program's process waits for a program; a kernel's, for another:
+                       time_ns, wstatus */
     CHILD_LOOPBACK, /* bring lo up through the netlink socket that comes with this message */
     CHILD_FAILED,   /* a step failed: step, call, error */
     CHILD_STARTED,  /* the program has been exec'd: time_ns */
@@ -71,6 +73,7 @@ struct child {
     bool in_process;     /* a template's copy: its signal dispositions are the interpreter's own */
     char **argv, **envp; /* of the EXEC step, ending with NULL */
     enum standby_state standby;
+    bool kernel; /* a standby jail whose launcher waits again after its program */
 
     /* The child's own. */
     int root;     /* the new root tmpfs */
@@ -125,8 +128,8 @@ bool init_is_standing_by(const struct child *child);
 /* True if the call was the launcher's word that it waits: then it is not to be answered.
  */
 bool init_standby_takes(struct child *child, pid_t program, const struct seccomp_notif *request);
-/* The parent has sent a program. */
-void init_standby_run(struct child *child);
+/* The parent has sent something: a program, or that it is to be interrupted. */
+void init_standby_hear(struct child *child, pid_t program);
 
 /* Closes every descriptor but 0, 1, 2 and those the child was given. */
 int child_close_others(struct child *child);

@@ -1,6 +1,7 @@
 /* The table of a jail's denied system calls, both sides of it. PID 1 of a jail makes it when the first call
- * is denied, maps it and sends the file to its parent (the warden, `immure run`), which reads it once. A jail
- * that denies nothing pays nothing for it, and one that is killed whole has still said what it denied.
+ * is denied, maps it and sends the file to its parent (the warden, `immure run`), which reads it with the
+ * verdict. A jail that denies nothing pays nothing for it, and one that is killed whole has still said what
+ * it denied.
  *
  * What must hold: the program never has it. PID 1 makes it when the program's process has memory and
  * descriptors of its own, closes the file at once, and can neither be read nor traced. The parent takes
@@ -69,6 +70,11 @@ void denied_count(struct denied_table *table, int32_t nr, uint32_t arch)
                                               : (struct jail_denied){.nr = nr, .arch = arch, .count = 1};
     /* The row before its number: we may be killed in between. */
     __atomic_store_n(&table->n_rows, n + 1, __ATOMIC_RELEASE);
+}
+
+void denied_clear(struct denied_table *table)
+{
+    __atomic_store_n(&table->n_rows, 0, __ATOMIC_RELEASE);
 }
 
 bool denied_is_table(int fd)

@@ -17,6 +17,8 @@ struct denied_table {
 int denied_new(struct denied_table **ret, int *ret_fd, const char **ret_call);
 /* One more of these. */
 void denied_count(struct denied_table *table, int32_t nr, uint32_t arch);
+/* None of any. */
+void denied_clear(struct denied_table *table);
 
 /* The parent's side, to which the file comes from a process that it need not believe. Whether reading it is
  * safe: memory, of this size for ever. */

@@ -199,7 +199,9 @@ int init_watch_children(struct child *child)
 static bool serve_until_end(struct child *child, pid_t program, int signals, int listener_source,
                             struct child_message *end)
 {
-    const int keep[] = {child->control, child->listener, signals, listener_source};
+    /* A kernel's own stdin is the /dev/null that its launcher has between two programs. */
+    const int keep[] = {child->control, child->listener, signals, listener_source,
+                        child->kernel ? STDIN_FILENO : -1};
     keep_only(keep, ARRAY_SIZE(keep));
     enum { SIGNALS, LISTENER, LISTENER_SOURCE, CONTROL, WATCHED };
     struct pollfd watched[WATCHED] = {
@@ -210,7 +212,7 @@ static bool serve_until_end(struct child *child, pid_t program, int signals, int
     };
     /* The program may have ended before SIGCHLD was blocked. */
     for (enum reaped reaped; (reaped = reap(program, &end->wstatus)) != REAPED_PROGRAM;) {
-        watched[CONTROL].events = child->standby == STANDBY_PARKED ? POLLIN : 0;
+        watched[CONTROL].events = child->standby == STANDBY_PARKED || child->kernel ? POLLIN : 0;
         if (poll(watched, WATCHED, reaped == REAPED_ALL ? -1 : 0) < 0) {
             if (errno != EINTR) {
                 _exit(1);
@@ -221,7 +223,7 @@ static bool serve_until_end(struct child *child, pid_t program, int signals, int
             _exit(1);
         }
         if (watched[CONTROL].revents & POLLIN) {
-            init_standby_run(child);
+            init_standby_hear(child, program);
         }
         struct signalfd_siginfo info;
         if (watched[SIGNALS].revents && read(signals, &info, sizeof info) < 0 && errno != EAGAIN) {

@@ -1,5 +1,7 @@
 /* PID 1 of a standby jail (standby.h): keeps its launcher waiting in one denied system call, and puts the
- * job's descriptors into it before the answer.
+ * job's descriptors into it before the answer. Where the jail is a kernel's, the launcher comes back to that
+ * call with each program that it has run; the program owns the launcher, so what is said there may be a lie,
+ * but one about itself alone: it is a wait like any other, and what runs in the jail runs under its limits.
  *
  * Raw system calls only, as in init.c. Whatever is not as it should be ends the jail: the parent finds it
  * lost, and no job ever runs with descriptors that are not its own. */
@@ -8,45 +10,34 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/seccomp.h>
+#include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "jail/base/clock.h"
 #include "jail/base/io.h"
+#include "jail/denied.h"
 #include "jail/standby.h"
+
+#define EXIT_MASK 0xff
 
 bool init_is_standing_by(const struct child *child)
 {
     return child->standby == STANDBY_STARTING || child->standby == STANDBY_PARKED;
 }
 
-bool init_standby_takes(struct child *child, pid_t program, const struct seccomp_notif *request)
-{
-    if (request->data.nr != JAIL_STANDBY_CALL || (pid_t)request->pid != program ||
-        !init_is_standing_by(child)) {
-        return false;
-    }
-    if (child->standby == STANDBY_PARKED) {
-        _exit(1); /* a launcher that waits cannot call again: a signal has brought it here */
-    }
-    struct child_message parked = {.kind = CHILD_PARKED};
-    child->standby = STANDBY_PARKED;
-    child->standby_call = request->id;
-    if (child_send(child, &parked, -1) < 0) {
-        _exit(1);
-    }
-    return true;
-}
-
 /* Puts one descriptor into the launcher. Like those of a job that starts its own interpreter, none is handed
- * on by an exec unless the program says so: Node sees to that itself when it starts. */
+ * on by an exec unless the program says so: Node sees to that itself when it starts. A kernel's standard
+ * descriptors are, as any program's. */
 static int place(struct child *child, int fd, int number)
 {
+    bool inherited = child->kernel && number <= STDERR_FILENO;
     struct seccomp_notif_addfd add = {.id = child->standby_call,
                                       .flags = SECCOMP_ADDFD_FLAG_SETFD,
                                       .srcfd = (uint32_t)fd,
                                       .newfd = (uint32_t)number,
-                                      .newfd_flags = O_CLOEXEC};
+                                      .newfd_flags = inherited ? 0 : O_CLOEXEC};
     child->call = "ioctl";
     int r;
     do {
@@ -55,15 +46,48 @@ static int place(struct child *child, int fd, int number)
     return r < 0 ? -errno : 0;
 }
 
-void init_standby_run(struct child *child)
+/* Takes the pipes of its last program from a kernel before anybody hears that it has ended: what its threads
+ * print from here on is nobody's. */
+static int take_pipes(struct child *child)
 {
-    struct parent_message message;
-    int fds[JAIL_PROGRAM_FDS + 1];
-    size_t n_fds = JAIL_PROGRAM_FDS + 1;
-    if (io_recv_fds(child->control, &message, sizeof message, fds, &n_fds) != (ssize_t)sizeof message ||
-        message.phase != PHASE_RUN || n_fds != JAIL_PROGRAM_FDS + 1) {
+    int r = 0;
+    for (int number = 0; r == 0 && number < JAIL_PROGRAM_FDS; number++) {
+        r = place(child, STDIN_FILENO, number);
+    }
+    return r;
+}
+
+bool init_standby_takes(struct child *child, pid_t program, const struct seccomp_notif *request)
+{
+    bool again = child->standby == STANDBY_PARKED;
+    bool ends = child->kernel && child->standby == STANDBY_DONE;
+    if (request->data.nr != JAIL_STANDBY_CALL || (pid_t)request->pid != program ||
+        !(init_is_standing_by(child) || ends)) {
+        return false;
+    }
+    if (again && !child->kernel) {
+        _exit(1); /* a launcher that waits cannot call again: a signal has brought it here */
+    }
+    child->standby_call = request->id;
+    if (again) {
+        return true; /* a kernel may wait long enough to be frozen and thawed, which makes it call again */
+    }
+    const struct child_message parked = {.kind = CHILD_PARKED,
+                                         .time_ns = clock_now_ns(),
+                                         .wstatus = W_EXITCODE((int)(request->data.args[0] & EXIT_MASK), 0)};
+    int r = ends ? take_pipes(child) : 0;
+    if (r == -ENOENT) {
+        return true; /* a signal has ended the call: it comes again */
+    }
+    child->standby = STANDBY_PARKED;
+    if (r < 0 || child_send(child, &parked, -1) < 0) {
         _exit(1);
     }
+    return true;
+}
+
+static void run(struct child *child, const int fds[JAIL_PROGRAM_FDS + 1])
+{
     int r = 0;
     for (int i = 0; r == 0 && i <= JAIL_PROGRAM_FDS; i++) {
         r = place(child, fds[i], i < JAIL_PROGRAM_FDS ? i : JAIL_STANDBY_FD);
@@ -76,10 +100,34 @@ void init_standby_run(struct child *child)
         close(fds[i]);
     }
     child->standby = STANDBY_DONE;
+    if (child->denied) {
+        denied_clear(child->denied); /* those of a kernel's earlier programs */
+    }
     struct child_message started = {
         .kind = CHILD_STARTED, .time_ns = clock_now_ns(), .proc_absent = child->proc_absent};
     if (child_send(child, &started, -1) < 0) {
         _exit(1);
     }
     init_deny(child, child->standby_call);
+}
+
+void init_standby_hear(struct child *child, pid_t program)
+{
+    struct parent_message message;
+    int fds[JAIL_PROGRAM_FDS + 1];
+    size_t n_fds = JAIL_PROGRAM_FDS + 1;
+    ssize_t n = io_recv_fds(child->control, &message, sizeof message, fds, &n_fds);
+    if (n != (ssize_t)sizeof message) {
+        _exit(1);
+    }
+    if (child->kernel && message.phase == PHASE_INTERRUPT && n_fds == 0) {
+        if (child->standby == STANDBY_DONE) {
+            kill(-program, SIGINT); /* its process group, as ^C at a terminal */
+        }
+        return;
+    }
+    if (child->standby != STANDBY_PARKED || message.phase != PHASE_RUN || n_fds != JAIL_PROGRAM_FDS + 1) {
+        _exit(1);
+    }
+    run(child, fds);
 }

@@ -181,6 +181,31 @@ void jail_kill(struct jail *jail, enum jail_end end)
     }
 }
 
+void jail_interrupt(struct jail *jail, enum jail_end end)
+{
+    if (!jail->kernel || !jail->has_parked || jail->state == JAIL_ENDED) {
+        jail_kill(jail, end);
+        return;
+    }
+    if (jail->state == JAIL_PARKED || jail->interrupted) {
+        return; /* it has ended, or is about to */
+    }
+    jail->interrupted = true;
+    if (jail->end == JAIL_END_NONE) {
+        jail->end = end;
+        jail->ended_ns = clock_now_ns();
+    }
+    if (jail_arm(jail, clock_now_ns() + jail->grace_ms * NS_PER_MS) < 0 ||
+        jail_tell(jail, PHASE_INTERRUPT, 0) < 0) {
+        jail_kill(jail, end);
+    }
+}
+
+bool jail_has_called(const struct jail *jail)
+{
+    return jail->called;
+}
+
 static void fail_setup(struct jail *jail, uint32_t step, int error, const char *call)
 {
     if (jail->end != JAIL_END_NONE) {
@@ -248,7 +273,8 @@ static bool is_due(const struct jail *jail, const struct child_message *message,
     case CHILD_CLONED:
         return building && n_fds == 1 && jail->by_template && jail->pidfd < 0;
     case CHILD_PARKED:
-        return building && n_fds == 0 && jail->parks && !jail->has_parked;
+        return n_fds == 0 && ((building && jail->parks && !jail->has_parked) ||
+                              (jail->kernel && jail->state == JAIL_RUNNING));
     case CHILD_LOOPBACK:
         return building && n_fds == 1;
     case CHILD_STARTED:
@@ -270,6 +296,22 @@ static uint64_t believable_ns(uint64_t told_ns, uint64_t earliest_ns)
     return told_ns > now_ns ? now_ns : told_ns < earliest_ns ? earliest_ns : told_ns;
 }
 
+/* A kernel has run its program, whatever the kernel says of that: only PID 1's word reaches us, and a program
+ * that makes it say so too early is interrupted by nobody but itself. */
+static void note_call(struct jail *jail, const struct child_message *message)
+{
+    jail->last = *message;
+    jail->called = true;
+    jail->interrupted = false;
+    jail->ended_ns = believable_ns(message->time_ns, jail->started_ns);
+    if (jail->end == JAIL_END_NONE) {
+        jail->end = JAIL_END_PROGRAM;
+    }
+    if (!jail->cgroup) {
+        jail->seen_cpu_ns = jail_watch_cpu_ns(jail);
+    }
+}
+
 static void handle_message(struct jail *jail, const struct child_message *message, int fd)
 {
     switch (message->kind) {
@@ -277,6 +319,9 @@ static void handle_message(struct jail *jail, const struct child_message *messag
         adopt(jail, fd);
         return;
     case CHILD_PARKED:
+        if (jail->state == JAIL_RUNNING) {
+            note_call(jail, message);
+        }
         jail->state = JAIL_PARKED;
         jail->has_parked = true;
         jail_arm(jail, 0);
@@ -291,6 +336,9 @@ static void handle_message(struct jail *jail, const struct child_message *messag
         jail->state = JAIL_RUNNING;
         jail->started_ns = believable_ns(message->time_ns, jail->cloned_ns);
         jail->proc_absent = message->proc_absent;
+        if (jail->interrupted) {
+            break; /* its grace has begun */
+        }
         if (jail_arm(jail, jail->plan->limits.timeout_ms
                                ? jail->started_ns + jail->plan->limits.timeout_ms * NS_PER_MS
                                : 0) < 0) {
@@ -357,12 +405,18 @@ static void read_messages(struct jail *jail)
 
 static void expire(struct jail *jail)
 {
-    if (jail->end != JAIL_END_NONE || jail->deadline_ns == 0 || clock_now_ns() < jail->deadline_ns) {
+    bool ends = jail->end != JAIL_END_NONE && !jail->interrupted;
+    if (ends || jail->deadline_ns == 0 || clock_now_ns() < jail->deadline_ns) {
         return;
     }
     uint64_t expirations;
     if (read(jail->timer, &expirations, sizeof expirations) < 0) {
         return; /* armed anew meanwhile */
+    }
+    if (jail->interrupted) {
+        jail->ended_ns = clock_now_ns();
+        jail_kill(jail, jail->end);
+        return;
     }
     if (jail->state != JAIL_RUNNING) {
         jail->end = JAIL_END_SETUP;
@@ -370,7 +424,11 @@ static void expire(struct jail *jail)
         jail_kill(jail, JAIL_END_SETUP);
         return;
     }
-    jail_kill(jail, JAIL_END_DEADLINE);
+    if (jail->kernel) {
+        jail_interrupt(jail, JAIL_END_DEADLINE);
+    } else {
+        jail_kill(jail, JAIL_END_DEADLINE);
+    }
 }
 
 /* True once PID 1 is gone, and with it its PID namespace. */
@@ -478,7 +536,7 @@ static void apply_unbuilt(struct jail *jail)
 
 int jail_collect(struct jail *jail, struct jail_result *ret, struct err *reterr)
 {
-    if (jail->state != JAIL_ENDED) {
+    if (jail->state != JAIL_ENDED && !jail->called) {
         return err_errno(reterr, EBUSY, "collecting a jail that is %s", jail_state_to_string(jail->state));
     }
     struct jail_cgroup_stat stat = {.memory_peak_bytes = UINT64_MAX, .pids_peak = UINT64_MAX};

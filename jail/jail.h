@@ -30,6 +30,11 @@ struct jail {
     uint64_t seen_cpu_ns;      /* CPU time at the moment of the kill, where no cgroup counts it */
     struct child_message last; /* CHILD_ENDED, once it has come */
     bool parks, has_parked;    /* made in advance; and it stands ready, or has */
+    bool kernel;               /* and does so again after each program */
+    bool called;               /* the last program has ended, and nothing else has come since */
+    bool interrupted;          /* the program that runs has been */
+    uint64_t grace_ms;         /* from then on */
+    uint64_t idle_cpu_ms;      /* between two programs; 0: any */
     uint64_t spared_cpu_ns;    /* CPU time from before its job: not the job's */
     bool has_ended_message;
     bool gone; /* PID 1 too */

@@ -177,6 +177,7 @@ static int launch(struct jail *jail, const struct jail_spawn_options *options, i
                           .control = childs_end,
                           .drop_groups = options->drop_groups,
                           .standby = options->standby ? STANDBY_STARTING : STANDBY_NONE,
+                          .kernel = options->kernel,
                           .argv = argv,
                           .envp = envp};
     memcpy(child.fds, options->fds, sizeof child.fds);
@@ -237,6 +238,8 @@ int jail_spawn(struct jail **ret, const struct jail_spawn_options *options, stru
         return r;
     }
     jail->parks = options->standby;
+    jail->kernel = options->kernel;
+    jail->grace_ms = options->kernel_grace_ms;
     r = launch(jail, options, childs_end, reterr);
     if (r < 0) {
         jail_free(jail);

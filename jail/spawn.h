@@ -17,9 +17,9 @@ struct jail_cgroup;
 
 enum jail_state {
     JAIL_BUILDING, /* PID 1 applies the plan */
-    JAIL_PARKED,   /* built in advance, waits for jail_run() or jail_standby_run() */
-    JAIL_RUNNING,  /* the program has been exec'd */
-    JAIL_ENDED, /* the program and all that it left have ended, PID 1 is exiting at least: jail_collect() */
+    JAIL_PARKED, /* built in advance, waits for jail_run() or jail_standby_run(); a kernel's: between calls */
+    JAIL_RUNNING, /* the program has been exec'd */
+    JAIL_ENDED,   /* the program and all that it left have ended, PID 1 is exiting at least: jail_collect() */
 };
 const char *jail_state_to_string(enum jail_state state);
 
@@ -69,6 +69,8 @@ struct jail_spawn_options {
     /* A template maps a whole range instead, of which plan->uid and plan->gid are part. 0: no range. */
     uint32_t range_inside, range_outside, range_count;
     bool standby;              /* the program is a launcher that waits: jail/standby.h */
+    bool kernel;               /* and waits again after each program that it has run */
+    uint64_t kernel_grace_ms;  /* what a program gets to heed an interrupt before the jail is killed */
     bool drop_groups;          /* the parent may map gids without denying setgroups (root) */
     uint64_t setup_timeout_ms; /* 0: 10 s */
 };
@@ -91,13 +93,22 @@ bool jail_is_gone(const struct jail *jail);
 /* Ends the jail for `end` (DEADLINE, CPU, OOM or CANCEL). jail_dispatch() reports JAIL_ENDED later. */
 void jail_kill(struct jail *jail, enum jail_end end);
 
+/* The same for a kernel's jail that runs a program: that is interrupted (SIGINT) first, and the jail is
+ * killed if it does not wait for another within the grace. */
+void jail_interrupt(struct jail *jail, enum jail_end end);
+/* True once a kernel's program has ended and the kernel waits for another: jail_collect() has the verdict. */
+bool jail_has_called(const struct jail *jail);
+/* With that collected, or before the first: what it does from here on is nobody's call, and ends it
+ * (JAIL_END_CPU) when that takes more CPU time than this (0: any). jail_watch() looks. */
+void jail_idle(struct jail *jail, uint64_t cpu_ms);
+
 /* The outer PID of the jail's PID 1. Only for looking (the memory watch); never for signals. */
 int jail_pid(const struct jail *jail);
 uint64_t jail_deadline_ns(const struct jail *jail);
 const struct jail_limits *jail_limits(const struct jail *jail);
 
-/* Once JAIL_ENDED: the verdict. For JAIL_END_SETUP `reterr` gets the sentence (ERR_SETUP, step, errno) and
- * the return value is still 0. */
+/* Once JAIL_ENDED, or jail_has_called(): the verdict. For JAIL_END_SETUP `reterr` gets the sentence
+ * (ERR_SETUP, step, errno) and the return value is still 0. */
 int jail_collect(struct jail *jail, struct jail_result *ret, struct err *reterr);
 
 /* Blocks until JAIL_ENDED. `interrupt_fd` (-1: none): when it becomes readable the jail is cancelled. */

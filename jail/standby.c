@@ -71,23 +71,30 @@ static bool same_limits(const struct jail_limits *a, const struct jail_limits *b
 }
 
 /* Both come from one policy and one runtime: what a job cannot choose need not be looked at. */
-static bool same_steps(const struct jail_plan *standby, const struct jail_plan *job)
+static bool same_step(const struct jail_step *a, const struct jail_step *b)
 {
-    uint32_t i = 0;
-    for (uint32_t n = 0; n < job->n_steps; n++) {
-        const struct jail_step *a = &standby->steps[i], *b = &job->steps[n];
-        if (is_script(b)) {
-            continue;
-        }
-        if (i == standby->n_steps || a->kind != b->kind ||
-            (a->kind == JAIL_STEP_RLIMIT &&
-             (a->rlimit.resource != b->rlimit.resource || a->rlimit.soft != b->rlimit.soft ||
-              a->rlimit.hard != b->rlimit.hard))) {
-            return false;
-        }
+    return a->kind == b->kind && (a->kind != JAIL_STEP_RLIMIT ||
+                                  (a->rlimit.resource == b->rlimit.resource &&
+                                   a->rlimit.soft == b->rlimit.soft && a->rlimit.hard == b->rlimit.hard));
+}
+
+/* From `i` on, without files: those are immure's own, and the script. */
+static uint32_t skip_files(const struct jail_plan *plan, uint32_t i)
+{
+    while (i < plan->n_steps && plan->steps[i].kind == JAIL_STEP_FILE) {
         i++;
     }
-    return i == standby->n_steps;
+    return i;
+}
+
+static bool same_steps(const struct jail_plan *standby, const struct jail_plan *job)
+{
+    uint32_t i = skip_files(standby, 0), n = skip_files(job, 0);
+    while (i < standby->n_steps && n < job->n_steps && same_step(&standby->steps[i], &job->steps[n])) {
+        i = skip_files(standby, i + 1);
+        n = skip_files(job, n + 1);
+    }
+    return i == standby->n_steps && n == job->n_steps;
 }
 
 bool jail_standby_fits(const struct jail_plan *standby, const struct jail_plan *job)
@@ -140,7 +147,7 @@ int jail_standby_program(const struct jail_plan *standby, const struct jail_plan
     return 0;
 }
 
-/* What it has used until now is the start's, not the job's. */
+/* What it has used until now is the start's, or earlier calls', not the job's. */
 static int note_used_cpu(struct jail *jail, struct err *reterr)
 {
     struct jail_cgroup_stat stat;
@@ -169,6 +176,11 @@ int jail_standby_run(struct jail *jail, const struct jail_plan *plan, const int 
     const struct parent_message message = {.phase = PHASE_RUN};
     uint64_t now_ns = clock_now_ns();
     jail->plan->limits = plan->limits;
+    /* Nothing of a kernel's last program is this one's. */
+    jail->end = JAIL_END_NONE;
+    jail->called = jail->interrupted = false;
+    jail->started_ns = jail->ended_ns = jail->seen_cpu_ns = 0;
+    memset(&jail->last, 0, sizeof jail->last);
     r = jail_arm(jail, now_ns + RUN_TIMEOUT_MS * NS_PER_MS);
     r = r < 0 ? r : io_send_fds(jail->control, &message, sizeof message, all, JAIL_PROGRAM_FDS + 1);
     if (r < 0) {
@@ -177,4 +189,14 @@ int jail_standby_run(struct jail *jail, const struct jail_plan *plan, const int 
     jail->state = JAIL_BUILDING;
     jail->cloned_ns = now_ns; /* set-up is what this job waited for */
     return 0;
+}
+
+void jail_idle(struct jail *jail, uint64_t cpu_ms)
+{
+    struct err ignored = {0};
+    if (jail->state == JAIL_PARKED && note_used_cpu(jail, &ignored) == 0) {
+        jail->called = false;
+        jail->end = JAIL_END_NONE;
+        jail->idle_cpu_ms = cpu_ms;
+    }
 }

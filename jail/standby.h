@@ -4,7 +4,12 @@
  * the interpreter and then makes the system call JAIL_STANDBY_CALL. PID 1 hears of it, because the policy
  * denies that call and names it (NOTIFY), and leaves it unanswered: the jail is JAIL_PARKED. Handed a
  * program, PID 1 puts the job's descriptors in the place of those that the launcher was started with, and
- * denies the call as it would any other. The launcher reads its program from JAIL_STANDBY_FD. */
+ * denies the call as it would any other. The launcher reads its program from JAIL_STANDBY_FD.
+ *
+ * A kernel's launcher (`kernel` of jail_spawn()) makes the call again when its program has ended, with the
+ * program's exit status as the argument: then the jail is JAIL_PARKED again, and jail_has_called().
+ * Everything of the program lives on in there; only its standard descriptors and the bridge's lead nowhere
+ * until PID 1 has put those of the next in their place. */
 #pragma once
 
 #include <stdbool.h>

@@ -68,7 +68,8 @@ uint64_t jail_watch_cpu_ns(const struct jail *jail)
 
 static uint64_t cpu_room_ns(const struct jail *jail, const struct census *census)
 {
-    uint64_t limit_ns = jail->plan->limits.cpu_ms * NS_PER_MS;
+    uint64_t limit_ms = jail->state == JAIL_PARKED ? jail->idle_cpu_ms : jail->plan->limits.cpu_ms;
+    uint64_t limit_ns = limit_ms * NS_PER_MS;
     if (limit_ns == 0) {
         return LOOK_MAX_NS;
     }
@@ -88,7 +89,8 @@ static uint64_t cpu_room_ns(const struct jail *jail, const struct census *census
 void jail_watch(struct jail *jail, int scratch_fd)
 {
     uint64_t now_ns = clock_now_ns();
-    if (jail->state != JAIL_RUNNING || now_ns < jail->watch_due_ns) {
+    bool lives = jail->state == JAIL_RUNNING || (jail->state == JAIL_PARKED && jail->kernel);
+    if (!lives || now_ns < jail->watch_due_ns) {
         return;
     }
     if (!jail->cgroup) {
@@ -111,6 +113,11 @@ void jail_watch(struct jail *jail, int scratch_fd)
     uint64_t pause_ns = (done_ns - now_ns) * PAUSE_PER_LOOK;
     jail->watch_room_ns = min_u64(LOOK_MAX_NS, min_u64(memory_ns, cpu_ns));
     jail->watch_due_ns = pause_ns > jail->watch_room_ns ? done_ns + pause_ns : now_ns + jail->watch_room_ns;
+}
+
+uint64_t jail_watch_due_ns(const struct jail *jail)
+{
+    return jail->watch_due_ns;
 }
 
 void jail_watch_memory(const struct jail *jail, uint64_t *ret_pss_bytes, uint64_t *ret_private_bytes)

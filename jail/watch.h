@@ -14,6 +14,9 @@ struct jail;
 /* How often jail_watch() wants to be called while a jail runs; most calls return at once. */
 #define JAIL_WATCH_INTERVAL_MS 5
 
+/* When it wants to be called next at the earliest, on the clock of clock_now_ns(). */
+uint64_t jail_watch_due_ns(const struct jail *jail);
+
 /* Ends the jail with JAIL_END_OOM where it has no cgroup and passes limits.memory_bytes, with JAIL_END_CPU
  * where it passes limits.cpu_ms. `scratch_fd` (-1: none) is the jail's scratch. */
 void jail_watch(struct jail *jail, int scratch_fd);

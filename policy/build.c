@@ -73,12 +73,13 @@ static void add_script(struct jail_plan *plan, const char *path, const struct jo
     policy_grow_root(plan, job->code_size);
 }
 
-/* What is part of immure and every program of the runtime finds. */
-static void add_preludes(struct jail_plan *plan, const struct runtime_config *runtime)
+/* What is part of immure and every program of the runtime finds; but its launcher of kernels, only those. */
+static void add_preludes(struct jail_plan *plan, const struct runtime_config *runtime, bool kernel)
 {
     for (size_t i = 0; i < runtime->n_preludes; i++) {
         const struct prelude_config *prelude = &runtime->preludes[i];
-        if (policy_is_mounted_over(plan, prelude->path)) {
+        if (policy_is_mounted_over(plan, prelude->path) ||
+            (!kernel && strcmp(prelude->path, runtime->kernel) == 0)) {
             continue;
         }
         policy_make_parents(plan, prelude->path);
@@ -222,7 +223,7 @@ static int add_arguments(struct jail_plan *plan, const struct policy_program *pr
     if (runtime) {
         put_strings(&run, (char *const[]){runtime->interpreter}, 1, &count);
         put_strings(&run, runtime->args, runtime->n_args, &count);
-        const char *last = program->standby ? runtime->standby : script;
+        const char *last = program->kernel ? runtime->kernel : program->standby ? runtime->standby : script;
         buf_append(&run, last, strlen(last) + 1);
         count++;
     } else {
@@ -348,10 +349,10 @@ int policy_build_plan(const struct policy *policy, const struct policy_ceilings 
     put_limits(plan, policy->spec, &limits);
     if (program->runtime) {
         policy_make_parents(plan, script);
-        if (!program->standby) {
+        if (!program->standby && !program->kernel) {
             add_script(plan, script, job);
         }
-        add_preludes(plan, program->runtime);
+        add_preludes(plan, program->runtime, program->kernel);
     }
     add_between_tree_and_exec(plan, policy, ceilings, &limits, program->bridge);
     struct jail_step *exec = jail_plan_add(plan, JAIL_STEP_EXEC);

@@ -27,6 +27,11 @@ static void put_header(const struct policy *policy, struct buf *ret)
     if (spec->description && *spec->description) {
         buf_printf(ret, "%s\n", spec->description);
     }
+    if (spec->state == POLICY_STATE_KERNEL) {
+        buf_puts(ret,
+                 "state KERNEL: the jobs of a session are calls of one interpreter, which has these limits "
+                 "as a whole\n");
+    }
 }
 
 static void put_limit_rows(const struct policy_limits *limits, struct buf *ret)

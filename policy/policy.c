@@ -67,6 +67,23 @@ bool policy_find_on_host(const struct policy *policy, const char *path, char *re
     return length > 0 && length < PATH_MAX;
 }
 
+/* A kernel waits for its next program in a system call that PID 1 is asked about (jail/standby.h). */
+static int check_state(const struct policy *policy, struct err *reterr)
+{
+    const struct seccomp_data data = {.nr = policy_syscall_number("inotify_init1", NULL),
+                                      .arch = policy_native_arch()};
+    if (policy->spec->state != POLICY_STATE_KERNEL) {
+        return 0;
+    }
+    if (!policy_workspace(policy)) {
+        return policy_bad(policy->spec, reterr, "state: KERNEL needs a scratch mount of the directory WORK");
+    }
+    return bpf_run(policy->filter.instructions, policy->filter.length, &data) == SECCOMP_RET_USER_NOTIF
+               ? 0
+               : policy_bad(policy->spec, reterr,
+                            "state: KERNEL needs a filter that answers inotify_init1 with NOTIFY");
+}
+
 int policy_compile(struct policy_spec *spec, struct policy **ret, struct err *reterr)
 {
     CLEANUP(policy_freep) struct policy *policy = calloc(1, sizeof *policy);
@@ -80,6 +97,7 @@ int policy_compile(struct policy_spec *spec, struct policy **ret, struct err *re
     for (size_t i = 0; r == 0 && i < spec->n_capabilities; i++) {
         policy->capabilities |= 1ull << capability_number(spec->capabilities[i]);
     }
+    r = r < 0 ? r : check_state(policy, reterr);
     r = r < 0 ? r : policy_build_tree(policy, reterr);
     r = r < 0 ? r : check_sample(policy, reterr);
     if (r < 0) {

@@ -381,7 +381,9 @@ void bridge_finish(struct bridge *bridge)
     bridge->finishing = true;
     cancel_calls(bridge);
     handle_frames(bridge);
-    while (bridge->in >= 0 && receive(bridge)) {
+    /* Whoever lives on in a kernel may still write. */
+    for (size_t reads = io_reads_pending(bridge->in, READ_BYTES);
+         reads > 0 && bridge->in >= 0 && receive(bridge); reads--) {
         handle_frames(bridge);
     }
     close_bridge(bridge);

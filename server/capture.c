@@ -8,8 +8,6 @@
 
 #include "server/text.h"
 
-#define READ_BYTES 65536 /* a pipe's usual capacity */
-
 void capture_init(struct capture *capture, size_t limit_bytes)
 {
     *capture = (struct capture){.limit_bytes = limit_bytes};
@@ -60,7 +58,7 @@ void capture_take(struct capture *capture, enum capture_stream stream, const cha
 
 enum capture_read capture_read(struct capture *capture, enum capture_stream stream, int fd)
 {
-    char data[READ_BYTES];
+    char data[CAPTURE_READ_BYTES];
     ssize_t n;
     do {
         n = read(fd, data, sizeof data);

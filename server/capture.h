@@ -24,6 +24,9 @@ void capture_clear(struct capture *capture);
 /* Takes what the program wrote. */
 void capture_take(struct capture *capture, enum capture_stream stream, const char *data, size_t size);
 
+/* The most that is read at once; a pipe's usual capacity. */
+#define CAPTURE_READ_BYTES 65536
+
 enum capture_read { CAPTURE_MORE, CAPTURE_EMPTY, CAPTURE_END };
 /* Reads once from a non-blocking pipe and takes it. CAPTURE_END: end of file, or an error that will not go
  * away. */

@@ -215,6 +215,9 @@ int execute_encode(const struct job_result *result, const struct job_texts *text
     put_output_files(ret, result);
     put_usage(ret, result);
     put_limits(ret, result);
+    if (result->kernel != JOB_KERNEL_NONE) {
+        json_out_text(ret, "kernel", job_kernel_to_string(result->kernel));
+    }
     json_out_text(ret, "execution_id", texts->execution_id);
     buf_puts(ret, "}\n");
     return ret->failed ? err_errno(reterr, ENOMEM, "writing a reply") : 0;

@@ -23,6 +23,7 @@
 #include "jail/watch.h"
 #include "policy/policy.h"
 #include "server/host.h"
+#include "server/kernels.h"
 #include "server/outputs.h"
 #include "server/verdict.h"
 #include "server/warm.h"
@@ -44,6 +45,7 @@ struct execution {
     struct scratch_list before; /* the workspace as the program found it */
     struct jail *jail;
     struct warm_jail *warm;    /* NULL, or who owns jail, scratch and outer id */
+    struct kernel *kernel;     /* the same, where the job is one of a kernel's calls */
     struct err run_err;        /* warm: why the program could not be handed over */
     struct err workspace_err;  /* what is wrong with its session's workspace */
     int fds[JAIL_PROGRAM_FDS]; /* warm: the program's, kept until the jail is parked; -1 otherwise */
@@ -286,6 +288,28 @@ static int start_warm(struct execution *execution, const struct execution_reques
     return r < 0 ? r : 1;
 }
 
+/* The job is a call of its session's kernel, whose jail is there already or made for this. */
+static int start_in_kernel(struct execution *execution, const struct execution_request *request,
+                           struct err *reterr)
+{
+    execution->started_ns = clock_now_ns();
+    int r = kernel_start(execution->kernel, request, execution->job, execution->plan, reterr);
+    if (r < 0) {
+        return r;
+    }
+    int input_fd = request->fds[JAIL_FD_INPUT];
+    execution->jail = kernel_jail(execution->kernel);
+    execution->scratch_fd = kernel_scratch(execution->kernel);
+    execution->enforced_by_cgroup = execution->host->cgroups != NULL;
+    r = fill_workspace(execution, input_fd, reterr);
+    r = r < 0 ? r
+              : jail_standby_program(kernel_plan(execution->kernel), execution->plan, input_fd,
+                                     &execution->program_fd, reterr);
+    r = r < 0 ? r : keep_fds(execution, request->fds, reterr);
+    advance(execution, EXECUTION_BUILDING);
+    return r < 0 ? r : run_when_parked(execution, reterr);
+}
+
 static int make_scratch(struct execution *execution, int input_fd, struct err *reterr)
 {
     if (!plan_has_scratch(execution->plan)) {
@@ -332,19 +356,28 @@ int execution_start(const struct execution_request *request, struct execution **
     CLEANUP(execution_freep) struct execution *execution = calloc(1, sizeof *execution);
     if (!execution) {
         job_free(request->job);
+        kernel_leave(request->kernel);
         return err_errno(reterr, ENOMEM, "preparing a job");
     }
     execution->job = request->job;
     execution->host = request->host;
     execution->scratch_fd = execution->work_fd = execution->program_fd = -1;
     execution->list_outputs = request->list_outputs;
+    execution->kernel = request->kernel;
     memset(execution->fds, 0xff, sizeof execution->fds);
     int r = prepare_plan(execution, request, reterr);
     if (request->session) {
         join_session(execution, request->session);
     }
-    r = r < 0 ? r : start_warm(execution, request, reterr);
-    if (r == 1) {
+    bool started = false;
+    if (r == 0 && execution->kernel) {
+        r = start_in_kernel(execution, request, reterr);
+        started = r == 0;
+    } else if (r == 0) {
+        r = start_warm(execution, request, reterr);
+        started = r == 1;
+    }
+    if (started) {
         *ret = TAKE_PTR(execution);
         return 0;
     }
@@ -370,11 +403,12 @@ void execution_free(struct execution *execution)
         return;
     }
     close_fds(execution);
-    if (execution->warm) {
-        execution->jail = NULL; /* the warm jail's, like the scratch */
+    if (execution->warm || execution->kernel) {
+        execution->jail = NULL; /* the warm jail's or the kernel's, like the scratch */
         execution->scratch_fd = -1;
     }
     warm_jail_free(execution->warm);
+    kernel_leave(execution->kernel);
     jail_free(execution->jail);
     /* Only now is no process left that has the id. */
     if (execution->has_outer_id) {
@@ -411,6 +445,10 @@ enum execution_state execution_dispatch(struct execution *execution)
                                                   [JAIL_RUNNING] = EXECUTION_RUNNING,
                                                   [JAIL_ENDED] = EXECUTION_ENDED};
     enum jail_state state = jail_dispatch(execution->jail);
+    if (jail_has_called(execution->jail)) {
+        advance(execution, EXECUTION_ENDED);
+        return execution->state;
+    }
     if (state == JAIL_PARKED && run_when_parked(execution, &execution->run_err) < 0) {
         jail_kill(execution->jail, JAIL_END_SETUP);
     }
@@ -420,7 +458,7 @@ enum execution_state execution_dispatch(struct execution *execution)
 
 bool execution_is_gone(const struct execution *execution)
 {
-    return jail_is_gone(execution->jail);
+    return jail_is_gone(execution->jail) || execution->kernel; /* which sees to its own */
 }
 
 bool execution_needs_watch(const struct execution *execution)
@@ -436,6 +474,11 @@ void execution_watch(struct execution *execution)
 }
 
 void execution_cancel(struct execution *execution)
+{
+    jail_interrupt(execution->jail, JAIL_END_CANCEL);
+}
+
+void execution_kill(struct execution *execution)
 {
     jail_kill(execution->jail, JAIL_END_CANCEL);
 }
@@ -503,6 +546,7 @@ int execution_finish(struct execution *execution, struct job_result *ret, struct
         result.limits.cpu_percent = 0; /* nothing but cpu.max does that */
     }
     int r = jail_collect(execution->jail, &jail, &setup);
+    result.kernel = execution->kernel ? kernel_end_call(execution->kernel) : JOB_KERNEL_NONE;
     if (err_is_set(&execution->run_err)) {
         setup = execution->run_err;
     } else if (jail.end == JAIL_END_WORKSPACE) {

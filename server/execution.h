@@ -11,6 +11,7 @@
 
 struct err;
 struct host;
+struct kernel;
 struct policy;
 struct policy_ceilings;
 struct policy_program;
@@ -44,6 +45,8 @@ struct execution_request {
     struct job *job;                         /* taken over, also on failure */
     struct warm *warm;                       /* NULL: the program starts its own interpreter */
     const struct execution_session *session; /* NULL: the job has a workspace of its own */
+    struct kernel *kernel;  /* NULL, or that of its session: entered by the caller, left with the execution,
+                               also on failure */
     int fds[JAIL_FD_COUNT]; /* the scratch's is made here; the others stay the caller's and may be closed
                                afterwards */
     bool list_outputs;      /* the result names the files that the program wrote */
@@ -67,7 +70,8 @@ const struct job *execution_job(const struct execution *execution);
 /* The descriptor to watch for input until execution_is_gone(), and what to call when it is ready. */
 int execution_fd(const struct execution *execution);
 enum execution_state execution_dispatch(struct execution *execution);
-/* True once PID 1 of the jail, too, has ended; execution_free() does not block then. */
+/* True once PID 1 of the jail, too, has ended, or nothing but that is left to wait for: execution_free() does
+ * not block then. */
 bool execution_is_gone(const struct execution *execution);
 
 /* True if execution_watch() must run every JAIL_WATCH_INTERVAL_MS: no cgroup, or a limit that no cgroup
@@ -75,7 +79,10 @@ bool execution_is_gone(const struct execution *execution);
 bool execution_needs_watch(const struct execution *execution);
 void execution_watch(struct execution *execution);
 
+/* A kernel's call is interrupted first, and killed if it does not end. */
 void execution_cancel(struct execution *execution);
+/* Along with its kernel, if it has one. */
+void execution_kill(struct execution *execution);
 /* Ends it because of its session's workspace: `why` is the rest of a sentence about that. */
 void execution_end_over_workspace(struct execution *execution, const char *why);
 

@@ -12,6 +12,7 @@
 
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
+#include "jail/base/io.h"
 #include "jail/base/loop.h"
 #include "server/capture.h"
 
@@ -179,7 +180,10 @@ int job_io_finish(struct job_io *io, size_t output_limit_bytes, struct err *rete
 {
     for (int i = 0; i < CAPTURE_STREAMS; i++) {
         struct outlet *outlet = &io->outlets[i];
-        while (outlet->fd >= 0 && capture_read(&io->capture, outlet->stream, outlet->fd) == CAPTURE_MORE) {
+        /* What a kernel's program has printed is in there by now; what its processes go on printing is
+         * nobody's. */
+        for (size_t reads = io_reads_pending(outlet->fd, CAPTURE_READ_BYTES); reads > 0; reads--) {
+            capture_read(&io->capture, outlet->stream, outlet->fd);
         }
         close_outlet(outlet);
     }

@@ -98,6 +98,7 @@ static const struct family families[] = {
                               {"runtime"},
                               {0}},
     [METRIC_SESSIONS] = {"immure_sessions", GAUGE, "Sessions that there are.", {0}, {0}},
+    [METRIC_KERNELS] = {"immure_kernels", GAUGE, "Interpreters of sessions that live on.", {0}, {0}},
     [METRIC_BUILD_INFO] = {"immure_build_info", GAUGE, "1, with the version as a label.", {"version"}, {0}},
     [METRIC_PROCESS_CPU] =
         {"process_cpu_seconds_total", COUNTER, "Processor time of the HTTP process.", {0}, {0}},

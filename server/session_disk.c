@@ -135,7 +135,7 @@ static void end_look(struct session_disk *disk, int r, const struct tree_usage *
         LOG(*all->options.log, LOG_WARNING, "session_not_looked_at", LOG_FIELD_STR("session_id", session->id),
             LOG_FIELD_STR("error", strerror(-r)));
     }
-    if (session->jobs > 0) {
+    if (session->jobs > 0 || session->kept > 0) {
         uint64_t now_ns = clock_now_ns();
         uint64_t pause_ns = PAUSE_PER_LOOK * (now_ns - disk->look_began_ns);
         session->look_due_ns = now_ns + (pause_ns > LOOK_INTERVAL_NS ? pause_ns : LOOK_INTERVAL_NS);

@@ -87,6 +87,22 @@ void session_unref(struct session *session)
     }
 }
 
+struct session *session_ref(struct session *session)
+{
+    session->references++;
+    return session;
+}
+
+void session_keep(struct session *session, bool kept)
+{
+    session->kept += kept ? 1u : -1u;
+}
+
+const char *session_id_of(const struct session *session)
+{
+    return session->id;
+}
+
 /* Out of the table; whoever still uses it has a reference of his own. */
 static void forget(struct session *session)
 {
@@ -110,6 +126,7 @@ void session_end(struct session *session)
         session_disk_end(session);
     }
     session->dying = true;
+    all->options.ended(all->options.arg, session);
     forget(session);
     all->options.changed(all->options.arg);
 }

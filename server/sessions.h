@@ -25,6 +25,8 @@ struct sessions_options {
     void (*changed)(void *arg); /* after the number of sessions has changed */
     /* The jobs of this session must end: `why` is the rest of a sentence about its workspace. */
     void (*over)(void *arg, const struct session *session, const char *why);
+    /* The session is over: nothing of it is to live on. */
+    void (*ended)(void *arg, const struct session *session);
     void *arg;
 };
 
@@ -50,6 +52,10 @@ void session_leave(struct session *session, bool ran);
 /* After that: nothing of its jail is left, and the session's id and workspace are no longer in use. Takes
  * NULL. */
 void session_unref(struct session *session);
+struct session *session_ref(struct session *session);
+/* Whether something goes on in its workspace between its jobs, too. */
+void session_keep(struct session *session, bool kept);
+const char *session_id_of(const struct session *session);
 /* What a job of the session needs that brings input files of so many bytes; `ret->mount_fd` is the caller's
  * to close. */
 int session_open(struct session *session, uint64_t input_bytes, struct execution_session *ret,

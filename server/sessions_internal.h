@@ -27,6 +27,7 @@ struct session {
     int fd; /* -1: on disk, and not used since the server started */
     uint64_t inodes;
     unsigned jobs;
+    unsigned kept;                /* how many things go on in its workspace between jobs */
     unsigned references;          /* the table, and every job whose jail is there, and a look at it */
     uint64_t created_ms, used_ms; /* since the epoch */
 

@@ -22,6 +22,18 @@ static int missing_policy(struct err *reterr, const char *what, const char *owne
                    "%s '%s' names policy '%s', which is not among the policies loaded", what, owner, policy);
 }
 
+/* A runtime's own policy must be one that its jobs can run under. */
+static int check_kernel(const struct settings *settings, const struct runtime_config *runtime,
+                        struct err *reterr)
+{
+    const struct policy *policy = policy_set_find(settings->policies, runtime->policy);
+    return policy_spec(policy)->state == POLICY_STATE_KERNEL && runtime->kernel[0] == '\0'
+               ? err_set(reterr, ERR_CONFIG, EOPNOTSUPP, "runtime",
+                         "runtime '%s' has no kernel, which its policy '%s' (state: KERNEL) asks for",
+                         runtime->name, runtime->policy)
+               : 0;
+}
+
 /* What config/ cannot know: that the names of policies lead somewhere. */
 static int check_references(const struct settings *settings, struct err *reterr)
 {
@@ -29,6 +41,10 @@ static int check_references(const struct settings *settings, struct err *reterr)
     for (size_t i = 0; i < config->n_runtimes; i++) {
         if (!policy_set_find(settings->policies, config->runtimes[i].policy)) {
             return missing_policy(reterr, "runtime", config->runtimes[i].name, config->runtimes[i].policy);
+        }
+        int r = check_kernel(settings, &config->runtimes[i], reterr);
+        if (r < 0) {
+            return r;
         }
     }
     for (size_t i = 0; i < config->n_keys; i++) {

@@ -25,6 +25,7 @@
 #include "server/audit_trail.h"
 #include "server/command.h"
 #include "server/kept_environment.h"
+#include "server/kernels.h"
 #include "server/log.h"
 #include "server/notify.h"
 #include "server/sessions.h"
@@ -214,17 +215,30 @@ static void on_sessions_changed(void *arg)
     warden_publish_state(arg);
 }
 
+static void on_session_ended(void *arg, const struct session *session)
+{
+    const struct warden *warden = arg;
+    kernels_end_session(warden->kernels, session);
+}
+
 static int open_sessions(struct warden *warden, struct err *reterr)
 {
+    const struct kernels_options kernels = {.host = &warden->host,
+                                            .loop = warden->loop,
+                                            .log = &warden->log,
+                                            .changed = on_sessions_changed,
+                                            .arg = warden};
     const struct sessions_options options = {
         .host = &warden->host,
         .loop = warden->loop,
         .log = &warden->log,
         .changed = on_sessions_changed,
         .over = job_end_session,
+        .ended = on_session_ended,
         .arg = warden,
     };
-    return sessions_new(&options, warden->settings->config, &warden->sessions, reterr);
+    int r = kernels_new(&kernels, &warden->kernels, reterr);
+    return r < 0 ? r : sessions_new(&options, warden->settings->config, &warden->sessions, reterr);
 }
 
 /* Everything up to the first front, in an order that matters: the port while we may still bind it, the host
@@ -303,6 +317,7 @@ static void stop(struct warden *warden)
     while (warden->dying) {
         job_discard(warden->dying);
     }
+    kernels_free(TAKE_PTR(warden->kernels));
     /* The end of a session is published, with whatever else there is to tell. */
     sessions_free(TAKE_PTR(warden->sessions));
     warm_free(TAKE_PTR(warden->warm));

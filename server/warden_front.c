@@ -25,6 +25,7 @@
 #include "jail/base/io.h"
 #include "jail/base/loop.h"
 #include "server/channel.h"
+#include "server/kernels.h"
 #include "server/log.h"
 #include "server/notify.h"
 #include "server/sessions.h"
@@ -148,6 +149,7 @@ void warden_publish_state(struct warden *warden)
 {
     note_warm(warden);
     warden->state.sessions = warden->sessions ? (uint32_t)sessions_count(warden->sessions) : 0;
+    warden->state.kernels = warden->kernels ? (uint32_t)kernels_count(warden->kernels) : 0;
     for (struct front *front = warden->fronts; front; front = front->next) {
         send_state(front);
     }

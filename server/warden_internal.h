@@ -24,6 +24,7 @@
 struct audit_trail;
 struct channel;
 struct execution;
+struct kernels;
 struct log;
 struct loop;
 struct loop_source;
@@ -120,6 +121,7 @@ struct warden {
     unsigned n_dying;
     struct warm *warm; /* warm starts of `settings`; NULL: none */
     struct sessions *sessions;
+    struct kernels *kernels;
     struct selftest selftest;
     struct audit_trail *audit;      /* NULL: audit lines go to the log */
     struct audit_trail *next_audit; /* of a reload that has not succeeded yet; NULL: the same */

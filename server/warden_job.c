@@ -23,6 +23,7 @@
 #include "jail/base/loop.h"
 #include "jail/watch.h"
 #include "server/execution.h"
+#include "server/kernels.h"
 #include "server/log.h"
 #include "server/sessions.h"
 #include "server/settings.h"
@@ -101,19 +102,13 @@ static void report_failure(struct front *front, uint64_t id, const struct err *e
     }
 }
 
-/* `key` is the name of the one that calls; in an open server it is none's. */
-static struct policy_ceilings ceilings_of(const struct warden *warden, const struct settings *settings,
-                                          const char *key)
+static struct policy_ceilings ceilings_of(const struct warden *warden, const struct settings *settings)
 {
     struct policy_ceilings ceilings = {
         .default_timeout_ms = settings->config->default_timeout_ms,
         .max_timeout_ms = settings->config->max_timeout_ms,
         .max_output_bytes = settings->config->max_output_bytes,
     };
-    const struct key_config *caller = server_config_key(settings->config, key);
-    if (caller) {
-        ceilings.key = caller->max;
-    }
     host_apply_to_ceilings(&warden->host, &ceilings);
     return ceilings;
 }
@@ -317,6 +312,18 @@ static int enter_session(struct warden_job *job, const struct settings *settings
     return r < 0 ? r : session_open(job->session, input_bytes, ret, reterr);
 }
 
+/* The kernel of the job's session, where its policy keeps one; `*ret` is NULL otherwise. */
+static int enter_kernel(const struct warden_job *job, const struct settings *settings,
+                        const struct runtime_config *runtime, const struct policy *policy,
+                        struct kernel **ret, uint64_t *ret_retry_after_ms, struct err *reterr)
+{
+    if (!job->session || policy_spec(policy)->state != POLICY_STATE_KERNEL) {
+        return 0;
+    }
+    return kernel_enter(job->warden->kernels, settings->config, job->session, runtime, policy, ret,
+                        ret_retry_after_ms, reterr);
+}
+
 /* Takes `wish` over. */
 static int start(struct warden *warden, const struct settings *settings, struct job *wish,
                  const int fds[JOB_FD_COUNT], bool is_selftest, struct warden_job **ret,
@@ -335,13 +342,16 @@ static int start(struct warden *warden, const struct settings *settings, struct 
     }
     *job = (struct warden_job){.warden = warden, .is_selftest = is_selftest, .id = wish->id};
     struct execution_session session = {.fd = -1, .mount_fd = -1};
+    struct kernel *kernel = NULL;
     r = enter_session(job, settings, wish, &session, ret_retry_after_ms, reterr);
+    r = r < 0 ? r : enter_kernel(job, settings, runtime, policy, &kernel, ret_retry_after_ms, reterr);
     if (r < 0) {
+        fd_closep(&session.mount_fd);
         job_free(wish);
         job_discard(job);
         return r;
     }
-    struct policy_ceilings ceilings = ceilings_of(warden, settings, wish->key);
+    struct policy_ceilings ceilings = ceilings_of(warden, settings);
     ceilings.file_bytes = job->session ? session_file_bytes(settings->config) : 0;
     struct policy_program program = {.runtime = runtime, .bridge = !is_selftest};
     struct execution_request request = {.host = &warden->host,
@@ -351,6 +361,7 @@ static int start(struct warden *warden, const struct settings *settings, struct 
                                         .job = wish,
                                         .warm = settings == warden->settings ? warden->warm : NULL,
                                         .session = job->session ? &session : NULL,
+                                        .kernel = kernel,
                                         .list_outputs = !is_selftest};
     request.fds[JAIL_FD_STDIN] = fds[JOB_FD_STDIN];
     request.fds[JAIL_FD_STDOUT] = fds[JOB_FD_STDOUT];
@@ -460,7 +471,7 @@ void job_cancel_session(struct warden *warden, const struct session *session)
 {
     for (struct warden_job *job = warden->jobs; job; job = job->next) {
         if (job->session == session) {
-            execution_cancel(job->execution);
+            execution_kill(job->execution);
         }
     }
 }
@@ -473,6 +484,7 @@ void job_end_session(void *arg, const struct session *session, const char *why)
             execution_end_over_workspace(job->execution, why);
         }
     }
+    kernels_end_session(warden->kernels, session);
 }
 
 void job_cancel_all_of(struct front *front)
@@ -488,6 +500,6 @@ void job_cancel_all_of(struct front *front)
 void job_cancel_all(struct warden *warden)
 {
     for (struct warden_job *job = warden->jobs; job; job = job->next) {
-        execution_cancel(job->execution);
+        execution_kill(job->execution);
     }
 }

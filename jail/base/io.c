@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -250,4 +251,11 @@ ssize_t io_recv_fds(int sock, void *data, size_t size, int *fds, size_t *n_fds)
     }
     *n_fds = count;
     return n;
+}
+
+size_t io_reads_pending(int pipe, size_t size)
+{
+    int bytes = 0;
+    return pipe >= 0 && ioctl(pipe, FIONREAD, &bytes) == 0 && bytes > 0 ? ((size_t)bytes + size - 1) / size
+                                                                        : 0;
 }

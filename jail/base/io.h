@@ -30,6 +30,9 @@ int io_parse_u64(const char *text, uint64_t *ret);
  * compiler makes of an `if`. */
 bool io_is_bool(const bool *place);
 
+/* How many reads of `size` bytes take what a pipe holds now: its other end may write more for ever. */
+size_t io_reads_pending(int pipe, size_t size);
+
 /* An anonymous file that holds `data`, positioned at 0. */
 int io_memfd(const char *name, const void *data, size_t size, int *ret_fd);
 

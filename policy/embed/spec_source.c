@@ -181,6 +181,7 @@ void spec_source_put(const struct policy_spec *spec)
     PUT_TEXTS(spec, env_allow);
     PUT_TEXT(spec, working_directory);
     PUT_NUMBER(spec, umask);
+    PUT_NUMBER(spec, state);
     PUT_TEXTS(spec, preload);
     PUT_NUMBER(spec, has_seccomp);
     PUT_NUMBER(spec, seccomp_default);

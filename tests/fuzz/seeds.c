@@ -135,6 +135,7 @@ static void write_to_front(const char *directory)
                                 .signal = SIGSEGV,
                                 .has_cpu = true,
                                 .cpu_ns = 5,
+                                .kernel = JOB_KERNEL_NEW,
                                 .denied = &denied,
                                 .n_denied = 1,
                                 .files = files,

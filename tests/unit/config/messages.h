@@ -54,6 +54,7 @@ static inline struct job_result a_result(void)
         .exit_code = -1,
         .signal = 9,
         .killed = true,
+        .kernel = JOB_KERNEL_KEPT,
         .setup_ns = 1,
         .duration_ns = 2,
         .has_cpu = true,

@@ -113,14 +113,13 @@ static const char everything[] =
     "outer_uid_base: 100000 max_output_bytes: 9 front_timeout_ms: 8 max_connections_per_address: 10\n"
     "session_ttl_ms: 10 max_sessions: 11 session_bytes: 65536 session_inodes: 16 "
     "session_directory: '/var/kept' session_free_bytes: 17\n"
+    "max_kernels: 18 kernel_interrupt_grace_ms: 19 kernel_idle_cpu_ms: 20\n"
     "kept_job_ttl_ms: 12 max_kept_jobs: 13 max_kept_bytes: 1024 stream_heartbeat_ms: 14\n"
     "runtime { name: 'python' alias: 'py' interpreter: '/usr/bin/python3' arg: ['-I', ''] extension: 'py' "
     "policy: 'p' }\n"
-    "runtime { name: 'sh' interpreter: '/bin/sh' policy: 'q' }\n"
+    "runtime { name: 'sh' interpreter: '/bin/sh' policy: 'q' kernel: '/k' }\n"
     "key { name: 'a' sha256: '" SHA_A "' policy: ['p', 'q'] runtime: 'py' max_concurrent_jobs: 2 "
-    "max_sessions: 3 team: 't' max_jobs_per_minute: 4 max_timeout_ms: 5 expires: '2027-01-31' "
-    "max_memory_bytes: 1048576 max_pids: 7 max_cpu_percent: 8 max_cpu_ms: 9 max_scratch_bytes: 4096 "
-    "max_output_bytes: 10 }\n"
+    "max_sessions: 3 team: 't' max_jobs_per_minute: 4 max_timeout_ms: 5 expires: '2027-01-31' }\n"
     "team { name: 't' enabled: true max_concurrent_jobs: 6 } team { name: 'u' }\n"
     "key { name: 'b' sha256: '" SHA_B "' }\n";
 
@@ -157,6 +156,11 @@ static void check_everything(const struct server_config *config)
     assert_int_equal(config->max_sessions, 11);
     assert_int_equal(config->session_bytes, 65536);
     assert_int_equal(config->session_inodes, 16);
+    assert_int_equal(config->max_kernels, 18);
+    assert_int_equal(config->kernel_interrupt_grace_ms, 19);
+    assert_int_equal(config->kernel_idle_cpu_ms, 20);
+    assert_string_equal(config->runtimes[0].kernel, "");
+    assert_string_equal(config->runtimes[1].kernel, "/k");
     assert_int_equal(config->kept_job_ttl_ms, 12);
     assert_int_equal(config->max_kept_jobs, 13);
     assert_int_equal(config->max_kept_bytes, 1024);
@@ -169,16 +173,7 @@ static void check_everything(const struct server_config *config)
     assert_int_equal(config->n_keys, 2);
     assert_string_equal(config->keys[0].team, "t");
     assert_int_equal(config->keys[0].max_jobs_per_minute, 4);
-    assert_int_equal(config->keys[0].max.timeout_ms, 5);
-    assert_int_equal(config->keys[0].max.memory_bytes, 1048576);
-    assert_int_equal(config->keys[0].max.pids, 7);
-    assert_int_equal(config->keys[0].max.cpu_percent, 8);
-    assert_int_equal(config->keys[0].max.cpu_ms, 9);
-    assert_int_equal(config->keys[0].max.scratch_bytes, 4096);
-    assert_int_equal(config->keys[0].max.output_bytes, 10);
-    assert_ptr_equal(server_config_key(config, "a"), &config->keys[0]);
-    assert_null(server_config_key(config, "c"));
-    assert_null(server_config_key(config, NULL));
+    assert_int_equal(config->keys[0].max_timeout_ms, 5);
     assert_int_equal(config->keys[0].expires_s, 1801353600);
     assert_string_equal(config->keys[1].team, "");
     assert_int_equal(config->keys[1].expires_s, 0);

@@ -52,6 +52,7 @@ static void test_done_round_trip(void **state)
     assert_int_equal(done->signal, 9);
     assert_true(done->killed);
     assert_false(done->oom);
+    assert_int_equal(done->kernel, JOB_KERNEL_KEPT);
     assert_true(done->has_cpu);
     assert_false(done->has_memory_peak);
     assert_int_equal(done->pids_peak, 3);
@@ -92,7 +93,8 @@ static void test_small_messages_round_trip(void **state)
                    .draining = true,
                    .superseded = true,
                    .degraded = "no memory controller",
-                   .sessions = 3}},
+                   .sessions = 3,
+                   .kernels = 2}},
         {.type = MSG_STARTED, .started = {.id = 9}},
         {.type = MSG_SESSION_QUERY, .session_query = {.id = 4, .what = SESSION_LIST, .key = "default"}},
         {.type = MSG_SESSION_QUERY,

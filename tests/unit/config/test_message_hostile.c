@@ -205,6 +205,12 @@ static void test_hostile_results(void **state)
     h.done.status = UINT32_MAX;
     offer(&h, "done.status");
     h.done.status = 0;
+    h.done.has_kernel = true;
+    h.done.kernel = JOB_KERNEL_NONE; /* is said by leaving it out */
+    offer(&h, "done.kernel");
+    h.done.kernel = JOB_KERNEL_COUNT;
+    offer(&h, "done.kernel");
+    h.done.kernel = JOB_KERNEL_ENDED;
     h.done.signal = 65;
     offer(&h, "done.signal");
     h.done.signal = 64;
