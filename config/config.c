@@ -98,6 +98,16 @@ const struct runtime_config *server_config_runtime(const struct server_config *c
     return NULL;
 }
 
+const struct key_config *server_config_key(const struct server_config *config, const char *name)
+{
+    for (size_t i = 0; name && i < config->n_keys; i++) {
+        if (strcmp(config->keys[i].name, name) == 0) {
+            return &config->keys[i];
+        }
+    }
+    return NULL;
+}
+
 const struct team_config *server_config_team(const struct server_config *config, const char *name)
 {
     for (size_t i = 0; i < config->n_teams; i++) {

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "config/callback_url.h"
+#include "config/job.h"
 #include "jail/base/err.h"
 
 struct buf;
@@ -27,9 +28,9 @@ struct key_config {
     uint32_t max_sessions;
     char *team; /* "": none */
     uint32_t max_jobs_per_minute;
-    uint64_t max_timeout_ms; /* 0: the server's */
-    char *expires;           /* "": never */
-    uint64_t expires_s;      /* since the epoch; 0: never */
+    struct job_limits max; /* of its jobs; 0: the server's and the policy's */
+    char *expires;         /* "": never */
+    uint64_t expires_s;    /* since the epoch; 0: never */
 };
 
 struct team_config {
@@ -155,6 +156,8 @@ void server_config_set_runtime_aside(struct server_config *config, size_t index)
 /* Whether tool calls may go to `url`, whose text is `text`. */
 bool server_config_allows_callback(const struct server_config *config, const struct callback_url *url,
                                    const char *text);
+/* NULL: the configuration has no key of that name; `name` may be NULL. */
+const struct key_config *server_config_key(const struct server_config *config, const char *name);
 /* NULL: the configuration has no team of that name. */
 const struct team_config *server_config_team(const struct server_config *config, const char *name);
 

@@ -64,6 +64,17 @@
     X(max_egress_connections, 0, UINT32_MAX)                                                                 \
     X(egress_timeout_ms, 1, MS_PER_DAY)
 
+/* What a key may ask for at most: limit, least, most; 0: no ceiling of its own. The least is the least that a
+ * job may have. */
+#define KEY_CEILINGS(X)                                                                                      \
+    X(timeout_ms, 1, UINT64_MAX)                                                                             \
+    X(memory_bytes, MIB, 1ull << 50)                                                                         \
+    X(pids, 1, 1ull << 22)                                                                                   \
+    X(cpu_percent, 1, 100000)                                                                                \
+    X(cpu_ms, 1, 366 * MS_PER_DAY)                                                                           \
+    X(scratch_bytes, 4096, 1ull << 50)                                                                       \
+    X(output_bytes, 1, 1024 * MIB)
+
 static bool environment_is_local(const char *environment)
 {
     static const char *const local[] = {"development", "dev", "local", "test"};
@@ -118,6 +129,20 @@ static int read_sha256(struct checker *checker, const char *hex, unsigned char r
                : 0;
 }
 
+static int key_ceilings_from_message(struct checker *checker, const Immure__Key *message,
+                                     struct job_limits *ret)
+{
+    int r = 0;
+#define X(limit, least, most)                                                                                \
+    if (r == 0 && message->max_##limit > 0) {                                                                \
+        r = check_range(checker, "max_" #limit, message->max_##limit, least, most);                          \
+    }                                                                                                        \
+    ret->limit = message->max_##limit;
+    KEY_CEILINGS(X)
+#undef X
+    return r;
+}
+
 static int key_from_message(struct checker *checker, const Immure__Key *message,
                             const struct server_config *config, struct key_config *ret)
 {
@@ -137,7 +162,7 @@ static int key_from_message(struct checker *checker, const Immure__Key *message,
     ret->max_concurrent_jobs = message->max_concurrent_jobs;
     ret->max_sessions = message->max_sessions;
     ret->max_jobs_per_minute = message->max_jobs_per_minute;
-    ret->max_timeout_ms = message->max_timeout_ms;
+    r = r < 0 ? r : key_ceilings_from_message(checker, message, &ret->max);
     r = r < 0 || !*message->team ? r : check_name(checker, "team", message->team, true, "_.-");
     r = r < 0 ? r : check_copy(checker, message->team, &ret->team);
     r = r < 0 ? r : check_copy(checker, message->expires, &ret->expires);
@@ -490,8 +515,11 @@ static Immure__Key **keys_to_messages(const struct server_config *config, struct
         message->team = key->team;
         message->has_max_jobs_per_minute = true;
         message->max_jobs_per_minute = key->max_jobs_per_minute;
-        message->has_max_timeout_ms = true;
-        message->max_timeout_ms = key->max_timeout_ms;
+#define X(limit, least, most)                                                                                \
+    message->has_max_##limit = true;                                                                         \
+    message->max_##limit = key->max.limit;
+        KEY_CEILINGS(X)
+#undef X
         message->expires = key->expires;
         pointers[i] = message;
     }

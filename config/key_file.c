@@ -240,7 +240,13 @@ static int put_line(const struct key_wish *wish, const char *key, struct buf *re
     r = r < 0 ? r : put_texts(ret, "runtime", wish->runtimes, wish->n_runtimes, reterr);
     put_number(ret, "max_concurrent_jobs", wish->max_concurrent_jobs);
     put_number(ret, "max_jobs_per_minute", wish->max_jobs_per_minute);
-    put_number(ret, "max_timeout_ms", wish->max_timeout_ms);
+    put_number(ret, "max_timeout_ms", wish->max.timeout_ms);
+    put_number(ret, "max_memory_bytes", wish->max.memory_bytes);
+    put_number(ret, "max_pids", wish->max.pids);
+    put_number(ret, "max_cpu_percent", wish->max.cpu_percent);
+    put_number(ret, "max_cpu_ms", wish->max.cpu_ms);
+    put_number(ret, "max_scratch_bytes", wish->max.scratch_bytes);
+    put_number(ret, "max_output_bytes", wish->max.output_bytes);
     buf_puts(ret, " }\n");
     return r;
 }

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config/job.h"
+
 struct Immure__Server;
 struct buf;
 struct err;
@@ -33,7 +35,8 @@ struct key_wish {
     const char *name, *team, *expires;
     const char *const *policies, *const *runtimes;
     size_t n_policies, n_runtimes;
-    uint64_t max_concurrent_jobs, max_jobs_per_minute, max_timeout_ms; /* 0: none */
+    uint64_t max_concurrent_jobs, max_jobs_per_minute; /* 0: none */
+    struct job_limits max;                             /* the same */
 };
 #define KEY_BYTES 72 /* of a key's text, with the NUL */
 int key_file_add(const char *path, const struct key_wish *wish, struct buf *text, char ret_key[KEY_BYTES],

@@ -22,20 +22,28 @@ static uint64_t tighter(uint64_t a, uint64_t b)
     return a == 0 || (b != 0 && b < a) ? b : a;
 }
 
-/* `most` is what the policy gives; 0: no limit, as long as the job asks for none. */
-static int apply_wish(const char *field, uint64_t wish, uint64_t least, uint64_t most, uint64_t *ret,
-                      struct err *reterr)
+struct limit_row {
+    const char *field;
+    uint64_t wish, least;
+    uint64_t policys, keys; /* the most that they give; 0: no limit, as long as the job asks for none */
+    uint64_t *ret;
+};
+
+static int apply_wish(const struct limit_row *row, struct err *reterr)
 {
-    if (wish == 0) {
-        *ret = most;
+    uint64_t most = tighter(row->policys, row->keys);
+    if (row->wish == 0) {
+        *row->ret = most;
         return 0;
     }
-    if (wish < least || (most != 0 && wish > most)) {
-        return most ? err_set(reterr, ERR_INVALID, ERANGE, field,
-                              "must be from %" PRIu64 " to %" PRIu64 ", the policy's limit", least, most)
-                    : err_set(reterr, ERR_INVALID, ERANGE, field, "must be at least %" PRIu64, least);
+    if (row->wish < row->least || (most != 0 && row->wish > most)) {
+        return most ? err_set(reterr, ERR_INVALID, ERANGE, row->field,
+                              "must be from %" PRIu64 " to %" PRIu64 ", the %s limit", row->least, most,
+                              most == row->policys ? "policy's" : "key's")
+                    : err_set(reterr, ERR_INVALID, ERANGE, row->field, "must be at least %" PRIu64,
+                              row->least);
     }
-    *ret = wish;
+    *row->ret = row->wish;
     return 0;
 }
 
@@ -77,22 +85,22 @@ int policy_limits_for(const struct policy *policy, const struct policy_ceilings 
     const struct policy_limits *limits = &policy->spec->limits;
     const struct job_limits *wish = &job->limits;
     struct job_limits applied = {.timeout_ms = timeout_of(limits, ceilings, wish->timeout_ms)};
-    const struct {
-        const char *field;
-        uint64_t wish, least, most, *ret;
-    } rows[] = {
-        {"limits.memory_bytes", wish->memory_bytes, MEMORY_BYTES_LEAST, limits->memory_bytes,
-         &applied.memory_bytes},
-        {"limits.pids", wish->pids, 1, limits->pids, &applied.pids},
-        {"limits.cpu_percent", wish->cpu_percent, 1, limits->cpu_percent, &applied.cpu_percent},
-        {"limits.cpu_ms", wish->cpu_ms, 1, limits->cpu_ms, &applied.cpu_ms},
-        {"limits.scratch_bytes", wish->scratch_bytes, SCRATCH_BYTES_LEAST, limits->scratch_bytes,
-         &applied.scratch_bytes},
-        {"limits.output_bytes", wish->output_bytes, 1,
-         tighter(limits->output_bytes, ceilings->max_output_bytes), &applied.output_bytes},
+#define ROW(limit, least_of_it, policys_of_it)                                                               \
+    {                                                                                                        \
+        .field = "limits." #limit, .wish = wish->limit, .least = (least_of_it), .policys = (policys_of_it),  \
+        .keys = ceilings->key.limit, .ret = &applied.limit                                                   \
+    }
+    const struct limit_row rows[] = {
+        ROW(memory_bytes, MEMORY_BYTES_LEAST, limits->memory_bytes),
+        ROW(pids, 1, limits->pids),
+        ROW(cpu_percent, 1, limits->cpu_percent),
+        ROW(cpu_ms, 1, limits->cpu_ms),
+        ROW(scratch_bytes, SCRATCH_BYTES_LEAST, limits->scratch_bytes),
+        ROW(output_bytes, 1, tighter(limits->output_bytes, ceilings->max_output_bytes)),
     };
+#undef ROW
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-        int r = apply_wish(rows[i].field, rows[i].wish, rows[i].least, rows[i].most, rows[i].ret, reterr);
+        int r = apply_wish(&rows[i], reterr);
         if (r < 0) {
             return r;
         }

@@ -21,7 +21,8 @@
 struct key_options {
     const char *file, *team, *expires;
     struct option_list policies, runtimes;
-    uint64_t max_concurrent_jobs, max_jobs_per_minute, max_timeout_ms;
+    uint64_t max_concurrent_jobs, max_jobs_per_minute;
+    struct job_limits max;
 };
 
 #define FILE_ROW                                                                                             \
@@ -43,7 +44,19 @@ static const struct option_row add_rows[] = {
     {"--max-jobs-per-minute", "N", "jobs that it may start in a minute", OPTION_NUMBER,
      offsetof(struct key_options, max_jobs_per_minute)},
     {"--max-timeout-ms", "MS", "the longest that a job of it may run", OPTION_NUMBER,
-     offsetof(struct key_options, max_timeout_ms)},
+     offsetof(struct key_options, max.timeout_ms)},
+    {"--max-memory-bytes", "N", "the most that `limits` of its requests may say: memory", OPTION_NUMBER,
+     offsetof(struct key_options, max.memory_bytes)},
+    {"--max-pids", "N", "the same of processes and threads", OPTION_NUMBER,
+     offsetof(struct key_options, max.pids)},
+    {"--max-cpu-percent", "N", "the same of processors, 100 for one", OPTION_NUMBER,
+     offsetof(struct key_options, max.cpu_percent)},
+    {"--max-cpu-ms", "MS", "the same of processor time", OPTION_NUMBER,
+     offsetof(struct key_options, max.cpu_ms)},
+    {"--max-scratch-bytes", "N", "the same of the files that a job writes", OPTION_NUMBER,
+     offsetof(struct key_options, max.scratch_bytes)},
+    {"--max-output-bytes", "N", "the same of stdout and stderr, each", OPTION_NUMBER,
+     offsetof(struct key_options, max.output_bytes)},
     {"--expires", "WHEN", "2027-01-31 or 2027-01-31T12:00:00Z: from then on it is no key", OPTION_TEXT,
      offsetof(struct key_options, expires)},
 };
@@ -150,7 +163,7 @@ static int add_key(const struct key_options *options, const char *name, struct e
                                   .n_runtimes = options->runtimes.n,
                                   .max_concurrent_jobs = options->max_concurrent_jobs,
                                   .max_jobs_per_minute = options->max_jobs_per_minute,
-                                  .max_timeout_ms = options->max_timeout_ms};
+                                  .max = options->max};
     int r = lock_directory(options->file, &directory, &lock, reterr);
     r = r < 0 ? r : read_file(options->file, true, &text, reterr);
     r = r < 0 ? r : key_file_add(options->file, &wish, &text, key, reterr);

@@ -147,9 +147,9 @@ static int check_admission(const struct dispatch *dispatch, const struct caller 
 static void lower_timeout(const struct dispatch *dispatch, const struct key_config *key, struct job *job)
 {
     uint64_t *timeout_ms = &job->limits.timeout_ms;
-    if (key && key->max_timeout_ms > 0) {
+    if (key && key->max.timeout_ms > 0) {
         uint64_t wish = *timeout_ms > 0 ? *timeout_ms : dispatch->front->config->default_timeout_ms;
-        *timeout_ms = wish < key->max_timeout_ms ? wish : key->max_timeout_ms;
+        *timeout_ms = wish < key->max.timeout_ms ? wish : key->max.timeout_ms;
     }
 }
 

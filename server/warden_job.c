@@ -102,13 +102,19 @@ static void report_failure(struct front *front, uint64_t id, const struct err *e
     }
 }
 
-static struct policy_ceilings ceilings_of(const struct warden *warden, const struct settings *settings)
+/* `key` is the name of the one that calls; in an open server it is none's. */
+static struct policy_ceilings ceilings_of(const struct warden *warden, const struct settings *settings,
+                                          const char *key)
 {
     struct policy_ceilings ceilings = {
         .default_timeout_ms = settings->config->default_timeout_ms,
         .max_timeout_ms = settings->config->max_timeout_ms,
         .max_output_bytes = settings->config->max_output_bytes,
     };
+    const struct key_config *caller = server_config_key(settings->config, key);
+    if (caller) {
+        ceilings.key = caller->max;
+    }
     host_apply_to_ceilings(&warden->host, &ceilings);
     return ceilings;
 }
@@ -351,7 +357,7 @@ static int start(struct warden *warden, const struct settings *settings, struct 
         job_discard(job);
         return r;
     }
-    struct policy_ceilings ceilings = ceilings_of(warden, settings);
+    struct policy_ceilings ceilings = ceilings_of(warden, settings, wish->key);
     ceilings.file_bytes = job->session ? session_file_bytes(settings->config) : 0;
     struct policy_program program = {.runtime = runtime, .bridge = !is_selftest};
     struct execution_request request = {.host = &warden->host,

@@ -4,13 +4,14 @@ import datetime
 import json
 import os
 import re
+import shutil
 import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import IMMURE
-from harness import config_key, wait_for
+from harness import CGROUP, ROOT, Server, config_key, runtimes, wait_for
 
 JOB = json.dumps({"code": "print(1)"})
 
@@ -78,6 +79,61 @@ def test_a_keys_longest_timeout(serve):
     for more in ({}, {"timeout_ms": 60000}, {"timeout": 30}):
         assert execute(server, "ka", json.dumps({"code": "1", **more})).json["limits"]["timeout_ms"] == 700
     assert execute(server, "ka", json.dumps({"code": "1", "timeout_ms": 600})).json["limits"]["timeout_ms"] == 600
+
+
+CEILINGS = {"memory_bytes": 300 << 20, "pids": 9, "cpu_percent": 50, "cpu_ms": 20000, "scratch_bytes": 1 << 20, "output_bytes": 1000}
+
+
+@pytest.fixture(scope="module")
+def ceilings(tmp_path_factory):
+    """A server with a key that may have little, and one that may have a lot."""
+    place = tmp_path_factory.mktemp("ceilings")
+    config = place / "server.textproto"
+    config.write_text(config_key("low", "kl", **{f"max_{name}": value for name, value in CEILINGS.items()})
+                      + config_key("high", "kh", **{f"max_{name}": 1 << 29 if "bytes" in name else 4000 for name in CEILINGS})
+                      + config_key("none", "kn") + (runtimes() or (ROOT / "config/server.textproto").read_text()))
+    with Server(place / "log", SANDBOX_EXECUTOR_CONFIG=str(config)) as server:
+        yield server
+
+
+@pytest.mark.parametrize("limit", CEILINGS)
+def test_a_keys_ceilings(ceilings, limit):
+    most = CEILINGS[limit]
+    refused = execute(ceilings, "kl", json.dumps({"code": "1", "limits": {limit: most + 1}}))
+    assert refused.status == 400 and refused.json["field"] == f"limits.{limit}" and f"to {most}, the key's limit" in refused.json["error"]
+    for limits in ({}, {limit: most}, {limit: most - 1}):
+        done = execute(ceilings, "kl", json.dumps({"code": "print(1)", "limits": limits})).json
+        applied = None if limit == "cpu_percent" and CGROUP != "REQUIRED" else limits.get(limit, most)  # which nothing else enforces
+        assert (done["status"], done["limits"][limit]) == ("success", applied), done
+    for key, field, text in (("kh", f"limits.{limit}", "the policy's limit"), ("kn", f"limits.{limit}", "the policy's limit")):
+        beyond = execute(ceilings, key, json.dumps({"code": "1", "limits": {limit: 1 << 50}}))
+        if limit != "cpu_ms":  # of which the policy gives what one asks for
+            assert beyond.status == 400 and beyond.json["field"] == field and text in beyond.json["error"]
+    assert execute(ceilings, "kn").json["limits"] == ceilings.execute("print(1)")["limits"]
+
+
+def test_a_keys_ceilings_hold(ceilings):
+    """Not only as numbers, and at the other doors."""
+    verdict = execute(ceilings, "kl", json.dumps({"code": "print('x' * 5000)"})).json
+    assert verdict["stdout"] == "x" * 1000 and verdict["truncated"]
+    verdict = execute(ceilings, "kl", json.dumps({"code": "open('f', 'wb').write(bytes(2 << 20))"})).json
+    assert verdict["status"] == "execution_error" and "No space left" in verdict["stderr"]
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "execute_code", "arguments": {"language": "python", "code": "1"}}}
+    told = server_call(ceilings, "kl", "/mcp", call)["result"]["structuredContent"]
+    assert told["limits"]["memory_bytes"] == CEILINGS["memory_bytes"]
+    if shutil.which("node"):
+        refused = server_call(ceilings, "kl", "/run-code", {"source": "1", "options": {"memoryLimitBytes": 280 << 20}})
+        assert refused["field"] == "limits.memory_bytes" and "the key's limit" in refused["error"]
+
+
+def test_ceilings_of_a_new_key(tmp_path):
+    add(tmp_path / "keys.textproto", "n", *[word for name, value in CEILINGS.items() for word in (f"--max-{name.replace('_', '-')}", value)])
+    line = (tmp_path / "keys.textproto").read_text()
+    assert all(f" max_{name}: {value} " in line for name, value in CEILINGS.items()), line
+
+
+def server_call(server, key, path, body):
+    return server.request("POST", path, json.dumps(body), headers={"X-Service-API-Key": key}).json
 
 
 def test_a_key_expires(serve):

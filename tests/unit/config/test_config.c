@@ -119,7 +119,9 @@ static const char everything[] =
     "policy: 'p' }\n"
     "runtime { name: 'sh' interpreter: '/bin/sh' policy: 'q' kernel: '/k' }\n"
     "key { name: 'a' sha256: '" SHA_A "' policy: ['p', 'q'] runtime: 'py' max_concurrent_jobs: 2 "
-    "max_sessions: 3 team: 't' max_jobs_per_minute: 4 max_timeout_ms: 5 expires: '2027-01-31' }\n"
+    "max_sessions: 3 team: 't' max_jobs_per_minute: 4 max_timeout_ms: 5 expires: '2027-01-31' "
+    "max_memory_bytes: 1048576 max_pids: 7 max_cpu_percent: 8 max_cpu_ms: 9 max_scratch_bytes: 4096 "
+    "max_output_bytes: 10 }\n"
     "team { name: 't' enabled: true max_concurrent_jobs: 6 } team { name: 'u' }\n"
     "key { name: 'b' sha256: '" SHA_B "' }\n";
 
@@ -173,7 +175,16 @@ static void check_everything(const struct server_config *config)
     assert_int_equal(config->n_keys, 2);
     assert_string_equal(config->keys[0].team, "t");
     assert_int_equal(config->keys[0].max_jobs_per_minute, 4);
-    assert_int_equal(config->keys[0].max_timeout_ms, 5);
+    assert_int_equal(config->keys[0].max.timeout_ms, 5);
+    assert_int_equal(config->keys[0].max.memory_bytes, 1048576);
+    assert_int_equal(config->keys[0].max.pids, 7);
+    assert_int_equal(config->keys[0].max.cpu_percent, 8);
+    assert_int_equal(config->keys[0].max.cpu_ms, 9);
+    assert_int_equal(config->keys[0].max.scratch_bytes, 4096);
+    assert_int_equal(config->keys[0].max.output_bytes, 10);
+    assert_ptr_equal(server_config_key(config, "a"), &config->keys[0]);
+    assert_null(server_config_key(config, "c"));
+    assert_null(server_config_key(config, NULL));
     assert_int_equal(config->keys[0].expires_s, 1801353600);
     assert_string_equal(config->keys[1].team, "");
     assert_int_equal(config->keys[1].expires_s, 0);

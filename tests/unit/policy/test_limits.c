@@ -116,6 +116,46 @@ static void test_timeout_is_clamped(void **state)
     }
 }
 
+/* The less of the two; what is asked for beyond it is refused in the name of whose it is. */
+static void test_a_keys_ceilings(void **state)
+{
+    (void)state;
+    CLEANUP(policy_freep) struct policy *policy = compile(LIMITED);
+    struct policy_ceilings ceilings = server;
+    ceilings.key = (struct job_limits){.memory_bytes = 2 << 20,
+                                       .pids = 20,
+                                       .cpu_percent = 7,
+                                       .cpu_ms = 8,
+                                       .scratch_bytes = 4096,
+                                       .output_bytes = 9};
+    const struct job none = {0};
+    struct job_limits limits;
+    assert_int_equal(policy_limits_for(policy, &ceilings, &none, &limits, NULL), 0);
+    assert_int_equal(limits.memory_bytes, 2 << 20);
+    assert_int_equal(limits.pids, 10); /* the policy's */
+    assert_int_equal(limits.cpu_percent, 7);
+    assert_int_equal(limits.cpu_ms, 8);
+    assert_int_equal(limits.scratch_bytes, 4096);
+    assert_int_equal(limits.output_bytes, 9);
+    static const struct {
+        struct job_limits wish;
+        const char *field, *whose;
+    } rows[] = {{{.memory_bytes = (2 << 20) + 1}, "limits.memory_bytes", "the key's limit"},
+                {{.pids = 11}, "limits.pids", "the policy's limit"},
+                {{.cpu_percent = 8}, "limits.cpu_percent", "the key's limit"},
+                {{.cpu_ms = 9}, "limits.cpu_ms", "the key's limit"},
+                {{.scratch_bytes = 4097}, "limits.scratch_bytes", "the key's limit"},
+                {{.output_bytes = 10}, "limits.output_bytes", "the key's limit"}};
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        const struct job job = {.limits = rows[i].wish};
+        struct err err = {0};
+        assert_true(policy_limits_for(policy, &ceilings, &job, &limits, &err) < 0);
+        assert_int_equal(err.kind, ERR_INVALID);
+        assert_string_equal(err.item, rows[i].field);
+        assert_non_null(strstr(err.text, rows[i].whose));
+    }
+}
+
 static void test_cpu_time(void **state)
 {
     (void)state;
@@ -172,7 +212,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),          cmocka_unit_test(test_lower),
         cmocka_unit_test(test_higher_is_refused), cmocka_unit_test(test_timeout_is_clamped),
-        cmocka_unit_test(test_cpu_time),          cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_a_keys_ceilings),   cmocka_unit_test(test_cpu_time),
+        cmocka_unit_test(test_environment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
