@@ -33,8 +33,8 @@
 #include "server/sessions.h"
 #include "server/settings.h"
 
-/* The delay after a failure doubles with each in a row, up to some minutes: it may have been the load. */
-#define DOUBLINGS_MAX 10
+/* The delay after a failure doubles with each in a row, up to a minute: it may have been the load. */
+#define DOUBLINGS_MAX 7
 #ifndef RESTART_DELAY_NS
 #define RESTART_DELAY_NS (NS_PER_S / 2)
 #endif
