@@ -152,6 +152,8 @@ static bool fill_state(const struct msg *msg, struct pool *pool, struct outgoing
     ret->state.leftovers_swept = msg->state.leftovers_swept;
     ret->state.sessions = msg->state.sessions;
     ret->state.kernels = msg->state.kernels;
+    ret->state.has_heap_bytes = true;
+    ret->state.heap_bytes = msg->state.heap_bytes;
     ret->envelope.kind_case = IMMURE__MSG__KIND_STATE;
     ret->envelope.state = &ret->state;
     return fill_warm(&msg->state, pool, &ret->state);
@@ -317,6 +319,7 @@ static int state_from_message(const Immure__MsgState *message, struct msg_state 
     ret->leftovers_swept = message->leftovers_swept;
     ret->sessions = message->sessions;
     ret->kernels = message->kernels;
+    ret->heap_bytes = message->heap_bytes;
     int r = warm_from_message(message, ret, reterr);
     r = r < 0 ? r : take_text(message->why, ret->why, sizeof ret->why, "state.why", reterr);
     return r < 0

@@ -175,6 +175,7 @@ static void state_metrics(struct front *front)
     metrics_set(front->metrics, METRIC_LEFTOVERS_SWEPT, NULL, NULL, (double)state->leftovers_swept);
     metrics_set(front->metrics, METRIC_SESSIONS, NULL, NULL, state->sessions);
     metrics_set(front->metrics, METRIC_KERNELS, NULL, NULL, state->kernels);
+    metrics_set(front->metrics, METRIC_HEAP, "warden", NULL, (double)state->heap_bytes);
     for (size_t i = 0; i < state->n_warm; i++) {
         const struct msg_warm *warm = &state->warm[i];
         metrics_set(front->metrics, METRIC_WARM_JAILS, warm->runtime, "parked", warm->parked);

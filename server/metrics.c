@@ -97,6 +97,8 @@ static const struct family families[] = {
                               "What one parked jail holds in memory, its share of shared pages included.",
                               {"runtime"},
                               {0}},
+    [METRIC_HEAP] =
+        {"immure_heap_bytes", GAUGE, "What a process has allocated and not freed.", {"process"}, {0}},
     [METRIC_SESSIONS] = {"immure_sessions", GAUGE, "Sessions that there are.", {0}, {0}},
     [METRIC_KERNELS] = {"immure_kernels", GAUGE, "Interpreters of sessions that live on.", {0}, {0}},
     [METRIC_BUILD_INFO] = {"immure_build_info", GAUGE, "1, with the version as a label.", {"version"}, {0}},

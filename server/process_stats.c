@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,12 @@ void process_stats_free(struct process_stats *stats)
         dir_closep(&stats->fds);
         free(stats);
     }
+}
+
+uint64_t process_heap_bytes(void)
+{
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
 }
 
 static void update_from_stat(struct process_stats *stats, struct metrics *metrics)
@@ -93,4 +100,5 @@ void process_stats_update(struct process_stats *stats, struct metrics *metrics)
     metrics_set(metrics, METRIC_PROCESS_START_TIME, NULL, NULL, stats->start_time_s);
     update_from_stat(stats, metrics);
     update_from_fds(stats, metrics);
+    metrics_set(metrics, METRIC_HEAP, "front", NULL, (double)process_heap_bytes());
 }

@@ -29,6 +29,7 @@
 #include "server/log.h"
 #include "server/notify.h"
 #include "server/sessions.h"
+#include "server/process_stats.h"
 #include "server/settings.h"
 #include "server/verdict.h"
 #include "server/warm.h"
@@ -114,6 +115,7 @@ static void send_state(struct front *front)
 {
     struct msg msg = {.type = MSG_STATE, .state = front->warden->state};
     msg.state.draining = front->warden->draining;
+    msg.state.heap_bytes = process_heap_bytes();
     msg.state.superseded = front->state == FRONT_DRAINING && !front->warden->draining;
     front_send(front, &msg, NULL, 0);
 }

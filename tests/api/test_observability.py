@@ -17,7 +17,7 @@ FAMILIES = {
     "immure_job_cpu_seconds_total": "counter", "immure_job_memory_peak_bytes": "histogram",
     "immure_denied_syscalls_total": "counter", "immure_http_requests_total": "counter",
     "immure_http_request_duration_seconds": "histogram", "immure_limits_enforced_by": "gauge",
-    "immure_front_restarts_total": "counter", "immure_leftovers_swept_total": "counter", "immure_build_info": "gauge",
+    "immure_heap_bytes": "gauge", "immure_front_restarts_total": "counter", "immure_leftovers_swept_total": "counter", "immure_build_info": "gauge",
     "process_cpu_seconds_total": "counter", "process_open_fds": "gauge", "process_max_fds": "gauge",
     "process_virtual_memory_bytes": "gauge", "process_resident_memory_bytes": "gauge",
     "process_start_time_seconds": "gauge",

@@ -21,6 +21,9 @@ JOBS = [
     ("import json\nprint(json.dumps({'a': list(range(99))}))", {}, "success", 8),
     ("print(open('in.txt').read())\nopen('out.txt', 'w').write('x' * 5000)",
      {"files": [{"name": "in.txt", "content": "text"}], "outputs": ["out.txt"]}, "success", 8),
+    # Types of files are told by their content where names do not tell.
+    ("open('a', 'w').write('1,2\\n'); open('b', 'wb').write(bytes(range(256)) * 9); open('c', 'w').write('x' * 3000); open('d', 'w')",
+     {"outputs": ["*"]}, "success", 2),
     ("import sys\nsys.stdout.write(sys.stdin.read())", {"stdin": "s" * 70000}, "success", 5),
     ("raise SystemExit(3)", {}, "execution_error", 5),
     ("1 / 0", {}, "execution_error", 5),
@@ -62,7 +65,6 @@ OTHERS = {
     ],
 }
 JOBS += [job for runtime, jobs in OTHERS.items() if shutil.which(f"/usr/bin/{runtime}") for job in jobs]
-WEIGHTS = [job[3] for job in JOBS]
 
 
 def function(name):
@@ -105,7 +107,7 @@ END_SESSION = 15  # of a hundred jobs of one
 BUSY_S = 30
 
 # Few replies are kept, so that there are as many at every rest.
-CONFIG = ("max_kept_jobs: 24\n" + config_key("limited", LIMITED_KEY, max_jobs_per_minute=LIMITED_JOBS)
+CONFIG = ("max_kept_jobs: 8\n" + config_key("limited", LIMITED_KEY, max_jobs_per_minute=LIMITED_JOBS)
           + (runtimes() or (ROOT / "config/server.textproto").read_text()))
 
 
@@ -160,13 +162,23 @@ class Caller:
         return fields
 
     def one(self):
-        door = self.chance.randrange(100)
-        for name, share in DOORS.items():
-            if 0 <= door < share:
-                return {"run-code": self.run_code, "mcp": self.mcp, "limited": self.limited}[name]()
-            door -= share
-        [(code, fields, expected, _)] = self.chance.choices(JOBS, WEIGHTS)
+        [door] = self.chance.choices([*DOORS, "execute"], [*DOORS.values(), 100 - sum(DOORS.values())])
+        if door == "limited":
+            return self.limited()
+        table = {"run-code": RUNS, "mcp": CALLS, "execute": JOBS}[door]
+        [row] = self.chance.choices(table, [row[-1] for row in table])
+        if door != "execute":
+            return {"run-code": self.run_code, "mcp": self.mcp}[door](*row[:-1])
         [way] = self.chance.choices(list(WAYS), list(WAYS.values()))
+        return self.execute(way, *row[:-1])
+
+    def warm_up(self, part, parts):
+        """Its part of every row of the tables, once: what libraries do but once is done then."""
+        calls = [*[(self.execute, ("waited for", *row[:-1])) for row in JOBS], *[(self.mcp, row[:-1]) for row in CALLS],
+                 *[(self.run_code, row[:-1]) for row in RUNS if DOORS["run-code"]]]
+        self.each(calls[part::parts])
+
+    def execute(self, way, code, fields, expected):
         if way == "forgotten":  # its reply is kept, so all of these are alike
             code, fields, expected, _ = JOBS[0]
         job = {"code": code, **self.filled_in(fields)}
@@ -197,8 +209,7 @@ class Caller:
         self.outcomes[outcome] += 1
         self.ways[way] += 1
 
-    def run_code(self):
-        [(source, options, fields, expected, _)] = self.chance.choices(RUNS, [run[4] for run in RUNS])
+    def run_code(self, source, options, fields, expected):
         reply = self.ask("run-code", "/run-code", {"source": source, "options": options, **self.filled_in(fields)})
         if reply:
             self.judge("run-code", source, self.outcome("run-code", *reply), {expected}, reply)
@@ -218,8 +229,7 @@ class Caller:
         if reply[0] != 204:
             raise Wrong(f"DELETE /mcp: {self.told(*reply)}")
 
-    def mcp(self):
-        [(arguments, expected, _)] = self.chance.choices(CALLS, [call[2] for call in CALLS])
+    def mcp(self, arguments, expected):
         if not self.mcp_session:
             self.begin_mcp_session()
         arguments = {"language": "python", **self.filled_in(arguments)}
@@ -274,9 +284,12 @@ class Caller:
         self.sessions.discard(session)
 
     def run(self, n):
-        for _ in range(n):
+        self.each([(self.one, ())] * n)
+
+    def each(self, calls):
+        for call, arguments in calls:
             try:
-                self.one()
+                call(*arguments)
                 if self.chance.randrange(100) >= KEEP:
                     self.drop()
             except (OSError, http.client.HTTPException, Wrong) as error:

@@ -9,6 +9,7 @@ Exit code 1 if a verdict was wrong or something was left behind or grew."""
 
 import contextlib
 import ctypes
+import json
 import os
 import re
 import statistics
@@ -81,6 +82,12 @@ def n_kept_callbacks(front, port):
     return count
 
 
+def heap_bytes(server):
+    """What warden and front have allocated and not freed."""
+    text = server.get("/metrics").body.decode()
+    return {f"{who}: heap": int(n) for who, n in re.findall(r'^immure_heap_bytes\{process="(\w+)"\} (\d+)$', text, re.M)}
+
+
 def measure(server, callback_port=0):
     warden, front = server.process.pid, front_of(server)
     below = descendants(warden)
@@ -95,6 +102,7 @@ def measure(server, callback_port=0):
         "front: KiB": memory_kib(front),
         "jails: KiB": sum(memory_kib(pid) for pid in others),
         "front restarts": int(server.metric("immure_front_restarts_total")),
+        **heap_bytes(server),
     }
 
 
@@ -102,6 +110,11 @@ def measure(server, callback_port=0):
 # So it may not grow from one rest to the next, most of the time; nor by more than that from the first rest to the last.
 MEMORY = {"warden: KiB": 1024, "front: KiB": 1024, "jails: KiB": 4096}
 STEADY_KIB = 64  # 32 bytes for each of 2,000 jobs
+# What is allocated is known to the byte, and is judged after few jobs already: a leak of one small object a job is in every step,
+# what caches take as they fill is not.
+HEAP = {"warden: heap", "front: heap"}
+LEAK_BYTES = 48  # of a job
+HEAP_JOBS = 200  # in a part; before that it is not judged
 PARTS = 5
 WARM_UP = 1000  # jobs; before that a server is still growing into its work, and memory is not judged
 
@@ -109,7 +122,11 @@ WARM_UP = 1000  # jobs; before that a server is still growing into its work, and
 def growths(rests, jobs_each):
     """-> the names of what grew"""
     first, last = rests[0], rests[-1]
-    grown = [name for name in first if name not in MEMORY and any(rest[name] > first[name] for rest in rests)]
+    grown = [name for name in first if name not in MEMORY and name not in HEAP and any(rest[name] > first[name] for rest in rests)]
+    for name in HEAP if jobs_each >= HEAP_JOBS else ():
+        steps = [after[name] - before[name] for before, after in zip(rests, rests[1:], strict=False)]
+        if statistics.median_low(steps) > LEAK_BYTES * jobs_each:
+            grown.append(name)
     for name, most in MEMORY.items() if jobs_each >= WARM_UP else ():
         steps = [after[name] - before[name] for before, after in zip(rests, rests[1:], strict=False)]
         # The template's pages come and go between two figures.
@@ -133,18 +150,26 @@ def settled(server, callback_port):
     """Figures of a server at rest."""
     wait_for(lambda: server.metric("immure_jobs_running") == 0, "the last job's end")
 
+    # The warden tells of its heap when the number of sessions changes: at rest, therefore, once more.
+    probe = {"code": "print(1)", "session_id": "probe"}
+    wait_for(lambda: server.request("POST", "/execute", json.dumps(probe)).status == 200, "a job in a session")
+
     def full():
         first = measure(server, callback_port)
         time.sleep(0.05)
         second = measure(server, callback_port)
-        same = all(first[name] == second[name] for name in first if name not in MEMORY)
+        same = all(first[name] == second[name] for name in first if name not in MEMORY and name not in HEAP)
         return second if same and stock_is_full(server) else None
-    return wait_for(full, "rest")
+    wait_for(full, "rest")
+    assert server.request("DELETE", "/workspace/probe").status == 204
+    return wait_for(full, "rest again")
 
 
 def run(server, n, part, addresses):
+    """`n` jobs; or, in part -1, every kind of job once."""
     callers = [Caller(server, part * WORKERS + number, addresses) for number in range(WORKERS)]
-    threads = [threading.Thread(target=caller.run, args=(n // WORKERS,)) for caller in callers]
+    threads = [threading.Thread(target=caller.run, args=(n // WORKERS,)) if part >= 0 else
+               threading.Thread(target=caller.warm_up, args=(number, WORKERS)) for number, caller in enumerate(callers)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -187,7 +212,7 @@ def soak(n, directory, callback_url, **environment):
     try:
         wait_for(server.ready, "a server", 60)
         started = time.monotonic()
-        callers, rests = [], []
+        callers, rests = run(server, 0, -1, addresses), []
         for part in range(PARTS):
             callers += run(server, n // PARTS, part, addresses)
             rests.append(settled(server, port))

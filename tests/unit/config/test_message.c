@@ -87,7 +87,8 @@ static void test_small_messages_round_trip(void **state)
         {.type = MSG_REFUSED,
          .refused = {.id = 1, .kind = ERR_BUSY, .item = "", .text = "server busy", .retry_after_ms = 12}},
         {.type = MSG_STATE,
-         .state = {.ready = false, .why = "step 7", .front_restarts = 2, .leftovers_swept = 1}},
+         .state =
+             {.ready = false, .why = "step 7", .front_restarts = 2, .leftovers_swept = 1, .heap_bytes = 3}},
         {.type = MSG_STATE,
          .state = {.ready = true,
                    .draining = true,
