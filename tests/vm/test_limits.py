@@ -265,6 +265,14 @@ runtime {{
   prelude {{ path: "/immure/node/immure-launch.cjs" file: "node/immure-launch.cjs" }}
   prelude {{ path: "/immure/node/immure-prelude.cjs" file: "node/immure-prelude.cjs" }}
 }}
+runtime {{
+  name: "isolate" interpreter: "/usr/bin/node" extension: "json" policy: "isolate" evaluator: true
+  arg: ["--experimental-vm-modules", "--disallow-code-generation-from-strings", "--unhandled-rejections=none", "--expose-internals",
+        "/immure/isolate/immure-isolate.cjs"]
+  prelude {{ path: "/immure/isolate/immure-isolate.cjs" file: "isolate/immure-isolate.cjs" }}
+  prelude {{ path: "/immure/isolate/immure-realm.js" file: "isolate/immure-realm.js" }}
+  prelude {{ path: "/immure/isolate/immure-typescript.cjs" file: "isolate/immure-typescript.cjs" }}
+}}
 """
 
 
@@ -283,4 +291,11 @@ def test_standing_ready_and_node(cgroup, tmp_path):
         assert (verdict["oom"], verdict["killed"], verdict["status"]) == (True, False, "oom"), verdict
         assert (verdict["exit_code"], verdict["signal"]) == (137, "SIGKILL")
         assert verdict["usage"]["memory_peak_bytes"] <= 128 * MIB
+        # And a module's, where it is none of V8's heap, which has a limit of its own.
+        source = "const kept = []; for (;;) kept.push(new Uint8Array(4 << 20).fill(1))"
+        body = {"source": source, "timeout_ms": 300000, "options": {"language": "javascript", "memoryLimitBytes": 32 * MIB}}
+        reply = server.request("POST", "/run-code", json.dumps(body), timeout=330)
+        assert (reply.status, reply.json["status"]) == (200, "memory"), reply.body
+        assert reply.json["error"]["name"] == "MemoryError"
+        assert 'immure_jobs_total{runtime="isolate",status="oom"} 1\n' in server.get("/metrics").body.decode()
     assert cgroup.below() == []
