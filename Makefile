@@ -86,6 +86,7 @@ help:
 	@echo 'make lint         clang-tidy, cppcheck, include rules, shellcheck'
 	@echo 'make format       clang-format in place'
 	@echo 'make bench        compare with bare python, bwrap, unshare, crun; report in $(BUILD)/bench'
+	@echo '                  BENCH_FLAGS="--against DIRECTORY": with another build of immure, taking turns'
 	@echo 'make faults       let every system call of set-up and start fail, one at a time'
 	@echo 'make soak N=2000  so many jobs through one server; what it holds before and after'
 	@echo 'make storm N=40   end so many processes of a server under load with SIGKILL'

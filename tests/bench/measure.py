@@ -66,10 +66,12 @@ def milliseconds(ns):
 
 
 class Bench:
-    def __init__(self, options, build, report):
+    def __init__(self, options, build, report, measured=None):
+        """`measured`: the build that is measured, if it is not the one whose stopwatch it is."""
         self.options, self.report = options, report
-        self.programs, self.immure = build / "tests/bench", str(build / "immure")
-        self.warm = (build / "immure-python3.11").exists()
+        measured = measured or build
+        self.programs, self.immure = build / "tests/bench", str(measured / "immure")
+        self.warm = (measured / "immure-python3.11").exists()
         self.directory = build / "bench"
         self.cgroup = "REQUIRED" if subprocess.run([self.immure, "check"], capture_output=True).returncode == 0 else "BEST_EFFORT"
         self.run = [self.immure, "run", "--policy", "python", "--cgroup", self.cgroup.lower().replace("_", "-"), "--"]

@@ -102,6 +102,9 @@ class Report:
         for name, template in TARGETS.items():
             row = self.rows.setdefault(name, {"name": name, "value": None, "unit": None, "base": None})
             row["target"] = template.format(**self.settings)
+        self.judge_rows()
+
+    def judge_rows(self):
         for row in self.rows.values():
             base = self.value(row["base"])
             row["ratio"] = row["value"] / base if base and row["value"] is not None else None
@@ -180,8 +183,11 @@ class Report:
     def write(self):
         self.judge()
         (self.directory / "report.md").write_text(self.markdown(self.plot()))
+        self.write_document("results")
+
+    def write_document(self, stem):
         document = {"settings": self.settings, "left_out": self.left_out, "rows": list(self.rows.values())}
-        (self.directory / "results.json").write_text(json.dumps(document, indent=1) + "\n")
+        (self.directory / f"{stem}.json").write_text(json.dumps(document, indent=1) + "\n")
 
     def print_table(self):
         print(f"{'':26}{'value':>10} {'unit':7}{'ratio':>8}  target")

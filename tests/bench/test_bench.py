@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -63,6 +64,23 @@ def test_the_report_has_every_row_and_says_what_is_left_out(results):
         assert f"| {name} |" in report and name in results["printed"]
     for sentence in results["left_out"]:
         assert sentence in report
+
+
+def test_against_another_build(tmp_path):
+    """The other one is a copy of this, that anybody may have made anywhere."""
+    for program in ("immure", "immure-python3.11"):
+        if (BUILD / program).exists():
+            shutil.copy2(BUILD / program, tmp_path)
+    done = subprocess.run([ROOT / "scripts/bench", "--quick", "--against", tmp_path, BUILD], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    rows = {row["name"]: row for row in json.loads((BUILD / "bench/against.json").read_text())["rows"]}
+    assert {"true.immure_run", "print.post_pool", "print.post_off", "stdlib.post_pool", "stdlib.post_off"} <= set(rows)
+    for name, row in rows.items():
+        if name.startswith("other."):
+            assert row["value"] > 0 and row["target"] is None
+        else:
+            assert row["base"] == f"other.{name}" and row["ratio"] == pytest.approx(row["value"] / rows[row["base"]]["value"])
+            assert row["met"] is (row["ratio"] <= 1.05) and name in done.stdout
 
 
 def test_a_missing_tool_is_named_with_its_package(tmp_path):
