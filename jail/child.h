@@ -70,6 +70,7 @@ struct child {
     int fds[JAIL_FD_COUNT];
     int control; /* SOCK_SEQPACKET to the parent; close-on-exec, so the program never has it */
     bool drop_groups;
+    bool waits_for_all;  /* the parent has no use for an early verdict */
     bool in_process;     /* a template's copy: its signal dispositions are the interpreter's own */
     char **argv, **envp; /* of the EXEC step, ending with NULL */
     enum standby_state standby;

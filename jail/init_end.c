@@ -124,7 +124,7 @@ static bool may_see(int process)
 bool init_end_known(const struct child *child, pid_t program, int32_t *ret_wstatus, uint64_t *ret_cpu_ns)
 {
     /* Who shares a workspace may be waiting for a lock that goes with a descriptor, later than the memory. */
-    if (jail_plan_has(child->plan, JAIL_STEP_WORKSPACE)) {
+    if (child->waits_for_all || jail_plan_has(child->plan, JAIL_STEP_WORKSPACE)) {
         return false;
     }
     CLEANUP(fd_closep) int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -176,6 +176,7 @@ static int launch(struct jail *jail, const struct jail_spawn_options *options, i
     struct child child = {.plan = jail->plan,
                           .control = childs_end,
                           .drop_groups = options->drop_groups,
+                          .waits_for_all = options->waits_for_all,
                           .standby = options->standby ? STANDBY_STARTING : STANDBY_NONE,
                           .kernel = options->kernel,
                           .argv = argv,

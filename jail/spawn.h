@@ -71,6 +71,7 @@ struct jail_spawn_options {
     bool standby;              /* the program is a launcher that waits: jail/standby.h */
     bool kernel;               /* and waits again after each program that it has run */
     uint64_t kernel_grace_ms;  /* what a program gets to heed an interrupt before the jail is killed */
+    bool waits_for_all;        /* nobody gains by a verdict that comes before the jail is gone */
     bool drop_groups;          /* the parent may map gids without denying setgroups (root) */
     uint64_t setup_timeout_ms; /* 0: 10 s */
 };

@@ -180,8 +180,12 @@ static int start(const struct run *run, struct host *host, const struct policy *
     struct policy_ceilings ceilings = {0};
     host_apply_to_ceilings(host, &ceilings);
     const struct policy_program program = {.argv = run->argv, .n_argv = run->n_argv};
-    struct execution_request request = {
-        .host = host, .policy = policy, .ceilings = &ceilings, .program = &program, .job = job};
+    struct execution_request request = {.host = host,
+                                        .policy = policy,
+                                        .ceilings = &ceilings,
+                                        .program = &program,
+                                        .job = job,
+                                        .waits_for_all = true};
     request.fds[JAIL_FD_STDIN] = STDIN_FILENO;
     request.fds[JAIL_FD_STDOUT] = STDOUT_FILENO;
     request.fds[JAIL_FD_STDERR] = STDERR_FILENO;

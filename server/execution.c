@@ -332,6 +332,7 @@ static int spawn(struct execution *execution, const struct execution_request *re
         .outer_uid = execution->outer_uid,
         .outer_gid = execution->outer_gid,
         .drop_groups = execution->host->privileged,
+        .waits_for_all = request->waits_for_all,
     };
     memcpy(options.fds, request->fds, sizeof options.fds);
     options.fds[JAIL_FD_SCRATCH] = execution->scratch_fd;

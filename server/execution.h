@@ -50,6 +50,7 @@ struct execution_request {
     int fds[JAIL_FD_COUNT]; /* the scratch's is made here; the others stay the caller's and may be closed
                                afterwards */
     bool list_outputs;      /* the result names the files that the program wrote */
+    bool waits_for_all;     /* the caller frees it before it tells the verdict */
 };
 
 /* Builds the plan and starts the jail; returns while it is being built. Where the jail cannot be started at
