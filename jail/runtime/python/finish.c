@@ -27,11 +27,48 @@
 /* What CPython exits with when the last output could not be written. */
 #define EXIT_LOST_OUTPUT 120
 
-static void wait_for_threads(const struct python *python)
+static unsigned long long version_of(PyObject *names)
+{
+    return ((PyDictObject *)names)->ma_version_tag;
+}
+
+void finish_prepare(const struct python *python, struct finish_versions *ret)
+{
+    ret->sys = version_of(python->sys.live);
+    ret->threading = python->threading ? version_of(python->threading) : 0;
+}
+
+/* True where threading._shutdown() would find nobody to wait for, and nobody to tell. Only a destructor could
+ * see that it was not called. */
+static bool has_no_threads(const struct python *python, const struct finish_versions *begun)
+{
+    const PyThreadState *self = PyThreadState_Get();
+    if (self->next || self->prev || !python->threading || version_of(python->threading) != begun->threading) {
+        return false;
+    }
+    PyObject *functions = PyDict_GetItemWithError(python->threading, python->words._threading_atexits);
+    PyObject *locks = PyDict_GetItemWithError(python->threading, python->words._shutdown_locks);
+    if (!functions || !PyList_Check(functions) || PyList_GET_SIZE(functions) > 0 || !locks ||
+        !PyAnySet_Check(locks) || PySet_GET_SIZE(locks) > 0) {
+        return false;
+    }
+    PyObject *count = PyObject_CallNoArgs(python->count_exitfuncs);
+    bool same = count && PyLong_AsLong(count) == python->n_exitfuncs;
+    PyErr_Clear();
+    Py_XDECREF(count);
+    return same;
+}
+
+static void wait_for_threads(const struct python *python, const struct finish_versions *begun)
 {
     PyObject *threading = PyImport_GetModule(python->words.threading);
     if (!threading) {
         PyErr_Clear();
+        return;
+    }
+    if (PyModule_Check(threading) && PyModule_GetDict(threading) == python->threading &&
+        has_no_threads(python, begun)) {
+        Py_DECREF(threading);
         return;
     }
     PyObject *none = PyObject_CallMethodNoArgs(threading, python->words._shutdown);
@@ -164,20 +201,31 @@ static void set_modules(const struct python *python, PyObject *modules)
     set(python->sys.live, python->words.modules, modules);
 }
 
-/* The program's own entries of sys.modules, as a list of names and modules; no more of them is left there. */
+static void take_module(PyObject *modules, PyObject *list, PyObject *name, PyObject *module)
+{
+    PyObject *pair = PyModule_Check(module) ? PyTuple_Pack(2, name, module) : NULL;
+    if (pair && PyList_Append(list, pair) < 0) {
+        PyErr_WriteUnraisable(NULL);
+    }
+    Py_XDECREF(pair);
+    set(modules, name, Py_None);
+}
+
+/* The program's own entries of sys.modules, as a list of names and modules; no more of them is left there.
+ * Without an import of the program's own that is __main__; to look at all names then would be much of what a
+ * short program costs. */
 static PyObject *take_modules(const struct python *python)
 {
     PyObject *modules = PyInterpreterState_Get()->modules, *list = PyList_New(0), *name, *module;
+    PyObject *main = PyDict_GetItemWithError(modules, python->words.__main__);
+    if (list && main && version_of(modules) == python->imported_version) {
+        take_module(modules, list, python->words.__main__, main);
+        return list;
+    }
     for (Py_ssize_t at = 0; list && PyDict_Next(modules, &at, &name, &module);) {
-        if (PyDict_GetItemWithError(python->imported, name) == module) {
-            continue;
+        if (PyDict_GetItemWithError(python->imported, name) != module) {
+            take_module(modules, list, name, module);
         }
-        PyObject *pair = PyModule_Check(module) ? PyTuple_Pack(2, name, module) : NULL;
-        if (pair && PyList_Append(list, pair) < 0) {
-            PyErr_WriteUnraisable(NULL);
-        }
-        Py_XDECREF(pair);
-        set(modules, name, Py_None);
     }
     return list;
 }
@@ -222,7 +270,7 @@ static void wipe_survivors(PyObject *list)
 static void wipe_changes(const struct python_names *names)
 {
     PyObject *name, *value;
-    if (((PyDictObject *)names->live)->ma_version_tag == names->version) {
+    if (version_of(names->live) == names->version) {
         return;
     }
     for (Py_ssize_t at = 0; PyDict_Next(names->live, &at, &name, &value);) {
@@ -230,6 +278,21 @@ static void wipe_changes(const struct python_names *names)
             set(names->live, name, Py_None);
         }
     }
+}
+
+static void remove_builtin(const struct python *python, PyObject *name)
+{
+    PyDict_DelItem(python->builtins.live, name);
+    PyErr_Clear();
+}
+
+/* The usual case: what has been added since was there in the template already, but for `_`. */
+static void remove_added_builtins(const struct python *python)
+{
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(python->added_builtins); i++) {
+        remove_builtin(python, PyList_GET_ITEM(python->added_builtins, i));
+    }
+    remove_builtin(python, python->words._);
 }
 
 /* As they were before site.py: CPython keeps a copy from then. */
@@ -245,10 +308,17 @@ static void restore_builtins(const struct python *python)
         }
     }
     for (Py_ssize_t i = 0; added && i < PyList_GET_SIZE(added); i++) {
-        PyDict_DelItem(python->builtins.live, PyList_GET_ITEM(added, i));
+        remove_builtin(python, PyList_GET_ITEM(added, i));
     }
-    PyErr_Clear();
     Py_XDECREF(added);
+}
+
+/* What a job has set in sys before its program began (job.c), where the program has set nothing there and
+ * clear_special_names() has not come to it. */
+static void clear_own_sys_names(const struct python *python)
+{
+    set(python->sys.live, python->words.orig_argv, Py_None);
+    set(python->sys.live, python->words.modules, Py_None);
 }
 
 static void clear_stdio_names(const struct python *python)
@@ -277,8 +347,11 @@ static bool is_main(const struct python *python, PyObject *list)
            PyModule_GetDict(PyTuple_GET_ITEM(PyList_GET_ITEM(list, 0), 1)) == python->main;
 }
 
-static void finalize_modules(const struct python *python)
+static void finalize_modules(const struct python *python, const struct finish_versions *begun)
 {
+    bool usual_sys = version_of(python->sys.live) == begun->sys;
+    bool usual_builtins =
+        python->added_builtins && version_of(python->builtins.live) == python->builtins.version;
     clear_special_names(python);
     PyObject *list = take_modules(python), *empty = PyDict_New();
     if (!list || !empty) {
@@ -288,7 +361,11 @@ static void finalize_modules(const struct python *python)
     drop_modules(python, python->modules_while_main_ends, list, 0, others);
     drop_modules(python, python->modules_while_others_end, list, others, PyList_GET_SIZE(list));
     set_modules(python, empty);
-    restore_builtins(python);
+    if (usual_builtins) {
+        remove_added_builtins(python);
+    } else {
+        restore_builtins(python);
+    }
     collect_always();
     wipe_survivors(list);
     Py_DECREF(list);
@@ -296,7 +373,11 @@ static void finalize_modules(const struct python *python)
         wipe_changes(&python->modules[i - 1]);
     }
     clear_stdio_names(python);
-    wipe_changes(&python->sys);
+    if (usual_sys) {
+        clear_own_sys_names(python);
+    } else {
+        wipe_changes(&python->sys);
+    }
     collect_always();
     clear_thread(python);
 }
@@ -313,15 +394,15 @@ static void flush_last(const struct python *python)
     }
 }
 
-int finish(const struct python *python, int code)
+int finish(const struct python *python, const struct finish_versions *begun, int code)
 {
-    wait_for_threads(python);
+    wait_for_threads(python, begun);
     call_exitfuncs(python);
     begin_finalizing();
     int lost = flush_stdio(python);
     reset_signals(python);
     PyGC_Collect();
-    finalize_modules(python);
+    finalize_modules(python, begun);
     flush_last(python);
     return lost < 0 ? EXIT_LOST_OUTPUT : code;
 }

@@ -156,6 +156,8 @@ static int end_interrupted(void)
 static int run_script(const struct python *python, const struct script *script)
 {
     PyCompilerFlags flags = {.cf_flags = 0, .cf_feature_version = PY_MINOR_VERSION};
+    struct finish_versions begun;
+    finish_prepare(python, &begun);
     Py_INCREF(python->main); /* the program may remove __main__ */
     PyObject *result =
         PyRun_FileExFlags(script->file, script->path, Py_file_input, python->main, python->main, 1, &flags);
@@ -164,7 +166,7 @@ static int run_script(const struct python *python, const struct script *script)
     int code = 0;
     if (!result && _Py_HandleSystemExit(&code)) {
         Py_DECREF(python->main);
-        return finish(python, code);
+        return finish(python, &begun, code);
     }
     if (!result) {
         PyErr_Print();
@@ -174,7 +176,7 @@ static int run_script(const struct python *python, const struct script *script)
     delete_main(python, python->words.__file__);
     delete_main(python, python->words.__cached__);
     Py_DECREF(python->main);
-    code = finish(python, code);
+    code = finish(python, &begun, code);
     return interrupted ? end_interrupted() : code;
 }
 

@@ -5,6 +5,7 @@
 #define Py_BUILD_CORE_MODULE 1
 #include <Python.h>
 #include <internal/pycore_context.h>
+#include <internal/pycore_interp.h>
 
 #include <signal.h>
 #include <stdlib.h>
@@ -129,6 +130,49 @@ static int remember_namespaces(struct python *python)
     return remember_names(PyThreadState_GetDict(), &python->thread);
 }
 
+/* Whatever is imported in between must have gone again. */
+void remember_imported(struct python *python)
+{
+    PyObject *modules = PyImport_GetModuleDict(), *name, *module;
+    for (Py_ssize_t at = 0; PyDict_Next(modules, &at, &name, &module);) {
+        PyObject *before = PyDict_GetItemWithError(python->imported, name);
+        if (before != module &&
+            !(module && PyModule_Check(module) && PyModule_GetDict(module) == python->main)) {
+            return;
+        }
+    }
+    python->imported_version = ((PyDictObject *)modules)->ma_version_tag;
+}
+
+/* What restore_builtins() will find in every job that leaves them alone. */
+static int remember_added_builtins(struct python *python)
+{
+    PyObject *copy = PyInterpreterState_Get()->builtins_copy, *name, *value;
+    PyObject *added = PyList_New(0);
+    for (Py_ssize_t at = 0; added && PyDict_Next(python->builtins.live, &at, &name, &value);) {
+        PyObject *before = PyDict_GetItemWithError(copy, name);
+        if (before && before != value) {
+            Py_CLEAR(added);
+            return 0;
+        }
+        if (!before && PyList_Append(added, name) < 0) {
+            Py_CLEAR(added);
+        }
+    }
+    python->added_builtins = added;
+    return added ? 0 : -1;
+}
+
+static int remember_threads(struct python *python)
+{
+    PyObject *module = PyDict_GetItemString(PyImport_GetModuleDict(), "threading");
+    PyObject *count = PyObject_CallNoArgs(python->count_exitfuncs);
+    python->threading = module ? PyModule_GetDict(module) : NULL;
+    python->n_exitfuncs = count ? PyLong_AsLong(count) : -1;
+    Py_XDECREF(count);
+    return count ? 0 : -1;
+}
+
 static int remember_words(struct python_words *words)
 {
     const struct {
@@ -173,6 +217,7 @@ static int remember_objects(struct python *python)
     Py_XDECREF(os_environ);
     python->source_loader = remember_attribute("_frozen_importlib_external", "SourceFileLoader");
     python->run_exitfuncs = remember_attribute("atexit", "_run_exitfuncs");
+    python->count_exitfuncs = remember_attribute("atexit", "_ncallbacks");
     python->set_signal = remember_attribute("_signal", "signal");
     if (PyDict_GetItemString(PyImport_GetModuleDict(), "threading")) {
         PyObject *thread = remember_attribute("threading", "_main_thread");
@@ -187,8 +232,8 @@ static int remember_objects(struct python *python)
         python->stdio[i] = PySys_GetObject(names[i]);
         Py_XINCREF(python->stdio[i]);
     }
-    bool all = python->environ_data && python->source_loader && python->run_exitfuncs && python->set_signal &&
-               python->stdio[0] && python->stdio[1];
+    bool all = python->environ_data && python->source_loader && python->run_exitfuncs &&
+               python->count_exitfuncs && python->set_signal && python->stdio[0] && python->stdio[1];
     return all ? 0 : -1;
 }
 
@@ -199,5 +244,7 @@ int remember(struct python *python)
     r = r < 0 ? r : remember_signal_handler(python);
     r = r < 0 ? r : remember_module_names(python);
     r = r < 0 ? r : remember_namespaces(python);
+    r = r < 0 ? r : remember_added_builtins(python);
+    r = r < 0 ? r : remember_threads(python);
     return r < 0 ? r : prepare_ending(python);
 }

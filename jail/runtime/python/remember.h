@@ -7,6 +7,9 @@ struct python;
 /* Fills in everything from `magic` on. -1 with a Python exception set. */
 int remember(struct python *python);
 
+/* Last of all: from now on nothing is imported but by a job. */
+void remember_imported(struct python *python);
+
 /* An attribute of a module, as a new reference. A module that was not imported does not look so afterwards.
  */
 struct _object *remember_attribute(const char *module, const char *name);

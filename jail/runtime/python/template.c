@@ -226,6 +226,7 @@ int python_start(char **argv, size_t argc, char *const *modules, size_t n, int l
         return -1;
     }
     PyOS_BeforeFork();
+    remember_imported(ret);
     memory_settle(&ret->memory);
     return 0;
 }

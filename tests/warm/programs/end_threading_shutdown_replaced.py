@@ -1,0 +1,3 @@
+import threading
+
+threading._shutdown = lambda: print("in place of _shutdown")
