@@ -55,6 +55,7 @@ void server_config_free(struct server_config *config)
     free(config->default_runtime);
     free(config->audit_log);
     free(config->session_directory);
+    free(config->image_directory);
     free(config->callback_ca_file);
     for (size_t i = 0; i < config->n_callbacks; i++) {
         free(config->callbacks[i].text);

@@ -123,6 +123,7 @@ struct server_config {
     uint64_t session_ttl_ms;
     uint32_t max_sessions;
     uint64_t session_bytes, session_inodes, session_free_bytes;
+    char *image_directory;   /* "": there are no images */
     char *session_directory; /* "": workspaces lie in memory */
     uint32_t max_kernels;
     uint64_t kernel_interrupt_grace_ms, kernel_idle_cpu_ms;

@@ -362,6 +362,10 @@ static int texts_from_message(struct checker *checker, const Immure__Server *mes
         r = check_fail(checker, "audit_code_bytes",
                        "code goes to the file of `audit_log`, and there is none");
     }
+    if (r == 0 && message->image_directory[0]) {
+        r = check_absolute_path(checker, "image_directory", message->image_directory);
+    }
+    r = r < 0 ? r : check_copy(checker, message->image_directory, &config->image_directory);
     if (r == 0 && message->session_directory[0]) {
         r = check_absolute_path(checker, "session_directory", message->session_directory);
     }
@@ -593,6 +597,7 @@ void config_to_message(const struct server_config *config, struct pool *pool, Im
     ret->environment = config->environment;
     ret->default_runtime = config->default_runtime;
     ret->audit_log = config->audit_log;
+    ret->image_directory = config->image_directory;
     ret->session_directory = config->session_directory;
 #define X(field, min, max)                                                                                   \
     ret->has_##field = true;                                                                                 \

@@ -72,6 +72,7 @@ static const struct variable variables[] = {
     {PREFIX "MAX_TIMEOUT_MS", NULL, "max_timeout_ms", apply_field, false},
     {PREFIX "MAX_CONCURRENT_JOBS", "SANDBOX_MAX_CONCURRENT", "max_concurrent_jobs", apply_field, false},
     {PREFIX "CGROUP", NULL, "cgroup", apply_field, false},
+    {PREFIX "IMAGE_DIRECTORY", NULL, "image_directory", apply_field, false},
     {PREFIX "CALLBACK_URLS", NULL, "callback", apply_callbacks, false},
     {PREFIX "PIP_INDEX_URL", NULL, "pip_index", apply_index, false},
     {PREFIX "NPM_REGISTRY_URL", NULL, "npm_registry", apply_index, false},

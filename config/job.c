@@ -30,6 +30,7 @@ void job_free(struct job *job)
     free(job->execution_id);
     free(job->key);
     free(job->session_id);
+    free(job->image);
     for (size_t i = 0; i < job->n_files; i++) {
         free(job->files[i].path);
     }
@@ -87,4 +88,11 @@ bool session_id_is_valid(const char *session_id)
     static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.";
     size_t len = strlen(session_id);
     return len > 0 && len < SESSION_ID_BYTES && session_id[0] != '.' && strspn(session_id, allowed) == len;
+}
+
+bool image_name_is_valid(const char *name)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyz0123456789._-";
+    size_t len = strlen(name);
+    return len > 0 && len < IMAGE_NAME_BYTES && !strchr("._-", name[0]) && strspn(name, allowed) == len;
 }

@@ -14,6 +14,12 @@ struct err;
 #define SESSION_ID_RULE "must be 1 to 128 of A-Z a-z 0-9 . _ -, and not begin with a dot"
 bool session_id_is_valid(const char *session_id);
 
+/* Room for an image's name. */
+#define IMAGE_NAME_BYTES 65
+
+#define IMAGE_NAME_RULE "must be 1 to 64 of a-z 0-9 . _ -, and begin with a letter or digit"
+bool image_name_is_valid(const char *name);
+
 /* Wishes and, in a result, what applied. 0: not given / no limit. */
 struct job_limits {
     uint64_t memory_bytes, pids, cpu_percent, cpu_ms, scratch_bytes, output_bytes, timeout_ms;
@@ -38,6 +44,7 @@ struct job {
     char *execution_id;
     char *key;        /* the calling key's name */
     char *session_id; /* NULL: a workspace of its own */
+    char *image;      /* the image that it is to run in; "": the policy's; NULL: as the policy says */
     bool announce;    /* the warden says when the program has started */
     uint64_t code_size;
     struct job_file *files;

@@ -100,6 +100,7 @@ void job_to_message(const struct job *job, struct pool *pool, Immure__MsgJob *re
     ret->output = bytes_of_each(job->outputs, job->n_outputs, pool);
     ret->limits = limits_to_message(&job->limits, pool);
     ret->session_id = job->session_id;
+    ret->image = job->image;
     ret->has_announce = ret->announce = job->announce;
 }
 
@@ -289,6 +290,10 @@ static int job_texts_from_message(const Immure__MsgJob *message, struct job *job
         return refuse(reterr, "job.session_id", "is not a session's name");
     }
     r = r < 0 ? r : copy_text(message->session_id, &job->session_id, reterr);
+    if (r == 0 && message->image && message->image[0] && !image_name_is_valid(message->image)) {
+        return refuse(reterr, "job.image", "is not an image's name");
+    }
+    r = r < 0 ? r : copy_text(message->image, &job->image, reterr);
     return r < 0 ? r : copy_text(message->key, &job->key, reterr);
 }
 
@@ -305,6 +310,9 @@ int job_from_message(const Immure__MsgJob *message, struct job **ret, struct err
     }
     if (message->code_size > INT64_MAX) {
         return refuse(reterr, "job.code_size", "is past the largest file");
+    }
+    if (message->has_announce && !message->announce) {
+        return refuse(reterr, "job.announce", "is false");
     }
     job->id = message->id;
     job->code_size = message->code_size;

@@ -10,6 +10,7 @@
 
 #include "config/check.h"
 #include "config/digest.h"
+#include "config/job.h"
 #include "config/policy.pb-c.h"
 #include "config/policy_message.h"
 #include "config/protofile.h"
@@ -40,8 +41,8 @@ void policy_spec_free(struct policy_spec *spec)
     if (!spec) {
         return;
     }
-    char *const texts[] = {spec->name, spec->description, spec->hostname, spec->working_directory,
-                           spec->origin};
+    char *const texts[] = {spec->name,   spec->description, spec->hostname, spec->working_directory,
+                           spec->origin, spec->image};
     for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
         free(texts[i]);
     }
@@ -62,6 +63,10 @@ void policy_spec_free(struct policy_spec *spec)
         free(spec->preload[i]);
     }
     free(spec->preload);
+    for (size_t i = 0; i < spec->n_images; i++) {
+        free(spec->images[i]);
+    }
+    free(spec->images);
     free(spec->rlimits);
     policy_mounts_free(spec);
     policy_seccomp_free(spec);
@@ -203,6 +208,33 @@ static int preload_from_message(struct checker *checker, const Immure__Policy *m
                                   &spec->n_preload);
 }
 
+static int check_image_name(struct checker *checker, const char *field, const char *name)
+{
+    return image_name_is_valid(name) ? 0 : check_fail(checker, field, "\"%.80s\" " IMAGE_NAME_RULE, name);
+}
+
+static int images_from_message(struct checker *checker, const Immure__Policy *message,
+                               struct policy_spec *spec)
+{
+    bool fixed = message->image[0] != '\0';
+    int r = fixed ? check_image_name(checker, "image", message->image) : 0;
+    if (r == 0 && fixed && message->n_images > 0) {
+        r = check_fail(checker, "images", "has no meaning beside `image`, which fixes one");
+    }
+    if (r == 0 && (fixed || message->n_images > 0) && message->state == IMMURE__STATE__KERNEL) {
+        r = check_fail(checker, fixed ? "image" : "images", "does not go with `state: KERNEL`");
+    }
+    for (size_t i = 0; r == 0 && i < message->n_images; i++) {
+        size_t before = check_enter(checker, "images", i);
+        r = strcmp(message->images[i], "*") == 0 ? 0 : check_image_name(checker, NULL, message->images[i]);
+        check_leave(checker, before);
+    }
+    r = r < 0 ? r : check_copy(checker, message->image, &spec->image);
+    return r < 0
+               ? r
+               : check_copy_all(checker, message->images, message->n_images, &spec->images, &spec->n_images);
+}
+
 /* After the mounts, on one of which it must lie: the jail's own root is read-only and empty. */
 static int working_directory_from_message(struct checker *checker, const Immure__Policy *message,
                                           struct policy_spec *spec)
@@ -296,17 +328,10 @@ static int state_from_message(struct checker *checker, const Immure__Policy *mes
 static int spec_from_message(struct checker *checker, const Immure__Policy *message, struct policy_spec *spec)
 {
     static int (*const parts[])(struct checker *, const Immure__Policy *, struct policy_spec *) = {
-        identity_from_message,
-        namespaces_from_message,
-        capabilities_from_message,
-        policy_mounts_from_message,
-        env_from_message,
-        env_allow_from_message,
-        preload_from_message,
-        working_directory_from_message,
-        policy_seccomp_from_message,
-        rlimits_from_message,
-        limits_from_message,
+        identity_from_message,       namespaces_from_message, capabilities_from_message,
+        policy_mounts_from_message,  env_from_message,        env_allow_from_message,
+        preload_from_message,        images_from_message,     working_directory_from_message,
+        policy_seccomp_from_message, rlimits_from_message,    limits_from_message,
         state_from_message,
     };
     int r = 0;

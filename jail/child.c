@@ -147,7 +147,8 @@ static int clear_program_fds(struct child *child)
                          &child->fds[JAIL_FD_INPUT],
                          &child->fds[JAIL_FD_BRIDGE_IN],
                          &child->fds[JAIL_FD_BRIDGE_OUT],
-                         &child->fds[JAIL_FD_WORKSPACE]};
+                         &child->fds[JAIL_FD_WORKSPACE],
+                         &child->fds[JAIL_FD_IMAGE]};
     child->call = "fcntl";
     for (size_t i = 0; i < ARRAY_SIZE(ours); i++) {
         if (*ours[i] >= 0 && *ours[i] < JAIL_PROGRAM_FDS) {

@@ -31,6 +31,7 @@ enum jail_fd {
     JAIL_FD_BRIDGE_IN,  /* pipes of the BRIDGE step: the end that the program reads, */
     JAIL_FD_BRIDGE_OUT, /* and the end that it writes */
     JAIL_FD_WORKSPACE,  /* a detached mount: keeper_copy() */
+    JAIL_FD_IMAGE,      /* a detached mount of an image's root directory */
     JAIL_FD_COUNT,
 };
 
@@ -108,6 +109,9 @@ struct jail_step {
             uint32_t flags;
         } workspace;
         struct {
+            jail_ref path; /* a directory of the root so far, over which the image lies meanwhile */
+        } image;
+        struct {
             uint64_t keep; /* bit n: capability number n stays (permitted, effective, inheritable, ambient) */
         } capabilities;
         struct {
@@ -155,6 +159,9 @@ struct jail_plan {
     struct jail_limits limits;
     bool failed; /* an allocation failed while building; plan_check() refuses it */
 };
+
+/* Bytes of the name in an IMAGE step's path. */
+#define JAIL_IMAGE_NAME_MAX 32u
 
 #define JAIL_ARENA_MAX (16u << 20)
 

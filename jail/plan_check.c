@@ -36,9 +36,8 @@
 #define BIT(name) (1u << JAIL_STEP_##name)
 
 /* Steps that put something into the new root. */
-#define TREE_STEPS                                                                                           \
-    (BIT(MKDIR) | BIT(FILE) | BIT(SYMLINK) | BIT(BIND) | BIT(TMPFS) | BIT(PROC) | BIT(SCRATCH) |             \
-     BIT(SUBMOUNT) | BIT(WORKSPACE))
+#define MOUNT_STEPS (BIT(BIND) | BIT(TMPFS) | BIT(PROC) | BIT(SCRATCH) | BIT(SUBMOUNT) | BIT(WORKSPACE))
+#define TREE_STEPS  (BIT(MKDIR) | BIT(FILE) | BIT(SYMLINK) | BIT(IMAGE) | MOUNT_STEPS)
 
 /* All INIT rows of steps.def, and all PROGRAM rows. */
 enum {
@@ -68,6 +67,7 @@ static const struct count_rule {
     {JAIL_STEP_HOSTNAME, 0, 1, "the host name is set at most once"},
     {JAIL_STEP_ROOT, 0, 1, "there is exactly one root"},
     {JAIL_STEP_ROOT_INHERITED, 0, 1, "a root is inherited at most once"},
+    {JAIL_STEP_IMAGE, 0, 1, "there is at most one image"},
     {JAIL_STEP_SCRATCH, 0, 1, "the scratch is attached at most once"},
     {JAIL_STEP_WORKSPACE, 0, 1, "the workspace is attached at most once"},
     {JAIL_STEP_PIVOT, 0, 1, "there is exactly one pivot"},
@@ -110,6 +110,8 @@ static const struct order_rule {
      "the identity comes before the root, so that the root belongs to it"},
     {BIT(IDENTITY), TREE_STEPS, "the identity comes before every file and mount"},
     {BIT(ROOT) | BIT(ROOT_INHERITED), TREE_STEPS, "nothing is put into the root before there is one"},
+    {BIT(ROOT), BIT(IMAGE), "an image goes below a root that was made"},
+    {BIT(IMAGE), MOUNT_STEPS, "an image comes before everything that is mounted on it"},
     {TREE_STEPS, BIT(PIVOT), "nothing is mounted or made after the pivot"},
     {BIT(SCRATCH), BIT(SUBMOUNT), "the scratch is attached before its directories are"},
     {BIT(PIVOT), BIT(ROOT_READONLY), "the root becomes read-only after the pivot"},
@@ -346,6 +348,20 @@ static verdict check_scratch(const struct jail_plan *plan, const struct jail_ste
     return check_path(plan, step->scratch.path, false);
 }
 
+/* The name becomes part of an option of overlayfs, in which ':', ',' and '\\' mean something. */
+static verdict check_image(const struct jail_plan *plan, const struct jail_step *step)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
+    verdict words = check_path(plan, step->image.path, false);
+    if (words) {
+        return words;
+    }
+    const char *name = jail_plan_string(plan, step->image.path) + 1;
+    return strlen(name) > JAIL_IMAGE_NAME_MAX || name[strspn(name, plain)] != '\0'
+               ? "an image is laid over a directory with a short and plain name"
+               : NULL;
+}
+
 static verdict check_symlink(const struct jail_plan *plan, const struct jail_step *step)
 {
     const char *target = string_at(plan, step->symlink.target);
@@ -396,6 +412,8 @@ static verdict check_content(const struct jail_plan *plan, const struct jail_ste
     case JAIL_STEP_WORKSPACE:
         words = check_path(plan, step->workspace.path, false);
         return words ? words : check_flags(step->kind, step->workspace.flags);
+    case JAIL_STEP_IMAGE:
+        return check_image(plan, step);
     case JAIL_STEP_CAPABILITIES:
         return step->capabilities.keep >> (CAP_LAST_CAP + 1) ? "capabilities are ones that the kernel has"
                                                              : NULL;

@@ -243,6 +243,10 @@ static void put_content(struct buf *ret, const struct jail_plan *plan, const str
         put_string(ret, plan, step->workspace.path);
         put_flags(ret, step->workspace.flags);
         break;
+    case JAIL_STEP_IMAGE:
+        buf_puts(ret, "by way of ");
+        put_string(ret, plan, step->image.path);
+        break;
     case JAIL_STEP_CAPABILITIES:
         put_capabilities(ret, step->capabilities.keep);
         break;

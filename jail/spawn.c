@@ -201,7 +201,8 @@ static int check_fds(const struct jail_plan *plan, const int fds[JAIL_FD_COUNT],
     } needs[] = {{JAIL_STEP_STDIO, JAIL_FD_STDIN, JAIL_FD_STDERR},
                  {JAIL_STEP_BRIDGE, JAIL_FD_BRIDGE_IN, JAIL_FD_BRIDGE_OUT},
                  {JAIL_STEP_SCRATCH, JAIL_FD_SCRATCH, JAIL_FD_SCRATCH},
-                 {JAIL_STEP_WORKSPACE, JAIL_FD_WORKSPACE, JAIL_FD_WORKSPACE}};
+                 {JAIL_STEP_WORKSPACE, JAIL_FD_WORKSPACE, JAIL_FD_WORKSPACE},
+                 {JAIL_STEP_IMAGE, JAIL_FD_IMAGE, JAIL_FD_IMAGE}};
     for (size_t i = 0; i < ARRAY_SIZE(needs); i++) {
         if (!find_step(plan, needs[i].kind)) {
             continue;

@@ -121,6 +121,17 @@ int step_SYMLINK(struct child *child, const struct jail_step *step)
     return symlinkat(jail_plan_string(child->plan, step->symlink.target), parent, name) < 0 ? -errno : 0;
 }
 
+/* That nothing of the old root is left on top of the new one, from where ".." would lead into it. */
+static int is_alone(struct child *child)
+{
+    struct stat root, above;
+    child->call = "stat";
+    if (stat("/", &root) < 0 || stat("/..", &above) < 0) {
+        return -errno;
+    }
+    return root.st_dev == above.st_dev && root.st_ino == above.st_ino ? 0 : -EBUSY;
+}
+
 int step_PIVOT(struct child *child, const struct jail_step *step)
 {
     (void)step;
@@ -139,7 +150,7 @@ int step_PIVOT(struct child *child, const struct jail_step *step)
         return -errno;
     }
     child->call = "chdir";
-    return chdir("/") < 0 ? -errno : 0;
+    return chdir("/") < 0 ? -errno : is_alone(child);
 }
 
 int step_ROOT_READONLY(struct child *child, const struct jail_step *step)

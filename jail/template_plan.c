@@ -39,6 +39,7 @@ static const enum fate fates[JAIL_STEP_COUNT] = {
     [JAIL_STEP_MKDIR] = FATE_TEMPLATE,
     [JAIL_STEP_FILE] = FATE_SPECIAL,
     [JAIL_STEP_SYMLINK] = FATE_TEMPLATE,
+    [JAIL_STEP_IMAGE] = FATE_NONE, /* see check_fit() */
     [JAIL_STEP_BIND] = FATE_TEMPLATE,
     [JAIL_STEP_TMPFS] = FATE_BOTH,
     [JAIL_STEP_PROC] = FATE_SPECIAL,
@@ -106,6 +107,9 @@ static int check_fit(const struct jail_plan *plan, struct err *reterr)
     }
     if (!jail_plan_has(plan, JAIL_STEP_SCRATCH)) {
         return refuse(reterr, "it has no scratch");
+    }
+    if (jail_plan_has(plan, JAIL_STEP_IMAGE)) {
+        return refuse(reterr, "its root is an image");
     }
     for (uint32_t i = 0; i < plan->n_steps; i++) {
         const struct jail_step *step = &plan->steps[i];

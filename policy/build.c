@@ -165,13 +165,47 @@ static void put_variable(struct buf *ret, const char *name, const char *value, u
     (*count)++;
 }
 
-/* The policy's variables, with the job's values where it gives any, then the job's own. Nothing is inherited.
- */
-static int add_environment(struct jail_plan *plan, const struct policy_spec *spec, const struct job *job,
-                           struct jail_step *exec, struct err *reterr)
+/* Whether `variable`, NAME=VALUE, is one that the policy or the job sets. */
+static bool is_overridden(const char *variable, const struct policy_spec *spec, const struct job *job)
+{
+    size_t len = strcspn(variable, "=");
+    for (size_t i = 0; i < spec->n_env; i++) {
+        if (strncmp(spec->env[i].name, variable, len) == 0 && spec->env[i].name[len] == '\0') {
+            return true;
+        }
+    }
+    for (size_t i = 0; i < job->n_env; i++) {
+        if (strncmp(job->env[i].name, variable, len) == 0 && job->env[i].name[len] == '\0') {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* An image's variables name what is in the image, like the interpreter that reads them: they are not held
+ * against what requests may set. */
+static void put_image_environment(struct buf *ret, const struct policy_image *image,
+                                  const struct policy_spec *spec, const struct job *job, uint32_t *count)
+{
+    for (size_t i = 0; i < image->n_env; i++) {
+        if (!is_overridden(image->env[i], spec, job)) {
+            buf_append(ret, image->env[i], strlen(image->env[i]) + 1);
+            (*count)++;
+        }
+    }
+}
+
+/* The image's variables, the policy's, with the job's values where it gives any, then the job's own. Nothing
+ * is inherited. */
+static int add_environment(struct jail_plan *plan, const struct policy_spec *spec,
+                           const struct policy_image *image, const struct job *job, struct jail_step *exec,
+                           struct err *reterr)
 {
     CLEANUP(buf_free) struct buf run = BUF_INIT;
     uint32_t count = 0;
+    if (image) {
+        put_image_environment(&run, image, spec, job, &count);
+    }
     for (size_t i = 0; i < spec->n_env; i++) {
         const struct job_env *own = find_env(job, spec->env[i].name);
         put_variable(&run, spec->env[i].name, own ? own->value : spec->env[i].value, &count);
@@ -287,7 +321,7 @@ static int share_workspace(struct jail_plan *plan, const struct policy_spec *spe
                    spec->name);
 }
 
-static void add_between_tree_and_exec(struct jail_plan *plan, const struct policy *policy,
+static void add_between_tree_and_exec(struct jail_plan *plan, const struct policy *policy, jail_ref bpf,
                                       const struct policy_ceilings *ceilings, const struct job_limits *limits,
                                       bool bridge)
 {
@@ -306,7 +340,7 @@ static void add_between_tree_and_exec(struct jail_plan *plan, const struct polic
     jail_plan_add(plan, JAIL_STEP_WORKDIR)->workdir.path = working_directory;
     add_rlimits(plan, policy->spec, ceilings, limits);
     struct jail_step *step = jail_plan_add(plan, JAIL_STEP_SECCOMP);
-    step->seccomp.bpf = policy->bpf;
+    step->seccomp.bpf = bpf;
     step->seccomp.length = policy->filter.length;
     step->seccomp.notify = policy->filter.notify;
 }
@@ -325,6 +359,75 @@ static void put_limits(struct jail_plan *plan, const struct policy_spec *spec,
     };
 }
 
+static bool may_choose_image(const struct policy_spec *spec, const char *name)
+{
+    for (size_t i = 0; i < spec->n_images; i++) {
+        if (strcmp(spec->images[i], "*") == 0 || strcmp(spec->images[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int policy_image_for(const struct policy *policy, const struct job *job, const char **ret, struct err *reterr)
+{
+    const struct policy_spec *spec = policy->spec;
+    const char *wish = job->image ? job->image : "";
+    *ret = spec->image[0] ? spec->image : job->image;
+    if (spec->image[0] && wish[0] && strcmp(spec->image, wish) != 0) {
+        return err_set(reterr, ERR_DENIED, EPERM, "image", "policy '%s' runs in the image '%s' alone",
+                       spec->name, spec->image);
+    }
+    if (!spec->image[0] && job->image && !wish[0]) {
+        return err_set(reterr, ERR_INVALID, EINVAL, "image", "policy '%s' fixes none: which one?",
+                       spec->name);
+    }
+    if (!spec->image[0] && wish[0] && !may_choose_image(spec, wish)) {
+        return err_set(reterr, ERR_DENIED, EPERM, "image", "policy '%s' does not allow the image '%.64s'",
+                       spec->name, wish);
+    }
+    return 0;
+}
+
+static void add_runtime_files(struct jail_plan *plan, const struct policy_program *program,
+                              const char *script, const struct job *job)
+{
+    if (program->runtime) {
+        policy_make_parents(plan, script);
+        if (!program->standby && !program->kernel) {
+            add_script(plan, script, job);
+        }
+        add_preludes(plan, program->runtime, program->kernel);
+    }
+}
+
+/* Everything that is in the jail's root. */
+static int build_tree(const struct policy *policy, const struct job *job,
+                      const struct policy_program *program, const char *script, struct jail_plan **ret,
+                      jail_ref *ret_bpf, struct err *reterr)
+{
+    if (program->image) {
+        int r = policy_begin_image_tree(policy, ret, ret_bpf, reterr);
+        if (r < 0) {
+            return r;
+        }
+        add_runtime_files(*ret, program, script, job);
+        return policy_finish_image_tree(policy, *ret, reterr);
+    }
+    if (policy->spec->image[0]) {
+        return err_set(reterr, ERR_INVALID, EINVAL, "image",
+                       "policy '%s' runs in the image '%s', and there is none here", policy->spec->name,
+                       policy->spec->image);
+    }
+    *ret = jail_plan_copy(policy->tree);
+    *ret_bpf = policy->bpf;
+    if (!*ret) {
+        return err_errno(reterr, ENOMEM, "building the plan");
+    }
+    add_runtime_files(*ret, program, script, job);
+    return 0;
+}
+
 int policy_build_plan(const struct policy *policy, const struct policy_ceilings *ceilings,
                       const struct job *job, const struct policy_program *program, struct jail_plan **ret,
                       struct err *reterr)
@@ -338,26 +441,18 @@ int policy_build_plan(const struct policy *policy, const struct policy_ceilings 
     if (r < 0) {
         return r;
     }
-    CLEANUP(plan_freep) struct jail_plan *plan = jail_plan_copy(policy->tree);
-    if (!plan) {
-        return err_errno(reterr, ENOMEM, "building the plan");
-    }
-    r = job->session_id ? share_workspace(plan, policy->spec, reterr) : 0;
+    CLEANUP(plan_freep) struct jail_plan *plan = NULL;
+    jail_ref bpf;
+    r = build_tree(policy, job, program, script, &plan, &bpf, reterr);
+    r = r < 0 || !job->session_id ? r : share_workspace(plan, policy->spec, reterr);
     if (r < 0) {
         return r;
     }
     put_limits(plan, policy->spec, &limits);
-    if (program->runtime) {
-        policy_make_parents(plan, script);
-        if (!program->standby && !program->kernel) {
-            add_script(plan, script, job);
-        }
-        add_preludes(plan, program->runtime, program->kernel);
-    }
-    add_between_tree_and_exec(plan, policy, ceilings, &limits, program->bridge);
+    add_between_tree_and_exec(plan, policy, bpf, ceilings, &limits, program->bridge);
     struct jail_step *exec = jail_plan_add(plan, JAIL_STEP_EXEC);
     r = add_arguments(plan, program, script, job, exec, reterr);
-    r = r < 0 ? r : add_environment(plan, policy->spec, job, exec, reterr);
+    r = r < 0 ? r : add_environment(plan, policy->spec, program->image, job, exec, reterr);
     if (r < 0) {
         return r;
     }

@@ -25,6 +25,11 @@ int policy_from_embedded(const struct embedded_policy *row, struct policy **ret,
 
 /* The first part of every plan of this policy, not yet with the script in it. */
 int policy_build_tree(struct policy *policy, struct err *reterr);
+/* The same where an image is the root, in two parts: what the script comes behind, and what comes behind the
+ * script. `*ret_bpf` is where the filter is. */
+int policy_begin_image_tree(const struct policy *policy, struct jail_plan **ret, uint32_t *ret_bpf,
+                            struct err *reterr);
+int policy_finish_image_tree(const struct policy *policy, struct jail_plan *plan, struct err *reterr);
 /* Appends a MKDIR step for every directory above `path` that the steps before do not bring along. */
 void policy_make_parents(struct jail_plan *plan, const char *path);
 /* True if `path` lies below something that the steps mount. */

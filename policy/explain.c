@@ -123,6 +123,20 @@ static void put_filter(const struct policy *policy, struct buf *ret)
     }
 }
 
+static void put_images(const struct policy_spec *spec, struct buf *ret)
+{
+    if (*spec->image) {
+        buf_printf(ret, "\nthe root is the image %s\n", spec->image);
+    }
+    if (spec->n_images > 0) {
+        buf_puts(ret, "\nimages that a request may choose:");
+        for (size_t i = 0; i < spec->n_images; i++) {
+            buf_printf(ret, " %s", spec->images[i]);
+        }
+        buf_putc(ret, '\n');
+    }
+}
+
 static void put_environment(const struct policy_spec *spec, struct buf *ret)
 {
     buf_puts(ret, "\nvariables that a request may set:");
@@ -136,7 +150,9 @@ int policy_explain(const struct policy *policy, struct buf *ret, struct err *ret
 {
     char path[] = "/program";
     char *const argv[] = {path};
-    const struct policy_program program = {.argv = argv, .n_argv = 1};
+    const struct policy_image image = {.name = policy->spec->image};
+    const struct policy_program program = {
+        .argv = argv, .n_argv = 1, .image = *policy->spec->image ? &image : NULL};
     const struct policy_ceilings ceilings = {.cgroup = true};
     const struct job job = {0};
     CLEANUP(plan_freep) struct jail_plan *plan = NULL;
@@ -147,6 +163,7 @@ int policy_explain(const struct policy *policy, struct buf *ret, struct err *ret
     put_header(policy, ret);
     put_limit_rows(&policy->spec->limits, ret);
     put_environment(policy->spec, ret);
+    put_images(policy->spec, ret);
     put_filter(policy, ret);
     buf_puts(ret, "\nplan of a job that runs /program\n");
     jail_plan_print(plan, ret);

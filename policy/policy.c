@@ -37,12 +37,11 @@ void policy_free(struct policy *policy)
     }
 }
 
-/* The plan of a job that asks for nothing: what is wrong with it is wrong with the policy. */
-static int check_sample(const struct policy *policy, struct err *reterr)
+static int check_plan(const struct policy *policy, const struct policy_image *image, struct err *reterr)
 {
     char path[] = "/program";
     char *const argv[] = {path};
-    const struct policy_program program = {.argv = argv, .n_argv = 1};
+    const struct policy_program program = {.argv = argv, .n_argv = 1, .image = image};
     const struct policy_ceilings ceilings = {0};
     const struct job job = {0};
     struct jail_plan *plan = NULL;
@@ -56,10 +55,21 @@ static int check_sample(const struct policy *policy, struct err *reterr)
     return r < 0 ? policy_bad(policy->spec, reterr, "%s: %s", err.step, err.text) : 0;
 }
 
+/* The plans of a job that asks for nothing, but maybe an image: what is wrong with them is wrong with the
+ * policy. */
+static int check_samples(const struct policy *policy, struct err *reterr)
+{
+    const struct policy_spec *spec = policy->spec;
+    const struct policy_image image = {.name = spec->image};
+    int r = spec->image[0] ? 0 : check_plan(policy, NULL, reterr);
+    bool may_have_one = spec->image[0] || spec->n_images > 0;
+    return r < 0 || !may_have_one ? r : check_plan(policy, &image, reterr);
+}
+
 bool policy_find_on_host(const struct policy *policy, const char *path, char *ret)
 {
     const struct policy_mount *mount = policy_mount_over(policy->spec, path);
-    if (!mount || mount->kind != POLICY_MOUNT_BIND) {
+    if (policy->spec->image[0] || !mount || mount->kind != POLICY_MOUNT_BIND) {
         return false;
     }
     const char *source = strcmp(mount->source, "/") == 0 ? "" : mount->source;
@@ -99,7 +109,7 @@ int policy_compile(struct policy_spec *spec, struct policy **ret, struct err *re
     }
     r = r < 0 ? r : check_state(policy, reterr);
     r = r < 0 ? r : policy_build_tree(policy, reterr);
-    r = r < 0 ? r : check_sample(policy, reterr);
+    r = r < 0 ? r : check_samples(policy, reterr);
     if (r < 0) {
         return r;
     }

@@ -54,13 +54,26 @@ struct policy_ceilings {
 int policy_limits_for(const struct policy *policy, const struct policy_ceilings *ceilings,
                       const struct job *job, struct job_limits *ret, struct err *reterr);
 
+/* The image whose files are the root of a job's jail. */
+struct policy_image {
+    const char *name;
+    char *const *env; /* NAME=VALUE: beneath the policy's own variables */
+    size_t n_env;
+};
+
+/* Which image the job runs in; NULL: none. ERR_DENIED where the policy does not let it, ERR_INVALID where it
+ * has to name one. */
+int policy_image_for(const struct policy *policy, const struct job *job, const char **ret,
+                     struct err *reterr);
+
 /* The program of a job run through a runtime: interpreter, its arguments, the script's path, the job's args.
  * Or, with `runtime` NULL, the command in `argv` itself (`immure run`). */
 struct policy_program {
     const struct runtime_config *runtime;
     char *const *argv;
     size_t n_argv;
-    bool bridge;  /* it has a way to its tools */
+    const struct policy_image *image; /* NULL: none */
+    bool bridge;                      /* it has a way to its tools */
     bool standby; /* the plan is that of a standby jail: no script, and the runtime's own word in the place of
                      its path */
     bool kernel;  /* that of a kernel: the same with the runtime's launcher of kernels */

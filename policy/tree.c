@@ -220,12 +220,18 @@ static void add_mount(struct jail_plan *plan, const struct policy_mount *mount)
     policy_grow_root(plan, 1);
 }
 
+static size_t find_last_scratch(const struct policy_spec *spec)
+{
+    size_t last = SIZE_MAX;
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        last = spec->mounts[i].kind == POLICY_MOUNT_SCRATCH ? i : last;
+    }
+    return last;
+}
+
 static int add_mounts(struct jail_plan *plan, const struct policy_spec *spec, struct err *reterr)
 {
-    size_t last_scratch = SIZE_MAX;
-    for (size_t i = 0; i < spec->n_mounts; i++) {
-        last_scratch = spec->mounts[i].kind == POLICY_MOUNT_SCRATCH ? i : last_scratch;
-    }
+    size_t last_scratch = find_last_scratch(spec);
     for (size_t i = 0; i < spec->n_mounts; i++) {
         if (spec->mounts[i].kind != POLICY_MOUNT_SCRATCH) {
             add_mount(plan, &spec->mounts[i]);
@@ -239,12 +245,14 @@ static int add_mounts(struct jail_plan *plan, const struct policy_spec *spec, st
     return 0;
 }
 
-int policy_build_tree(struct policy *policy, struct err *reterr)
+/* Up to the root, and nothing in it. */
+static struct jail_plan *begin(const struct policy *policy, uint32_t *ret_bpf, struct err *reterr)
 {
     const struct policy_spec *spec = policy->spec;
-    struct jail_plan *plan = policy->tree = jail_plan_new();
+    struct jail_plan *plan = jail_plan_new();
     if (!plan) {
-        return err_errno(reterr, ENOMEM, "building the plan");
+        err_errno(reterr, ENOMEM, "building the plan");
+        return NULL;
     }
     plan->namespaces = spec->namespaces;
     plan->uid = spec->uid;
@@ -263,8 +271,94 @@ int policy_build_tree(struct policy *policy, struct err *reterr)
     step = jail_plan_add(plan, JAIL_STEP_ROOT);
     step->root.size_bytes = PAGE_BYTES;
     step->root.inodes = ROOT_INODES_SPARE;
-    int r = add_mounts(plan, spec, reterr);
-    policy->bpf = jail_plan_bytes(plan, policy->filter.instructions,
-                                  policy->filter.length * sizeof(struct sock_filter), 8);
-    return r < 0 ? r : plan->failed ? err_errno(reterr, ENOMEM, "building the plan") : 0;
+    *ret_bpf = jail_plan_bytes(plan, policy->filter.instructions,
+                               policy->filter.length * sizeof(struct sock_filter), 8);
+    return plan;
+}
+
+int policy_build_tree(struct policy *policy, struct err *reterr)
+{
+    policy->tree = begin(policy, &policy->bpf, reterr);
+    if (!policy->tree) {
+        return -ENOMEM;
+    }
+    int r = add_mounts(policy->tree, policy->spec, reterr);
+    return r < 0 ? r : policy->tree->failed ? err_errno(reterr, ENOMEM, "building the plan") : 0;
+}
+
+/* ---- Where an image is the root ---- */
+
+/* A policy for one image was written with its files in mind. Where the request chooses, what would show files
+ * of the host among the image's is left out. */
+static bool is_put_on_image(const struct policy_spec *spec, const struct policy_mount *mount)
+{
+    return spec->image[0] != '\0' || mount->kind == POLICY_MOUNT_PROC ||
+           mount->kind == POLICY_MOUNT_SCRATCH || mount->kind == POLICY_MOUNT_TMPFS ||
+           path_is_at_or_below(mount->destination, "/dev");
+}
+
+static bool makes_an_inode(const struct policy_mount *mount)
+{
+    return mount->kind == POLICY_MOUNT_FILE || mount->kind == POLICY_MOUNT_SYMLINK;
+}
+
+static bool lies_on_another(const struct policy_spec *spec, const struct policy_mount *mount)
+{
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        const struct policy_mount *other = &spec->mounts[i];
+        if (is_put_on_image(spec, other) && !makes_an_inode(other) &&
+            path_is_below(mount->destination, other->destination)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int policy_begin_image_tree(const struct policy *policy, struct jail_plan **ret, uint32_t *ret_bpf,
+                            struct err *reterr)
+{
+    const struct policy_spec *spec = policy->spec;
+    struct jail_plan *plan = begin(policy, ret_bpf, reterr);
+    if (!plan) {
+        return -ENOMEM;
+    }
+    make_directory(plan, POLICY_SCRIPT_DIRECTORY);
+    if (find_last_scratch(spec) != SIZE_MAX && !find_scratch(spec, SCRATCH_TMP)) {
+        make_directory(plan, SCRATCH_PLACE);
+    }
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        const struct policy_mount *mount = &spec->mounts[i];
+        if (!is_put_on_image(spec, mount) || lies_on_another(spec, mount)) {
+            continue;
+        }
+        if (makes_an_inode(mount)) {
+            add_mount(plan, mount);
+            continue;
+        }
+        policy_make_parents(plan, mount->destination);
+        if (mount->kind != POLICY_MOUNT_BIND) {
+            make_directory(plan, mount->destination);
+        }
+    }
+    *ret = plan;
+    return 0;
+}
+
+int policy_finish_image_tree(const struct policy *policy, struct jail_plan *plan, struct err *reterr)
+{
+    const struct policy_spec *spec = policy->spec;
+    size_t last_scratch = find_last_scratch(spec);
+    jail_ref path = jail_plan_text(plan, POLICY_SCRIPT_DIRECTORY);
+    jail_plan_add(plan, JAIL_STEP_IMAGE)->image.path = path;
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < spec->n_mounts; i++) {
+        const struct policy_mount *mount = &spec->mounts[i];
+        if (i == last_scratch) {
+            r = add_scratch(plan, spec, reterr);
+        } else if (mount->kind != POLICY_MOUNT_SCRATCH && is_put_on_image(spec, mount) &&
+                   (!makes_an_inode(mount) || lies_on_another(spec, mount))) {
+            add_mount(plan, mount);
+        }
+    }
+    return r;
 }

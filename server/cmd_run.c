@@ -192,7 +192,7 @@ static int start(const struct run *run, struct host *host, const struct policy *
     request.fds[JAIL_FD_SCRATCH] = -1;
     request.fds[JAIL_FD_INPUT] = input_fd;
     request.fds[JAIL_FD_BRIDGE_IN] = request.fds[JAIL_FD_BRIDGE_OUT] = -1;
-    request.fds[JAIL_FD_WORKSPACE] = -1;
+    request.fds[JAIL_FD_WORKSPACE] = request.fds[JAIL_FD_IMAGE] = -1;
     return execution_start(&request, ret, reterr);
 }
 

@@ -35,6 +35,8 @@ enum field_name {
     FIELD_ENV,
     FIELD_POLICY,
     FIELD_LIMITS,
+    FIELD_ENVIRONMENT,
+    FIELD_IMAGE,
     FIELD_COUNT,
 };
 
@@ -305,6 +307,24 @@ static int decode_policy(struct decoder *decoder, const struct json *value, stru
     return copy_string(value, &decoder->job->policy, reterr);
 }
 
+/* "image": the files of an image are the root. Which one the warden looks up, and whether the policy lets it.
+ */
+static int decode_environment(struct decoder *decoder, const struct json *value, struct err *reterr)
+{
+    const char *name = json_string(decoder->fields[FIELD_IMAGE]);
+    if (!value) {
+        return name ? bad(reterr, "image", "goes with `environment`: \"image\"") : 0;
+    }
+    if (strcmp(json_string(value), "image") != 0) {
+        return bad(reterr, "environment", "must be \"image\", or left out");
+    }
+    if (name && !image_name_is_valid(name)) {
+        return bad(reterr, "image", IMAGE_NAME_RULE);
+    }
+    decoder->job->image = strdup(name ? name : "");
+    return decoder->job->image ? 0 : no_memory(reterr);
+}
+
 static int decode_limits(struct decoder *decoder, const struct json *value, struct err *reterr)
 {
     struct job_limits *limits = &decoder->job->limits;
@@ -356,6 +376,8 @@ static const struct {
     [FIELD_ENV] = {"env", JSON_OBJECT, decode_env},
     [FIELD_POLICY] = {"policy", JSON_STRING, decode_policy},
     [FIELD_LIMITS] = {"limits", JSON_OBJECT, decode_limits},
+    [FIELD_ENVIRONMENT] = {"environment", JSON_STRING, decode_environment},
+    [FIELD_IMAGE] = {"image", JSON_STRING, NULL},
 };
 
 static int unknown_field(const char *name, struct err *reterr)

@@ -65,7 +65,8 @@ static int start(struct host *host, const struct policy *policy, const char *con
                 [JAIL_FD_INPUT] = -1,
                 [JAIL_FD_BRIDGE_IN] = -1,
                 [JAIL_FD_BRIDGE_OUT] = -1,
-                [JAIL_FD_WORKSPACE] = -1},
+                [JAIL_FD_WORKSPACE] = -1,
+                [JAIL_FD_IMAGE] = -1},
     };
     return execution_start(&request, ret, reterr);
 }

@@ -80,6 +80,7 @@ struct warden_job {
     struct session *session; /* NULL: it has a workspace of its own */
     bool has_left;           /* its session */
     bool announced;          /* its front has been told that the program runs */
+    int image_fd;            /* holds the image that it runs in; -1: none */
     struct execution *execution;
     struct loop_source *source;
 };

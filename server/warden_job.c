@@ -23,6 +23,7 @@
 #include "jail/base/loop.h"
 #include "jail/watch.h"
 #include "server/execution.h"
+#include "server/images.h"
 #include "server/kernels.h"
 #include "server/log.h"
 #include "server/sessions.h"
@@ -158,6 +159,7 @@ void job_discard(struct warden_job *job)
     leave_session(job, job->execution != NULL);
     execution_free(job->execution);
     session_unref(job->session);
+    fd_closep(&job->image_fd);
     free(job);
 }
 
@@ -330,6 +332,29 @@ static int enter_kernel(const struct warden_job *job, const struct settings *set
                         ret_retry_after_ms, reterr);
 }
 
+/* The image that the job runs in, if it does. */
+static int open_image(const struct settings *settings, const struct policy *policy,
+                      const struct runtime_config *runtime, const struct job *wish, struct image *ret,
+                      struct err *reterr)
+{
+    const char *name;
+    int r = policy_image_for(policy, wish, &name, reterr);
+    return r < 0 || !name ? r : image_open(settings->config->image_directory, name, runtime, ret, reterr);
+}
+
+static void give_descriptors(const int fds[JOB_FD_COUNT], int image_fd, int ret[JAIL_FD_COUNT])
+{
+    ret[JAIL_FD_STDIN] = fds[JOB_FD_STDIN];
+    ret[JAIL_FD_STDOUT] = fds[JOB_FD_STDOUT];
+    ret[JAIL_FD_STDERR] = fds[JOB_FD_STDERR];
+    ret[JAIL_FD_INPUT] = fds[JOB_FD_INPUT];
+    ret[JAIL_FD_SCRATCH] = -1;
+    ret[JAIL_FD_BRIDGE_IN] = fds[JOB_FD_BRIDGE_IN];
+    ret[JAIL_FD_BRIDGE_OUT] = fds[JOB_FD_BRIDGE_OUT];
+    ret[JAIL_FD_WORKSPACE] = -1;
+    ret[JAIL_FD_IMAGE] = image_fd;
+}
+
 /* Takes `wish` over. */
 static int start(struct warden *warden, const struct settings *settings, struct job *wish,
                  const int fds[JOB_FD_COUNT], bool is_selftest, struct warden_job **ret,
@@ -346,12 +371,16 @@ static int start(struct warden *warden, const struct settings *settings, struct 
         free(job);
         return r;
     }
-    *job = (struct warden_job){.warden = warden, .is_selftest = is_selftest, .id = wish->id};
+    *job = (struct warden_job){.warden = warden, .is_selftest = is_selftest, .id = wish->id, .image_fd = -1};
     struct execution_session session = {.fd = -1, .mount_fd = -1};
     struct kernel *kernel = NULL;
-    r = enter_session(job, settings, wish, &session, ret_retry_after_ms, reterr);
+    struct image image = IMAGE_CLOSED;
+    r = open_image(settings, policy, runtime, wish, &image, reterr);
+    job->image_fd = TAKE_FD(image.lock_fd);
+    r = r < 0 ? r : enter_session(job, settings, wish, &session, ret_retry_after_ms, reterr);
     r = r < 0 ? r : enter_kernel(job, settings, runtime, policy, &kernel, ret_retry_after_ms, reterr);
     if (r < 0) {
+        image_close(&image);
         fd_closep(&session.mount_fd);
         job_free(wish);
         job_discard(job);
@@ -359,26 +388,23 @@ static int start(struct warden *warden, const struct settings *settings, struct 
     }
     struct policy_ceilings ceilings = ceilings_of(warden, settings, wish->key);
     ceilings.file_bytes = job->session ? session_file_bytes(settings->config) : 0;
-    struct policy_program program = {.runtime = runtime, .bridge = !is_selftest};
+    bool in_image = image.mount_fd >= 0;
+    struct policy_program program = {
+        .runtime = runtime, .image = in_image ? &image.policy : NULL, .bridge = !is_selftest};
     struct execution_request request = {.host = &warden->host,
                                         .policy = policy,
                                         .ceilings = &ceilings,
                                         .program = &program,
                                         .job = wish,
-                                        .warm = settings == warden->settings ? warden->warm : NULL,
+                                        .warm =
+                                            settings == warden->settings && !in_image ? warden->warm : NULL,
                                         .session = job->session ? &session : NULL,
                                         .kernel = kernel,
                                         .list_outputs = !is_selftest};
-    request.fds[JAIL_FD_STDIN] = fds[JOB_FD_STDIN];
-    request.fds[JAIL_FD_STDOUT] = fds[JOB_FD_STDOUT];
-    request.fds[JAIL_FD_STDERR] = fds[JOB_FD_STDERR];
-    request.fds[JAIL_FD_INPUT] = fds[JOB_FD_INPUT];
-    request.fds[JAIL_FD_SCRATCH] = -1;
-    request.fds[JAIL_FD_BRIDGE_IN] = fds[JOB_FD_BRIDGE_IN];
-    request.fds[JAIL_FD_BRIDGE_OUT] = fds[JOB_FD_BRIDGE_OUT];
-    request.fds[JAIL_FD_WORKSPACE] = -1;
+    give_descriptors(fds, image.mount_fd, request.fds);
     r = execution_start(&request, &job->execution, reterr);
     fd_closep(&session.mount_fd);
+    image_close(&image);
     if (r == 0) {
         r = adopt(job, reterr);
     }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "config/config.h"
+#include "config/policy_file.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
@@ -154,6 +155,9 @@ static int add_templates(struct warm *warm, struct err *reterr)
             continue;
         }
         const struct policy *policy = policy_set_find(settings->policies, runtime->policy);
+        if (policy_spec(policy)->image[0]) {
+            continue; /* looked for anew for each job */
+        }
         struct warm_template *template;
         int r = warm_template_new(warm, runtime, policy, &template, reterr);
         if (r < 0) {

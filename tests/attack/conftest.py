@@ -6,6 +6,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import signal
 import sys
 import time
@@ -18,6 +19,7 @@ sys.path.insert(0, str(HERE / "programs"))
 
 from attack import judge  # noqa: E402
 from harness import BUILD, ROOT, Server, wait_for  # noqa: E402
+from images import copy_program, imported, node_root, policy, python_root  # noqa: E402
 from world import World, find_process  # noqa: E402
 
 IMMURE = str(BUILD / "immure")
@@ -28,7 +30,15 @@ CONFIGURATIONS = {
     "stockless": re.sub(r"\s*warm_jails:.*", "", SHIPPED),
     "exec": re.sub(r"\s*(warm_jails|template):.*", "", SHIPPED),
 }
+# Its own interpreter in a jail whose root is an image, with the same policies but for what they show of the host.
+CONFIGURATIONS["image"] = CONFIGURATIONS["exec"]
 CHOSEN = {"pool": ["template"], "template": ["stockless"], "off": ["exec"]}
+# What is tried in an image, too: all that has to do with files, ids, namespaces and the kernel. The rest sees nothing of a root.
+IN_IMAGE = {"host_files", "identity", "kernel_settings", "namespaces", "node_escapes", "own_secrets", "refused_calls", "output_files"}
+# What attacks call, beside the interpreters.
+TOOLS = ["/usr/bin/bash", "/usr/bin/ln", "/usr/bin/cp", "/usr/bin/mount", "/usr/bin/su", "/usr/bin/sleep", "/usr/bin/env", "/usr/bin/true",
+         "/usr/bin/unshare", "/usr/bin/nsenter"]
+NODE = shutil.which("node", path="/usr/bin")
 # How late a reply may come after its job's deadline, on a machine that is busy with other things.
 LATE_S = 20
 # How long a virtual machine on such a machine may take to start a template and fill its stock.
@@ -39,8 +49,8 @@ RUNS = pytest.StashKey()
 def ways():
     """Those that IMMURE_TEST_WARM chooses; else the two that differ, but in the virtual machine, which is slow, the one as shipped."""
     chosen = os.environ.get("IMMURE_TEST_WARM")
-    wanted = CHOSEN[chosen] if chosen else ["template"] if "IMMURE_VM" in os.environ else ["exec", "template"]
-    return [way for way in wanted if way == "exec" or (BUILD / "immure-python3.11").exists()]
+    wanted = CHOSEN[chosen] if chosen else ["template"] if "IMMURE_VM" in os.environ else ["exec", "template", "image"]
+    return [way for way in wanted if way in ("exec", "image") or (BUILD / "immure-python3.11").exists()]
 
 
 @pytest.fixture(scope="session")
@@ -176,11 +186,25 @@ def start(world, directory, configuration, **environment):
     return server
 
 
+def use_images(directory):
+    """-> the configuration that has the shipped policies run in an image, which is made of this host's programs"""
+    root = python_root(directory / "root")
+    for program in TOOLS:
+        copy_program(root, program)
+    imported(directory / "images", "debian", node_root(root) if NODE else root)
+    (directory / "policies").mkdir()
+    for name in "python", "node":
+        (directory / "policies" / f"{name}.textproto").write_text(policy(name, name, 'image: "debian"'))
+    return f'policy_path: "{directory}/policies"\nimage_directory: "{directory}/images"\n'
+
+
 @pytest.fixture(scope="module")
 def arena(request, world, tmp_path_factory):
     wanted = [item.callspec.params["one"] for item in request.session.items
               if getattr(item, "callspec", None) and item.callspec.params.get("arena") == request.param and "one" in item.callspec.params]
-    with start(world, tmp_path_factory.mktemp(request.param), CONFIGURATIONS[request.param]) as server:
+    directory = tmp_path_factory.mktemp(request.param)
+    more = use_images(directory) if request.param == "image" else ""
+    with start(world, directory, more + CONFIGURATIONS[request.param]) as server:
         if request.param == "template":
             text = wait_for(unhurried(lambda: (text := server.get("/metrics").body.decode()) and 'runtime="python",state="parked"} 4' in text and text),
                             "the stock is full", STOCK_S)
@@ -202,6 +226,11 @@ def unfiltered(world, tmp_path_factory):
     configuration = CONFIGURATIONS["exec"].replace('policy: "python"', 'policy: "unfiltered"')
     with start(world, directory, f'policy_path: "{directory}/policies"\n' + configuration) as server:
         yield Arena(server, world, [])
+
+
+def pytest_collection_modifyitems(items):
+    items[:] = [item for item in items if not (params := getattr(getattr(item, "callspec", None), "params", {})).get("arena") == "image"
+                or "one" not in params or params["one"].kind in IN_IMAGE]
 
 
 def pytest_configure(config):

@@ -112,6 +112,7 @@ static void write_to_warden(const char *directory)
                       .n_env = 1,
                       .outputs = outputs,
                       .n_outputs = 1,
+                      .image = python,
                       .limits = {.memory_bytes = 1 << 20, .timeout_ms = 1000}};
     struct buf all = BUF_INIT;
     put_message(&all, &(struct msg){.type = MSG_HELLO}, 0);

@@ -26,6 +26,7 @@ static inline struct job *a_job(void)
     job->execution_id = strdup("e-1");
     job->key = strdup("default");
     job->session_id = strdup("s-1");
+    job->image = strdup("debian");
     job->announce = true;
     job->code_size = 100;
     job->n_files = 2;

@@ -156,6 +156,12 @@ static void test_hostile_jobs(void **state)
     h.job.session_id = no_session;
     offer(&h, "job.session_id");
     h.job.session_id = NULL;
+    static char no_image[] = "../x", own_image[] = "";
+    h.job.image = no_image;
+    offer(&h, "job.image");
+    h.job.image = own_image;
+    offer(&h, NULL);
+    h.job.image = NULL;
     h.file.path = bytes("", 0);
     offer(&h, "job.file.path");
     h.file.path = bytes("a\0b", 3);

@@ -192,6 +192,7 @@ static inline void launch_begin(void **state, const struct recipe *recipe, struc
     options.fds[JAIL_FD_BRIDGE_IN] = recipe->bridge ? recipe->bridge[0] : -1;
     options.fds[JAIL_FD_BRIDGE_OUT] = recipe->bridge ? recipe->bridge[1] : -1;
     options.fds[JAIL_FD_WORKSPACE] = -1;
+    options.fds[JAIL_FD_IMAGE] = -1;
     for (int i = 0; i < 3 && recipe->without_standard_fds; i++) {
         launch->standard[i] = fcntl(i, F_DUPFD_CLOEXEC, 3);
         close(i);

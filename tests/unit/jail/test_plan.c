@@ -252,6 +252,52 @@ static void test_order(void **state)
     }
 }
 
+/* A plan in which everything that is mounted is mounted on an image. */
+static struct jail_plan *image_plan(void)
+{
+    struct jail_plan *plan = good_plan();
+    jail_ref path = jail_plan_text(plan, "/immure");
+    jail_plan_add(plan, JAIL_STEP_IMAGE)->image.path = path;
+    uint32_t first = 0;
+    while (plan->steps[first].kind != JAIL_STEP_ROOT) {
+        first++;
+    }
+    struct jail_step step = plan->steps[plan->n_steps - 1];
+    memmove(&plan->steps[first + 2], &plan->steps[first + 1], (plan->n_steps - first - 2) * sizeof step);
+    plan->steps[first + 1] = step;
+    return plan;
+}
+
+static void test_image(void **state)
+{
+    (void)state;
+    CLEANUP(plan_freep) struct jail_plan *plan = image_plan();
+    struct err err = {0};
+    jail_plan_check(plan, &err);
+    assert_string_equal(err.text, "");
+
+    CLEANUP(plan_freep) struct jail_plan *twice = image_plan();
+    struct jail_step step = *find(twice, JAIL_STEP_IMAGE);
+    *jail_plan_add(twice, step.kind) = step;
+    assert_refused(twice, "there is at most one image");
+
+    CLEANUP(plan_freep) struct jail_plan *early = image_plan();
+    move_step(early, JAIL_STEP_IMAGE, JAIL_STEP_ROOT, false);
+    assert_refused(early, "before there is one");
+    CLEANUP(plan_freep) struct jail_plan *late = image_plan();
+    move_step(late, JAIL_STEP_IMAGE, JAIL_STEP_BIND, true);
+    assert_refused(late, "an image comes before everything that is mounted on it");
+
+    static const char *const names[] = {
+        "/a:b", "/a,b", "/a\\b", "/a/b", "a", "/", "/..", "", "/a-name-that-has-more-bytes-than-its-place"};
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        CLEANUP(plan_freep) struct jail_plan *named = image_plan();
+        jail_ref path = jail_plan_text(named, names[i]);
+        find(named, JAIL_STEP_IMAGE)->image.path = path;
+        assert_true(jail_plan_check(named, NULL) < 0);
+    }
+}
+
 /* Ways to break one thing in the good plan: a name, the kind of step that `step` points to, words of the
  * sentence that refuses it, and the statement that does it. */
 #define BREAKS(X)                                                                                            \
@@ -565,6 +611,7 @@ int main(void)
         cmocka_unit_test(test_good_plan_passes),
         cmocka_unit_test(test_counts),
         cmocka_unit_test(test_order),
+        cmocka_unit_test(test_image),
 #define X(name, step_kind, words, ...) cmocka_unit_test(test_break_##name),
         BREAKS(X)
 #undef X

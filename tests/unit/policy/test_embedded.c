@@ -106,6 +106,8 @@ static void test_every_field_of_a_spec_is_carried(void **state)
         for (size_t i = 0; i < b->n_preload; i++) {
             assert_string_equal(a->preload[i], b->preload[i]);
         }
+        assert_string_equal(a->image, b->image);
+        assert_int_equal(a->n_images, b->n_images);
         assert_int_equal(a->n_rules, b->n_rules);
         for (size_t i = 0; i < b->n_rules; i++) {
             assert_int_equal(a->rules[i].n_conditions, b->rules[i].n_conditions);
