@@ -23,7 +23,7 @@ HARDEN   := -fPIE -fstack-protector-strong -fno-strict-aliasing $(if $(SAN),,-D_
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 # What a server must never have: a front that attacks its own warden, for tests/fort.
 CPPFLAGS_HOOKS := $(if $(HOOKS),-DIMMURE_HOOKS)
-SRC_hooks := server/front_misbehave.c
+SRC_hooks := server/front_misbehave.c server/die_here.c
 CPPFLAGS_ALL = -D_GNU_SOURCE $(CPPFLAGS_HOOKS) -DIMMURE_VERSION='"$(or $(VERSION),0)"' -I. -I$(BUILD)/gen $(PKG_CFLAGS) $(CPPFLAGS)
 CFLAGS_ALL   = -std=c17 $(WARN) $(HARDEN) $(SANFLAGS) $(CFLAGS)
 LDFLAGS_ALL  = -pie -Wl,-z,relro,-z,now,-z,noexecstack $(SANFLAGS) $(LDFLAGS)

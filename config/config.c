@@ -56,6 +56,7 @@ void server_config_free(struct server_config *config)
     free(config->audit_log);
     free(config->session_directory);
     free(config->image_directory);
+    free(config->approval_directory);
     free(config->callback_ca_file);
     for (size_t i = 0; i < config->n_callbacks; i++) {
         free(config->callbacks[i].text);

@@ -31,6 +31,7 @@ struct key_config {
     struct job_limits max; /* of its jobs; 0: the server's and the policy's */
     char *expires;         /* "": never */
     uint64_t expires_s;    /* since the epoch; 0: never */
+    bool approver;
 };
 
 struct team_config {
@@ -136,6 +137,9 @@ struct server_config {
     char *package_index_ca_file;
     uint64_t max_egress_bytes, egress_timeout_ms;
     uint32_t max_egress_connections;
+    char *approval_directory; /* "": approvals are kept in memory */
+    uint64_t approval_expiry_ms, max_approval_job_bytes, max_approval_bytes, max_approval_wait_ms;
+    uint32_t max_approvals_per_key, max_approvals;
 };
 
 /* `path` NULL: SANDBOX_EXECUTOR_CONFIG, else the shipped configuration. Then the environment,

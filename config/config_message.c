@@ -62,7 +62,13 @@
     X(stream_heartbeat_ms, 1, MS_PER_DAY)                                                                    \
     X(max_egress_bytes, 1024, 1ull << 50)                                                                    \
     X(max_egress_connections, 0, UINT32_MAX)                                                                 \
-    X(egress_timeout_ms, 1, MS_PER_DAY)
+    X(egress_timeout_ms, 1, MS_PER_DAY)                                                                      \
+    X(approval_expiry_ms, 1, 366 * MS_PER_DAY)                                                               \
+    X(max_approvals_per_key, 0, MSG_APPROVALS_MAX)                                                           \
+    X(max_approvals, 0, MSG_APPROVALS_MAX)                                                                   \
+    X(max_approval_job_bytes, 1024, MSG_SUBMISSION_MAX)                                                      \
+    X(max_approval_bytes, 1024, 1024 * MIB)                                                                  \
+    X(max_approval_wait_ms, 0, MS_PER_DAY)
 
 /* What a key may ask for at most: limit, least, most; 0: no ceiling of its own. The least is the least that a
  * job may have. */
@@ -163,6 +169,7 @@ static int key_from_message(struct checker *checker, const Immure__Key *message,
     ret->max_sessions = message->max_sessions;
     ret->max_jobs_per_minute = message->max_jobs_per_minute;
     r = r < 0 ? r : key_ceilings_from_message(checker, message, &ret->max);
+    ret->approver = message->approver;
     r = r < 0 || !*message->team ? r : check_name(checker, "team", message->team, true, "_.-");
     r = r < 0 ? r : check_copy(checker, message->team, &ret->team);
     r = r < 0 ? r : check_copy(checker, message->expires, &ret->expires);
@@ -370,6 +377,10 @@ static int texts_from_message(struct checker *checker, const Immure__Server *mes
         r = check_absolute_path(checker, "session_directory", message->session_directory);
     }
     r = r < 0 ? r : check_copy(checker, message->session_directory, &config->session_directory);
+    if (r == 0 && message->approval_directory[0]) {
+        r = check_absolute_path(checker, "approval_directory", message->approval_directory);
+    }
+    r = r < 0 ? r : check_copy(checker, message->approval_directory, &config->approval_directory);
     return r < 0 ? r
                  : check_copy_all(checker, message->policy_path, message->n_policy_path,
                                   &config->policy_paths, &config->n_policy_paths);
@@ -525,6 +536,8 @@ static Immure__Key **keys_to_messages(const struct server_config *config, struct
         KEY_CEILINGS(X)
 #undef X
         message->expires = key->expires;
+        message->has_approver = true;
+        message->approver = key->approver;
         pointers[i] = message;
     }
     return pointers;
@@ -599,6 +612,7 @@ void config_to_message(const struct server_config *config, struct pool *pool, Im
     ret->audit_log = config->audit_log;
     ret->image_directory = config->image_directory;
     ret->session_directory = config->session_directory;
+    ret->approval_directory = config->approval_directory;
 #define X(field, min, max)                                                                                   \
     ret->has_##field = true;                                                                                 \
     ret->field = config->field;

@@ -247,6 +247,9 @@ static int put_line(const struct key_wish *wish, const char *key, struct buf *re
     put_number(ret, "max_cpu_ms", wish->max.cpu_ms);
     put_number(ret, "max_scratch_bytes", wish->max.scratch_bytes);
     put_number(ret, "max_output_bytes", wish->max.output_bytes);
+    if (wish->approver) {
+        buf_puts(ret, " approver: true");
+    }
     buf_puts(ret, " }\n");
     return r;
 }

@@ -37,6 +37,7 @@ struct key_wish {
     size_t n_policies, n_runtimes;
     uint64_t max_concurrent_jobs, max_jobs_per_minute; /* 0: none */
     struct job_limits max;                             /* the same */
+    bool approver;
 };
 #define KEY_BYTES 72 /* of a key's text, with the NUL */
 int key_file_add(const char *path, const struct key_wish *wish, struct buf *text, char ret_key[KEY_BYTES],

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "config/message.pb-c.h"
+#include "config/message_approval.h"
 #include "config/message_job.h"
 #include "config/message_session.h"
 #include "config/pool.h"
@@ -32,6 +33,12 @@ const char *msg_type_to_string(enum msg_type type)
         [MSG_SESSION_QUERY] = "session_query",
         [MSG_SESSION_ANSWER] = "session_answer",
         [MSG_STARTED] = "started",
+        [MSG_SUBMIT] = "submit",
+        [MSG_APPROVAL_QUERY] = "approval_query",
+        [MSG_APPROVAL_ANSWER] = "approval_answer",
+        [MSG_APPROVAL_CHANGED] = "approval_changed",
+        [MSG_APPROVAL_RUN] = "approval_run",
+        [MSG_RUN] = "run",
     };
     return (size_t)type < MSG_TYPE_COUNT ? names[type] : "unknown";
 }
@@ -52,12 +59,20 @@ struct outgoing {
     Immure__MsgSessionQuery session_query;
     Immure__MsgSessionAnswer session_answer;
     Immure__MsgStarted started;
+    Immure__MsgSubmit submit;
+    Immure__MsgApprovalQuery approval_query;
+    Immure__MsgApprovalAnswer approval_answer;
+    Immure__MsgApprovalChanged approval_changed;
+    Immure__MsgApprovalRun approval_run;
+    Immure__MsgRun run;
 };
 
 static void fill_config(const struct msg *msg, struct outgoing *ret)
 {
     immure__msg_config__init(&ret->config);
     ret->config.audit = msg->config.audit;
+    ret->config.held_policy = msg->config.held;
+    ret->config.n_held_policy = msg->config.n_held;
     ret->envelope.kind_case = IMMURE__MSG__KIND_CONFIG;
     ret->envelope.config = &ret->config;
 }
@@ -154,6 +169,11 @@ static bool fill_state(const struct msg *msg, struct pool *pool, struct outgoing
     ret->state.kernels = msg->state.kernels;
     ret->state.has_heap_bytes = true;
     ret->state.heap_bytes = msg->state.heap_bytes;
+    ret->state.approvals_pending = msg->state.approvals_pending;
+    ret->state.approvals_approved = msg->state.approvals_approved;
+    ret->state.approvals_rejected = msg->state.approvals_rejected;
+    ret->state.approvals_expired = msg->state.approvals_expired;
+    ret->state.approvals_lost = msg->state.approvals_lost;
     ret->envelope.kind_case = IMMURE__MSG__KIND_STATE;
     ret->envelope.state = &ret->state;
     return fill_warm(&msg->state, pool, &ret->state);
@@ -199,6 +219,22 @@ static void fill_session_answer(const struct msg *msg, struct pool *pool, struct
     ret->envelope.session_answer = &ret->session_answer;
 }
 
+/* Those about approvals: each is the envelope's own member of the same name. */
+#define FILL_APPROVAL(name, NAME)                                                                            \
+    static void fill_##name(const struct msg *msg, struct outgoing *ret)                                     \
+    {                                                                                                        \
+        name##_to_message(msg, &ret->name);                                                                  \
+        ret->envelope.kind_case = IMMURE__MSG__KIND_##NAME;                                                  \
+        ret->envelope.name = &ret->name;                                                                     \
+    }
+FILL_APPROVAL(submit, SUBMIT)
+FILL_APPROVAL(approval_query, APPROVAL_QUERY)
+FILL_APPROVAL(approval_answer, APPROVAL_ANSWER)
+FILL_APPROVAL(approval_changed, APPROVAL_CHANGED)
+FILL_APPROVAL(approval_run, APPROVAL_RUN)
+FILL_APPROVAL(run, RUN)
+#undef FILL_APPROVAL
+
 static bool fill(const struct msg *msg, struct pool *pool, struct outgoing *ret)
 {
     immure__msg__init(&ret->envelope);
@@ -240,6 +276,24 @@ static bool fill(const struct msg *msg, struct pool *pool, struct outgoing *ret)
         return true;
     case MSG_SESSION_ANSWER:
         fill_session_answer(msg, pool, ret);
+        return true;
+    case MSG_SUBMIT:
+        fill_submit(msg, ret);
+        return true;
+    case MSG_APPROVAL_QUERY:
+        fill_approval_query(msg, ret);
+        return true;
+    case MSG_APPROVAL_ANSWER:
+        fill_approval_answer(msg, ret);
+        return true;
+    case MSG_APPROVAL_CHANGED:
+        fill_approval_changed(msg, ret);
+        return true;
+    case MSG_APPROVAL_RUN:
+        fill_approval_run(msg, ret);
+        return true;
+    case MSG_RUN:
+        fill_run(msg, ret);
         return true;
     case MSG_NONE:
     case MSG_TYPE_COUNT:
@@ -320,11 +374,42 @@ static int state_from_message(const Immure__MsgState *message, struct msg_state 
     ret->sessions = message->sessions;
     ret->kernels = message->kernels;
     ret->heap_bytes = message->heap_bytes;
+    ret->approvals_pending = message->approvals_pending;
+    ret->approvals_approved = message->approvals_approved;
+    ret->approvals_rejected = message->approvals_rejected;
+    ret->approvals_expired = message->approvals_expired;
+    ret->approvals_lost = message->approvals_lost;
     int r = warm_from_message(message, ret, reterr);
     r = r < 0 ? r : take_text(message->why, ret->why, sizeof ret->why, "state.why", reterr);
     return r < 0
                ? r
                : take_text(message->degraded, ret->degraded, sizeof ret->degraded, "state.degraded", reterr);
+}
+
+static void texts_free(char **texts, size_t n)
+{
+    for (size_t i = 0; texts && i < n; i++) {
+        free(texts[i]);
+    }
+    free(texts);
+}
+
+static int config_from_envelope(const Immure__MsgConfig *message, struct msg *ret, struct err *reterr)
+{
+    ret->config.audit = message->audit;
+    ret->config.held = calloc(message->n_held_policy + 1, sizeof *ret->config.held);
+    for (size_t i = 0; ret->config.held && i < message->n_held_policy; i++) {
+        ret->config.held[i] = strdup(message->held_policy[i]);
+        if (!ret->config.held[i]) {
+            texts_free(ret->config.held, i);
+            ret->config.held = NULL;
+        }
+    }
+    if (!ret->config.held) {
+        return err_errno(reterr, ENOMEM, "while reading a message");
+    }
+    ret->config.n_held = message->n_held_policy;
+    return 0;
 }
 
 static int from_envelope(const Immure__Msg *envelope, const int *fds, size_t n_fds, struct msg *ret,
@@ -333,8 +418,7 @@ static int from_envelope(const Immure__Msg *envelope, const int *fds, size_t n_f
     switch (envelope->kind_case) {
     case IMMURE__MSG__KIND_CONFIG:
         ret->type = MSG_CONFIG;
-        ret->config.audit = envelope->config->audit;
-        return 0;
+        return config_from_envelope(envelope->config, ret, reterr);
     case IMMURE__MSG__KIND_HELLO:
         ret->type = MSG_HELLO;
         return 0;
@@ -375,6 +459,25 @@ static int from_envelope(const Immure__Msg *envelope, const int *fds, size_t n_f
     case IMMURE__MSG__KIND_SESSION_ANSWER:
         ret->type = MSG_SESSION_ANSWER;
         return session_answer_from_message(envelope->session_answer, &ret->session_answer, reterr);
+    case IMMURE__MSG__KIND_SUBMIT:
+        ret->type = MSG_SUBMIT;
+        ret->submit.id = envelope->submit->id;
+        return 0;
+    case IMMURE__MSG__KIND_APPROVAL_QUERY:
+        ret->type = MSG_APPROVAL_QUERY;
+        return approval_query_from_message(envelope->approval_query, ret, reterr);
+    case IMMURE__MSG__KIND_APPROVAL_ANSWER:
+        ret->type = MSG_APPROVAL_ANSWER;
+        return approval_answer_from_message(envelope->approval_answer, ret, reterr);
+    case IMMURE__MSG__KIND_APPROVAL_CHANGED:
+        ret->type = MSG_APPROVAL_CHANGED;
+        return approval_changed_from_message(envelope->approval_changed, ret, reterr);
+    case IMMURE__MSG__KIND_APPROVAL_RUN:
+        ret->type = MSG_APPROVAL_RUN;
+        return approval_run_from_message(envelope->approval_run, ret, reterr);
+    case IMMURE__MSG__KIND_RUN:
+        ret->type = MSG_RUN;
+        return run_from_message(envelope->run, ret, reterr);
     case IMMURE__MSG__KIND__NOT_SET:
     default:
         return err_set(reterr, ERR_INVALID, EBADMSG, "kind", "is missing");
@@ -421,6 +524,8 @@ void msg_clear(struct msg *msg)
         msg_outputs_clear(&msg->outputs);
     } else if (msg->type == MSG_SESSION_ANSWER) {
         free(msg->session_answer.rows);
+    } else if (msg->type == MSG_CONFIG) {
+        texts_free(msg->config.held, msg->config.n_held);
     }
     *msg = (struct msg){.type = MSG_NONE};
 }

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config/approval.h"
 #include "config/job.h"
 #include "jail/base/err.h"
 
@@ -25,6 +26,12 @@ enum msg_type {
     MSG_SESSION_QUERY,
     MSG_SESSION_ANSWER,
     MSG_STARTED,
+    MSG_SUBMIT,
+    MSG_APPROVAL_QUERY,
+    MSG_APPROVAL_ANSWER,
+    MSG_APPROVAL_CHANGED,
+    MSG_APPROVAL_RUN,
+    MSG_RUN,
     MSG_TYPE_COUNT
 };
 const char *msg_type_to_string(enum msg_type type);
@@ -69,6 +76,30 @@ struct msg_session_answer {
     size_t n_rows;
 };
 
+enum approval_query { APPROVAL_LIST, APPROVAL_GET, APPROVAL_DECIDE, APPROVAL_QUERY_COUNT };
+
+struct msg_approval_query {
+    uint64_t id;
+    enum approval_query what;
+    char key[APPROVAL_KEY_BYTES]; /* as it was shown; "" where the server is open */
+    char approval_id[APPROVAL_ID_BYTES];
+    bool approve;                       /* of DECIDE */
+    char reason[APPROVAL_REASON_BYTES]; /* of DECIDE; else "" */
+};
+
+struct msg_approval_answer {
+    uint64_t id;
+    enum err_kind kind; /* ERR_NONE: done */
+    char item[256], text[512];
+    bool not_needed;
+};
+
+struct msg_approval_changed {
+    char approval_id[APPROVAL_ID_BYTES];
+    enum approval_state state;
+    char reason[APPROVAL_REASON_BYTES];
+};
+
 /* Jails of one runtime that stand ready. */
 struct msg_warm {
     char runtime[65];
@@ -86,14 +117,17 @@ struct msg_state {
     uint64_t heap_bytes; /* what the warden has allocated */
     struct msg_warm warm[MSG_WARM_MAX];
     size_t n_warm;
-    uint32_t sessions, kernels;
+    uint32_t sessions, kernels, approvals_pending;
+    uint64_t approvals_approved, approvals_rejected, approvals_expired, approvals_lost;
 };
 
 struct msg {
     enum msg_type type;
     union {
         struct {
-            bool audit; /* a second descriptor is the audit log */
+            bool audit;  /* a second descriptor is the audit log */
+            char **held; /* policies whose jobs may need an approval; received: owned */
+            size_t n_held;
         } config;
         struct job *job; /* owned */
         struct {
@@ -108,6 +142,16 @@ struct msg {
         } ping, pong;
         struct msg_session_query session_query;
         struct msg_session_answer session_answer;
+        struct {
+            uint64_t id;
+        } submit;
+        struct msg_approval_query approval_query;
+        struct msg_approval_answer approval_answer;
+        struct msg_approval_changed approval_changed;
+        struct {
+            uint64_t id; /* of MSG_RUN */
+            char approval_id[APPROVAL_ID_BYTES];
+        } approval_run, run;
     };
 };
 
@@ -116,6 +160,8 @@ struct msg {
 /* Beside MSG_JOB: the input, and the program's ends of stdin, stdout, stderr and of the bridge's two pipes.
  */
 #define MSG_JOB_FDS 6
+/* Beside MSG_RUN: the same without the input. */
+#define MSG_RUN_FDS (MSG_JOB_FDS - 1)
 
 /* Appends the packed message. For MSG_DONE, files with fd >= 0 are marked as attached, in order.
  * ERR_TOO_LARGE over MSG_BYTES_MAX. */

@@ -325,6 +325,14 @@ static int state_from_message(struct checker *checker, const Immure__Policy *mes
                        IMMURE__STATE__KERNEL);
 }
 
+static int approval_from_message(struct checker *checker, const Immure__Policy *message,
+                                 struct policy_spec *spec)
+{
+    spec->approval = (enum approval_mode)(message->approval - IMMURE__APPROVAL_MODE__NEVER);
+    return check_range(checker, "approval", (uint64_t)message->approval, IMMURE__APPROVAL_MODE__NEVER,
+                       IMMURE__APPROVAL_MODE__FIRST_USE);
+}
+
 static int spec_from_message(struct checker *checker, const Immure__Policy *message, struct policy_spec *spec)
 {
     static int (*const parts[])(struct checker *, const Immure__Policy *, struct policy_spec *) = {
@@ -333,6 +341,7 @@ static int spec_from_message(struct checker *checker, const Immure__Policy *mess
         preload_from_message,        images_from_message,     working_directory_from_message,
         policy_seccomp_from_message, rlimits_from_message,    limits_from_message,
         state_from_message,
+        approval_from_message,
     };
     int r = 0;
     for (size_t i = 0; r == 0 && i < ARRAY_SIZE(parts); i++) {

@@ -59,6 +59,8 @@ struct policy_env {
     char *name, *value;
 };
 
+enum approval_mode { APPROVAL_NEVER, APPROVAL_ALWAYS, APPROVAL_FIRST_USE };
+
 struct policy_limits {
     uint64_t memory_bytes;
     uint32_t pids, cpu_percent;
@@ -103,6 +105,7 @@ struct policy_spec {
     size_t n_rlimits;
     struct policy_limits limits;
     enum policy_state state;
+    enum approval_mode approval;
     char sha256[65]; /* of the file's bytes */
     char *origin;    /* the file's path, or "shipped:python" */
 };

@@ -32,6 +32,11 @@ static void put_header(const struct policy *policy, struct buf *ret)
                  "state KERNEL: the jobs of a session are calls of one interpreter, which has these limits "
                  "as a whole\n");
     }
+    if (spec->approval != APPROVAL_NEVER) {
+        buf_puts(ret, spec->approval == APPROVAL_ALWAYS
+                          ? "approval ALWAYS: an approver has to agree to each job\n"
+                          : "approval FIRST_USE: an approver has to agree to the first job of each team\n");
+    }
 }
 
 static void put_limit_rows(const struct policy_limits *limits, struct buf *ret)

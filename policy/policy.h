@@ -36,6 +36,9 @@ bool policy_allows_call(const struct policy *policy, const char *syscall, const 
 int policy_set_load(char *const *paths, size_t n_paths, struct policy_set **ret, struct err *reterr);
 void policy_set_free(struct policy_set *set);
 const struct policy *policy_set_find(const struct policy_set *set, const char *name);
+/* All of them, those that are hidden too. */
+size_t policy_set_count(const struct policy_set *set);
+const struct policy *policy_set_at(const struct policy_set *set, size_t index);
 /* A shipped policy by name, or a file: a path with a '/', or a file of the current directory with the
  * extension of a policy. For the command line. */
 int policy_resolve(const char *name_or_path, struct policy **ret, struct err *reterr);
@@ -44,8 +47,8 @@ int policy_resolve(const char *name_or_path, struct policy **ret, struct err *re
 struct policy_ceilings {
     uint64_t default_timeout_ms, max_timeout_ms, max_output_bytes;
     struct job_limits key; /* of the key that calls; its timeout is part of the job's wish already */
-    bool cgroup;         /* limits are enforced by a cgroup; else RLIMIT_AS stands in for memory.max */
-    uint64_t file_bytes; /* most that one file may have (RLIMIT_FSIZE); 0: what the policy says */
+    bool cgroup;           /* limits are enforced by a cgroup; else RLIMIT_AS stands in for memory.max */
+    uint64_t file_bytes;   /* most that one file may have (RLIMIT_FSIZE); 0: what the policy says */
 };
 
 /* The job's wishes held against policy and ceilings: what applies. A wish above the policy's limit is

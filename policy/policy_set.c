@@ -52,6 +52,16 @@ const struct policy *policy_set_find(const struct policy_set *set, const char *n
     return NULL;
 }
 
+size_t policy_set_count(const struct policy_set *set)
+{
+    return set->n_policies;
+}
+
+const struct policy *policy_set_at(const struct policy_set *set, size_t index)
+{
+    return set->policies[index];
+}
+
 static const struct embedded_policy *find_embedded(const char *name)
 {
     for (const struct embedded_policy *row = policy_embedded; row->name; row++) {

@@ -65,6 +65,33 @@ static const struct key_config *find_authorization(const struct server_config *c
     return basic ? find_basic(config, basic) : NULL;
 }
 
+/* base64("USER:KEY") */
+static char *basic_key(const char *text)
+{
+    struct buf decoded = BUF_INIT;
+    char *key = NULL;
+    if (buf_reserve(&decoded, strlen(text)) && base64_decode(text, strlen(text), &decoded) == 0 &&
+        decoded.data) {
+        const char *colon = memchr(decoded.data, ':', decoded.len);
+        key = colon ? strdup(colon + 1) : NULL;
+    }
+    if (decoded.data) {
+        explicit_bzero(decoded.data, decoded.cap);
+    }
+    buf_free(&decoded);
+    return key;
+}
+
+char *auth_shown_key(const char *service_api_key, const char *authorization)
+{
+    if (service_api_key) {
+        return strdup(service_api_key);
+    }
+    const char *bearer = authorization ? credentials(authorization, "Bearer") : NULL;
+    const char *basic = authorization ? credentials(authorization, "Basic") : NULL;
+    return bearer ? strdup(bearer) : basic ? basic_key(basic) : NULL;
+}
+
 bool auth_identify(const struct server_config *config, const char *service_api_key, const char *authorization,
                    struct caller *ret)
 {

@@ -18,6 +18,9 @@ struct caller {
 bool auth_identify(const struct server_config *config, const char *service_api_key, const char *authorization,
                    struct caller *ret);
 
+/* The key that was shown, malloc'ed, to be wiped; NULL: none, or no memory. */
+char *auth_shown_key(const char *service_api_key, const char *authorization);
+
 /* The caller's team as the configuration knows it; NULL: none, or an unknown one. */
 const struct team_config *auth_team(const struct server_config *config, const struct caller *caller);
 /* False for keys of a team that the configuration has not turned on. */

@@ -23,6 +23,7 @@ struct key_options {
     struct option_list policies, runtimes;
     uint64_t max_concurrent_jobs, max_jobs_per_minute;
     struct job_limits max;
+    bool approver;
 };
 
 #define FILE_ROW                                                                                             \
@@ -59,6 +60,8 @@ static const struct option_row add_rows[] = {
      offsetof(struct key_options, max.output_bytes)},
     {"--expires", "WHEN", "2027-01-31 or 2027-01-31T12:00:00Z: from then on it is no key", OPTION_TEXT,
      offsetof(struct key_options, expires)},
+    {"--approver", NULL, "it may approve and reject jobs that wait for that", OPTION_SWITCH,
+     offsetof(struct key_options, approver)},
 };
 
 static const struct option_row file_rows[] = {FILE_ROW};
@@ -163,7 +166,8 @@ static int add_key(const struct key_options *options, const char *name, struct e
                                   .n_runtimes = options->runtimes.n,
                                   .max_concurrent_jobs = options->max_concurrent_jobs,
                                   .max_jobs_per_minute = options->max_jobs_per_minute,
-                                  .max = options->max};
+                                  .max = options->max,
+                                  .approver = options->approver};
     int r = lock_directory(options->file, &directory, &lock, reterr);
     r = r < 0 ? r : read_file(options->file, true, &text, reterr);
     r = r < 0 ? r : key_file_add(options->file, &wish, &text, key, reterr);

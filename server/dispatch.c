@@ -154,6 +154,7 @@ static void lower_timeout(const struct dispatch *dispatch, const struct key_conf
 }
 
 static struct running *running_new(struct dispatch *dispatch, struct request *request,
+                                   const struct dispatch_origin *origin,
                                    const struct execute_request *execute)
 {
     struct running *job = calloc(1, sizeof *job);
@@ -171,16 +172,16 @@ static struct running *running_new(struct dispatch *dispatch, struct request *re
         .dispatch = dispatch,
         .request = request,
         .id = ++dispatch->last_id,
-        .caller = request->caller,
+        .caller = *origin->caller,
         .runtime = execute->runtime,
         .execution_id = execution_id,
         .session_id = session_id,
-        .start_ns = request->start_ns,
+        .start_ns = origin->start_ns,
         .deadline_ns = clock_now_ns() +
                        (timeout_ms ? timeout_ms : dispatch->front->config->default_timeout_ms) * NS_PER_MS,
     };
-    memcpy(job->request_id, request->id, sizeof job->request_id);
-    memcpy(job->traceparent, request->traceparent, sizeof job->traceparent);
+    snprintf(job->request_id, sizeof job->request_id, "%s", origin->request_id);
+    snprintf(job->traceparent, sizeof job->traceparent, "%s", origin->traceparent ? origin->traceparent : "");
     memcpy(job->code_sha256, execute->code_sha256, sizeof job->code_sha256);
     job->tools = (struct tools){.front = dispatch->front,
                                 .execution_id = job->execution_id,
@@ -341,15 +342,23 @@ static int open_pipes(struct running *job, struct execute_request *execute, int 
                       reterr);
 }
 
-/* Pipes and message. The program's ends are the warden's from here on. */
-static int send_job(struct running *job, struct execute_request *execute, struct err *reterr)
+/* Pipes and message. The program's ends are the warden's from here on, and the job itself, unless it has that
+ * already. */
+static int send_job(struct running *job, struct execute_request *execute, const char *approval_id,
+                    struct err *reterr)
 {
     int fds[MSG_JOB_FDS] = {execute->input.fd, -1, -1, -1, -1, -1};
     int r = open_pipes(job, execute, fds + 1, reterr);
     if (r == 0) {
         execute->job->id = job->id;
         struct msg msg = {.type = MSG_JOB, .job = execute->job};
-        r = channel_send(job->dispatch->channel, &msg, fds, ARRAY_SIZE(fds), reterr);
+        size_t skip = 0;
+        if (approval_id) {
+            msg = (struct msg){.type = MSG_RUN, .run = {.id = job->id}};
+            memcpy(msg.run.approval_id, approval_id, sizeof msg.run.approval_id);
+            skip = 1; /* the input */
+        }
+        r = channel_send(job->dispatch->channel, &msg, fds + skip, ARRAY_SIZE(fds) - skip, reterr);
     }
     for (size_t i = 1; i < ARRAY_SIZE(fds); i++) {
         fd_closep(&fds[i]);
@@ -357,16 +366,47 @@ static int send_job(struct running *job, struct execute_request *execute, struct
     return r;
 }
 
+int dispatch_check(struct dispatch *dispatch, const struct caller *caller, struct job *job,
+                   uint64_t *ret_retry_after_ms, struct err *reterr)
+{
+    *ret_retry_after_ms = 0;
+    int r = check_admission(dispatch, caller, ret_retry_after_ms, reterr);
+    if (r == 0) {
+        lower_timeout(dispatch, caller->key, job);
+    }
+    return r;
+}
+
+void dispatch_count(struct dispatch *dispatch, const struct caller *caller)
+{
+    admission_take(dispatch->admission, caller, clock_now_ns());
+}
+
+/* It is with the warden. */
+static void begin(struct running *job, struct execute_request *execute)
+{
+    job->callback_url = TAKE_PTR(execute->callback_url);
+    job->tools.callback_url = job->callback_url;
+    job->run_code = TAKE_PTR(execute->run_code);
+    link_job(job);
+    if (job->request) {
+        job->request->job = job;
+    }
+    execute_request_clear(execute);
+}
+
 int dispatch_start(struct dispatch *dispatch, struct request *request, struct execute_request *execute,
                    enum dispatch_way way, uint64_t *ret_retry_after_ms, struct err *reterr)
 {
-    *ret_retry_after_ms = 0;
-    int r = check_admission(dispatch, &request->caller, ret_retry_after_ms, reterr);
+    int r = dispatch_check(dispatch, &request->caller, execute->job, ret_retry_after_ms, reterr);
     if (r < 0) {
         return r;
     }
-    lower_timeout(dispatch, request->caller.key, execute->job);
-    struct running *job = running_new(dispatch, request, execute);
+    const struct dispatch_origin origin = {.caller = &request->caller,
+                                           .request_id = request->id,
+                                           .traceparent = request->traceparent,
+                                           .start_ns = request->start_ns};
+    struct running *job = running_new(dispatch, request, &origin, execute);
     if (!job) {
         return err_errno(reterr, ENOMEM, "starting a job");
     }
@@ -377,19 +417,36 @@ int dispatch_start(struct dispatch *dispatch, struct request *request, struct ex
         r = kept_job_new(dispatch->front->kept_jobs, job, &request->caller, job->execution_id, &job->kept,
                          reterr);
     }
-    r = r < 0 ? r : send_job(job, execute, reterr);
+    r = r < 0 ? r : send_job(job, execute, NULL, reterr);
     if (r < 0) {
         kept_job_drop(job->kept);
         dispatch_job_free(job);
         return r;
     }
-    job->callback_url = TAKE_PTR(execute->callback_url);
-    job->tools.callback_url = job->callback_url;
-    job->run_code = TAKE_PTR(execute->run_code);
-    admission_take(dispatch->admission, &job->caller, clock_now_ns());
-    link_job(job);
-    request->job = job;
-    execute_request_clear(execute);
+    dispatch_count(dispatch, &job->caller);
+    begin(job, execute);
+    return 0;
+}
+
+int dispatch_run(struct dispatch *dispatch, struct request *request, const struct dispatch_origin *origin,
+                 struct execute_request *execute, struct err *reterr)
+{
+    struct running *job = running_new(dispatch, request, origin, execute);
+    if (!job) {
+        return err_errno(reterr, ENOMEM, "starting a job");
+    }
+    job->approved = true;
+    int r = keep_code(job, execute, reterr);
+    r = r < 0 ? r
+              : kept_job_new_approved(dispatch->front->kept_jobs, job, origin->caller, job->execution_id,
+                                      origin->approval_id, &job->kept, reterr);
+    r = r < 0 ? r : send_job(job, execute, origin->approval_id, reterr);
+    if (r < 0) {
+        kept_job_drop(job->kept);
+        dispatch_job_free(job);
+        return r;
+    }
+    begin(job, execute);
     return 0;
 }
 
@@ -407,6 +464,9 @@ void dispatch_cancel(struct running *job)
     stream_end(job->request->stream, NULL, NULL);
     job->request->job = NULL;
     job->request = NULL;
+    if (job->approved) {
+        return; /* it was somebody's decision that it runs; its result is kept */
+    }
     kept_job_drop(TAKE_PTR(job->kept)); /* nobody has heard of it */
     send_cancel(job);
 }

@@ -4,11 +4,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct caller;
 struct channel;
 struct dispatch;
 struct err;
 struct execute_request;
 struct front;
+struct job;
 struct job_result;
 struct key_config;
 struct msg_refused;
@@ -34,6 +36,24 @@ enum dispatch_way {
  * succeeds. ERR_RATE, with `*ret_retry_after_ms`: the key's own limit. */
 int dispatch_start(struct dispatch *dispatch, struct request *request, struct execute_request *execute,
                    enum dispatch_way way, uint64_t *ret_retry_after_ms, struct err *reterr);
+
+/* Whether this caller may start a job now, as dispatch_start() would say, and that it has; lowers the job's
+ * timeout to the key's own. */
+int dispatch_check(struct dispatch *dispatch, const struct caller *caller, struct job *job,
+                   uint64_t *ret_retry_after_ms, struct err *reterr);
+void dispatch_count(struct dispatch *dispatch, const struct caller *caller);
+
+/* Who had asked for a job, and under which names. */
+struct dispatch_origin {
+    const struct caller *caller;
+    const char *request_id, *traceparent; /* NULL: none */
+    uint64_t start_ns;
+    const char *approval_id; /* NULL: it needed no approval */
+};
+/* Runs a job that has been approved, which the warden has. Its result is kept under the approval's id; a
+ * request (NULL: none) is answered with it as well. Takes what `execute` holds where it succeeds. */
+int dispatch_run(struct dispatch *dispatch, struct request *request, const struct dispatch_origin *origin,
+                 struct execute_request *execute, struct err *reterr);
 
 /* The caller has gone: the job is to end, and nobody waits for its verdict but the audit log. */
 void dispatch_cancel(struct running *job);

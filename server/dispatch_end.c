@@ -20,6 +20,7 @@
 #include "server/door_mcp.h"
 #include "server/door_run_code.h"
 #include "server/egress.h"
+#include "server/error_reply.h"
 #include "server/front_context.h"
 #include "server/job_io.h"
 #include "server/kept_jobs.h"
@@ -167,6 +168,35 @@ static void take_reason(struct running *job, struct job_result *result)
     }
 }
 
+/* A caller that has waited for the decision, and then for this. */
+static void reply_copy(struct running *job, const struct job_result *result, const struct buf *body)
+{
+    struct request *request = job->request;
+    struct buf copy = BUF_INIT;
+    request->job = NULL;
+    job->request = NULL;
+    if (result->status == JOB_SETUP_ERROR) {
+        reply_setup_error(request, result);
+    } else {
+        buf_append(&copy, body->data ? body->data : "", body->len);
+        request_reply(request, 200, "application/json", &copy);
+    }
+}
+
+static void keep_approved(struct running *job, const struct job_result *result)
+{
+    struct buf body = BUF_INIT;
+    struct err err = {0};
+    if (encode_result(job, result, &body, &err) < 0) {
+        log_err(job->dispatch->front->log, LOG_ERROR, "reply_lost", &err);
+        buf_free(&body);
+    }
+    if (job->request) {
+        reply_copy(job, result, &body);
+    }
+    kept_job_end(job->kept, job_status_to_string(result->status), &body);
+}
+
 /* A caller that was to hear of the start has waited for nothing if there was none. */
 static void keep_result(struct running *job, const struct job_result *result)
 {
@@ -200,7 +230,9 @@ int dispatch_done(struct dispatch *dispatch, struct job_result *result)
     count_result(dispatch->front, job, result);
     audit(dispatch->front, job, result);
     dispatch_unlink(job);
-    if (job->kept) {
+    if (job->approved) {
+        keep_approved(job, result);
+    } else if (job->kept) {
         keep_result(job, result);
     } else if (job->request) {
         job->request->job = NULL;
@@ -235,14 +267,20 @@ int dispatch_refused(struct dispatch *dispatch, const struct msg_refused *refuse
     if (!job) {
         return -ENOENT;
     }
+    struct err err;
+    refusal_as_err(refused, &err);
     dispatch_unlink(job);
     if (job->request) {
-        struct err err;
-        refusal_as_err(refused, &err);
         job->request->job = NULL;
         request_refuse_err(job->request, &err, refused->retry_after_ms);
     }
-    kept_job_drop(job->kept);
+    if (job->approved) {
+        struct buf body = BUF_INIT;
+        error_write_err(&body, &err);
+        kept_job_end(job->kept, "refused", &body);
+    } else {
+        kept_job_drop(job->kept);
+    }
     dispatch_job_free(job);
     return 0;
 }

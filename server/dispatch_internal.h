@@ -31,6 +31,7 @@ struct running {
     struct kept_job *kept;     /* NULL: nobody asks later */
     char *code;                /* the beginning of its code, for the audit trail; NULL: not wanted */
     char *reason;              /* why it was ended; NULL: none */
+    bool approved;             /* it runs whoever waits for it */
     bool streams;              /* its request hears of what happens */
     struct run_code *run_code; /* NULL: it runs a program */
     bool has_outputs;          /* the warden knows of files that the program has named */

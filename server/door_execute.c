@@ -37,6 +37,7 @@ enum field_name {
     FIELD_LIMITS,
     FIELD_ENVIRONMENT,
     FIELD_IMAGE,
+    FIELD_WAIT_MS,
     FIELD_COUNT,
 };
 
@@ -354,6 +355,12 @@ static int decode_limits(struct decoder *decoder, const struct json *value, stru
     return 0;
 }
 
+/* For the decision, where the job needs one. */
+static int decode_wait(struct decoder *decoder, const struct json *value, struct err *reterr)
+{
+    return value ? whole_number(value, "wait_ms", 0, &decoder->request->wait_ms, reterr) : 0;
+}
+
 /* In the order in which they are decoded; `files` needs the input that `code` made. Absent fields are decoded
  * too. */
 static const struct {
@@ -378,6 +385,7 @@ static const struct {
     [FIELD_LIMITS] = {"limits", JSON_OBJECT, decode_limits},
     [FIELD_ENVIRONMENT] = {"environment", JSON_STRING, decode_environment},
     [FIELD_IMAGE] = {"image", JSON_STRING, NULL},
+    [FIELD_WAIT_MS] = {"wait_ms", JSON_NUMBER, decode_wait},
 };
 
 static int unknown_field(const char *name, struct err *reterr)

@@ -24,6 +24,7 @@ struct execute_request {
     struct input input; /* the program's text, then the files */
     char *stdin_data;
     size_t stdin_size;
+    uint64_t wait_ms;   /* for an approval, where it needs one */
     char *callback_url; /* where its tool calls go; NULL: nowhere */
     char code_sha256[SHA256_HEX];
     struct run_code

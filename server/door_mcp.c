@@ -21,6 +21,7 @@
 #include "server/accept.h"
 #include "server/dispatch.h"
 #include "server/door_execute.h"
+#include "server/front_approvals.h"
 #include "server/front_context.h"
 #include "server/handlers.h"
 #include "server/http.h"
@@ -297,8 +298,7 @@ static void start_job(struct mcp_call *call, struct execute_request *execute)
     if (!execute->job->key) {
         err_errno(&err, ENOMEM, "starting a job");
         request_refuse_err(request, &err, 0);
-    } else if (dispatch_start(request->front->dispatch, request, execute, way_of(call), &retry_after_ms,
-                              &err) < 0) {
+    } else if (front_approvals_start(request, execute, way_of(call), &retry_after_ms, &err) < 0) {
         request_refuse_err(request, &err, retry_after_ms);
     }
 }

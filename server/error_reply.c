@@ -17,8 +17,12 @@ static const struct {
     [ERROR_BAD_FIELD] = {400, "invalid_field", "invalid field"},
     [ERROR_UNAUTHORIZED] = {401, "unauthorized", "a valid API key is required"},
     [ERROR_FORBIDDEN] = {403, "forbidden", "this key may not do that"},
+    [ERROR_APPROVAL] = {403, "approval_required", "the job needs an approval"},
+    [ERROR_REJECTED] = {403, "approval_rejected", "the job was rejected"},
+    [ERROR_EXPIRED] = {403, "approval_expired", "nobody has decided about the job in time"},
     [ERROR_NO_SUCH_PATH] = {404, "not_found", "no such path"},
     [ERROR_METHOD] = {405, "method_not_allowed", "this path does not take this method"},
+    [ERROR_CONFLICT] = {409, "conflict", "that has been decided already"},
     [ERROR_TOO_SLOW] = {408, "request_timeout", "the request took too long to arrive"},
     [ERROR_TOO_LARGE] = {413, "too_large", "the request is too large"},
     [ERROR_MEDIA_TYPE] = {415, "unsupported_media_type", "the body must be application/json"},
@@ -50,6 +54,10 @@ enum error_class error_class_of(const struct err *err)
         return ERROR_TOO_LARGE;
     case ERR_SETUP:
         return ERROR_SETUP;
+    case ERR_APPROVAL:
+        return ERROR_APPROVAL;
+    case ERR_CONFLICT:
+        return ERROR_CONFLICT;
     case ERR_UNAVAILABLE:
         return ERROR_UNAVAILABLE;
     case ERR_NONE:
@@ -99,7 +107,7 @@ void error_write(struct buf *ret, enum error_class class, const char *text, cons
 
 static bool names_field(enum error_class class)
 {
-    return class == ERROR_BAD_FIELD || class == ERROR_FORBIDDEN;
+    return class == ERROR_BAD_FIELD || class == ERROR_FORBIDDEN || class == ERROR_APPROVAL;
 }
 
 void error_write_err(struct buf *ret, const struct err *err)

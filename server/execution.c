@@ -115,6 +115,18 @@ static int prepare_plan(struct execution *execution, const struct execution_requ
     return r;
 }
 
+int execution_check(const struct policy *policy, const struct policy_ceilings *ceilings,
+                    const struct policy_program *program, const struct job *job, struct err *reterr)
+{
+    struct job_limits limits;
+    struct jail_plan *plan = NULL;
+    int r = policy_limits_for(policy, ceilings, job, &limits, reterr);
+    r = r < 0 ? r : check_file_names(job, reterr);
+    r = r < 0 || !program ? r : policy_build_plan(policy, ceilings, job, program, &plan, reterr);
+    jail_plan_free(plan);
+    return r;
+}
+
 /* The files of a session belong to one outer id as long as it lasts, so its jobs all have that one. */
 static void join_session(struct execution *execution, const struct execution_session *session)
 {

@@ -58,6 +58,11 @@ struct execution_request {
  * all else is the caller's to mend. */
 int execution_start(const struct execution_request *request, struct execution **ret, struct err *reterr);
 
+/* What can be told of a job without beginning it: whether execution_start() would refuse it as the caller's
+ * fault. `program` NULL: its plan is not known yet. */
+int execution_check(const struct policy *policy, const struct policy_ceilings *ceilings,
+                    const struct policy_program *program, const struct job *job, struct err *reterr);
+
 /* Kills what still runs and frees everything. Takes NULL. */
 void execution_free(struct execution *execution);
 static inline void execution_freep(struct execution **execution)

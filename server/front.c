@@ -28,6 +28,7 @@
 #include "server/dispatch.h"
 #include "server/door_mcp.h"
 #include "server/egress.h"
+#include "server/front_approvals.h"
 #include "server/front_context.h"
 #include "server/front_sandbox.h"
 #include "server/guesses.h"
@@ -43,6 +44,7 @@
 #define CONFIG_TIMEOUT_MS 10000
 #define CONFIG_BYTES_MAX  (16u << 20)
 #define BODIES_AT_ONCE    8  /* of the largest size, in memory */
+#define MESSAGE_FDS       2  /* beside the warden's words, but for its verdicts, which hold theirs */
 #define SPARE_JOBS        64 /* that wait for the warden to refuse them */
 
 struct front_process {
@@ -50,6 +52,8 @@ struct front_process {
     struct channel *channel;
     struct loop_source *channel_source;
     int listen_fd, audit_fd;
+    char **held; /* policies whose jobs may need an approval, until front.approvals has them */
+    size_t n_held;
     bool leaving; /* no more connections: the server shuts down, or another front has taken over */
     bool stopped;
     int exit_code;
@@ -138,6 +142,9 @@ static int receive_config(struct front_process *process, struct err *reterr)
     if (r < 0) {
         return r;
     }
+    process->held = TAKE_PTR(msg.config.held);
+    process->n_held = msg.config.n_held;
+    msg.config.n_held = 0;
     msg_clear(&msg);
     CLEANUP(fd_closep) int config_fd = fds[0];
     process->audit_fd = n_fds > 1 ? fds[1] : -1;
@@ -176,6 +183,11 @@ static void state_metrics(struct front *front)
     metrics_set(front->metrics, METRIC_SESSIONS, NULL, NULL, state->sessions);
     metrics_set(front->metrics, METRIC_KERNELS, NULL, NULL, state->kernels);
     metrics_set(front->metrics, METRIC_HEAP, "warden", NULL, (double)state->heap_bytes);
+    metrics_set(front->metrics, METRIC_APPROVALS_PENDING, NULL, NULL, state->approvals_pending);
+    metrics_set(front->metrics, METRIC_APPROVALS, "approved", NULL, (double)state->approvals_approved);
+    metrics_set(front->metrics, METRIC_APPROVALS, "rejected", NULL, (double)state->approvals_rejected);
+    metrics_set(front->metrics, METRIC_APPROVALS, "expired", NULL, (double)state->approvals_expired);
+    metrics_set(front->metrics, METRIC_APPROVALS, "lost", NULL, (double)state->approvals_lost);
     for (size_t i = 0; i < state->n_warm; i++) {
         const struct msg_warm *warm = &state->warm[i];
         metrics_set(front->metrics, METRIC_WARM_JAILS, warm->runtime, "parked", warm->parked);
@@ -193,6 +205,9 @@ static void leave(struct front_process *process)
     const char *event = front->draining ? "draining" : "superseded";
     LOG(front->log, LOG_INFO, event, LOG_FIELD_U64("connections", http_server_connections(front->http)));
     process->leaving = true;
+    if (front->draining) {
+        front_approvals_stop_waiting(front->approvals);
+    }
     http_server_drain(front->http, front->draining);
     fd_closep(&process->listen_fd);
 }
@@ -217,7 +232,8 @@ static void take_state(struct front_process *process, const struct msg_state *st
     }
 }
 
-static int take_message(struct front_process *process, struct msg *msg)
+/* Descriptors beside it stay the caller's. */
+static int take_message(struct front_process *process, struct msg *msg, const int *fds, size_t n_fds)
 {
     struct front *front = &process->front;
     switch (msg->type) {
@@ -236,6 +252,13 @@ static int take_message(struct front_process *process, struct msg *msg)
         return dispatch_started(front->dispatch, msg->started.id);
     case MSG_SESSION_ANSWER:
         return session_queries_answered(front->session_queries, &msg->session_answer);
+    case MSG_APPROVAL_ANSWER:
+        return front_approvals_answered(front->approvals, &msg->approval_answer, fds, n_fds);
+    case MSG_APPROVAL_CHANGED:
+        front_approvals_changed(front->approvals, &msg->approval_changed);
+        return 0;
+    case MSG_APPROVAL_RUN:
+        return front_approvals_run(front->approvals, msg->approval_run.approval_id, fds[0]);
     default:
         return -EPROTO; /* the channel's table lets nothing else through */
     }
@@ -269,14 +292,17 @@ static void on_channel(void *arg, uint32_t events)
     }
     while (r >= 0) {
         struct msg msg = {.type = MSG_NONE};
-        int no_fds[1];
-        size_t n_fds = 0;
-        r = channel_recv(process->channel, &msg, no_fds, &n_fds, &err);
+        int fds[MESSAGE_FDS];
+        size_t n_fds = MESSAGE_FDS;
+        r = channel_recv(process->channel, &msg, fds, &n_fds, &err);
         if (r <= 0) {
             break;
         }
-        r = take_message(process, &msg);
+        r = take_message(process, &msg, fds, n_fds);
         msg_clear(&msg);
+        for (size_t i = 0; i < n_fds; i++) {
+            fd_closep(&fds[i]);
+        }
     }
     if (r < 0) {
         lose_channel(process, r, &err);
@@ -335,6 +361,11 @@ static int start(struct front_process *process, struct err *reterr)
     }
     if (r == 0) {
         r = kept_jobs_new(front, &front->kept_jobs, reterr);
+    }
+    if (r == 0) {
+        r = front_approvals_new(front, process->channel, process->held, process->n_held, &front->approvals,
+                                reterr);
+        process->held = r == 0 ? NULL : process->held;
     }
     if (r == 0) {
         r = streams_new(front->loop, front->config->stream_heartbeat_ms, &front->streams, reterr);
@@ -408,6 +439,7 @@ static void clean_up(struct front_process *process)
     guesses_free(front->guesses);
     session_queries_free(front->session_queries);
     kept_jobs_free(front->kept_jobs);
+    front_approvals_free(front->approvals);
     streams_free(front->streams);
     mcp_free(front->mcp);
     loop_remove(process->channel_source);
@@ -418,6 +450,10 @@ static void clean_up(struct front_process *process)
     log_free(front->audit);
     log_free(front->log);
     server_config_free(front->config);
+    for (size_t i = 0; process->held && i < process->n_held; i++) {
+        free(process->held[i]);
+    }
+    free(process->held);
     fd_closep(&process->listen_fd);
     fd_closep(&process->audit_fd);
 }

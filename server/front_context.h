@@ -9,6 +9,7 @@ struct callback_client;
 struct content_types;
 struct dispatch;
 struct egress;
+struct front_approvals;
 struct guesses;
 struct http_server;
 struct kept_jobs;
@@ -33,6 +34,7 @@ struct front {
     struct guesses *guesses;
     struct session_queries *session_queries;
     struct kept_jobs *kept_jobs;
+    struct front_approvals *approvals;
     struct streams *streams;
     struct mcp *mcp;
     struct content_types *types;       /* NULL: no libmagic */

@@ -13,8 +13,10 @@
 #include "jail/base/err.h"
 #include "server/accept.h"
 #include "server/dispatch.h"
+#include "server/door_approval.h"
 #include "server/door_execute.h"
 #include "server/door_run_code.h"
+#include "server/front_approvals.h"
 #include "server/front_context.h"
 #include "server/http.h"
 #include "server/json_out.h"
@@ -125,7 +127,7 @@ static void start(struct request *request, struct execute_request *execute, enum
     if (!execute->job->key) {
         err_errno(&err, ENOMEM, "starting a job");
         request_refuse_err(request, &err, 0);
-    } else if (dispatch_start(request->front->dispatch, request, execute, way, &retry_after_ms, &err) < 0) {
+    } else if (front_approvals_start(request, execute, way, &retry_after_ms, &err) < 0) {
         request_refuse_err(request, &err, retry_after_ms);
     }
 }
@@ -181,6 +183,47 @@ void handle_session_end(struct request *request)
         request_refuse(request, ERROR_BAD_FIELD, "session_id: " SESSION_ID_RULE, "session_id");
     } else if (session_query_send(request, SESSION_DELETE, session_id, &err) < 0) {
         request_refuse_err(request, &err, 0);
+    }
+}
+
+static void ask_of_approvals(struct request *request, struct msg_approval_query *query)
+{
+    struct err err = {0};
+    size_t length;
+    const char *id = route_argument(request->route, http_path(request->http), &length);
+    bool one = query->what != APPROVAL_LIST;
+    if (one && !approval_id_is_valid(id)) {
+        request_refuse(request, ERROR_NO_SUCH_PATH, "no such approval", NULL);
+        return;
+    }
+    snprintf(query->approval_id, sizeof query->approval_id, "%s", one ? id : "");
+    if (front_approvals_ask(request, query, &err) < 0) {
+        request_refuse_err(request, &err, 0);
+    }
+}
+
+void handle_approvals(struct request *request)
+{
+    ask_of_approvals(request, &(struct msg_approval_query){.what = APPROVAL_LIST});
+}
+
+void handle_approval(struct request *request)
+{
+    ask_of_approvals(request, &(struct msg_approval_query){.what = APPROVAL_GET});
+}
+
+void handle_approval_decision(struct request *request)
+{
+    CLEANUP(json_freep) struct json_doc *doc = read_body(request);
+    struct msg_approval_query query = {.what = APPROVAL_DECIDE};
+    struct err err = {0};
+    if (!doc) {
+        return;
+    }
+    if (approval_decision_decode(json_root(doc), &query.approve, query.reason, &err) < 0) {
+        request_refuse_err(request, &err, 0);
+    } else {
+        ask_of_approvals(request, &query);
     }
 }
 

@@ -8,6 +8,9 @@ void handle_run_code(struct request *request);
 void handle_terminate(struct request *request);
 void handle_sessions(struct request *request);
 void handle_session_end(struct request *request);
+void handle_approvals(struct request *request);
+void handle_approval(struct request *request);
+void handle_approval_decision(struct request *request);
 /* server/door_mcp.c */
 void handle_mcp(struct request *request);
 void handle_mcp_end(struct request *request);

@@ -117,16 +117,12 @@ static void make_room(struct kept_jobs *kept, size_t n_jobs, size_t bytes)
     }
 }
 
-int kept_job_new(struct kept_jobs *kept, struct running *running, const struct caller *caller,
-                 const char *execution_id, struct kept_job **ret, struct err *reterr)
+static struct kept_job *job_new(struct kept_jobs *kept, struct running *running, const struct caller *caller,
+                                const char *execution_id)
 {
-    make_room(kept, 1, 0);
-    if (kept->count >= kept->front->config->max_kept_jobs) {
-        return err_set(reterr, ERR_BUSY, EAGAIN, NULL, "server busy: too many asynchronous jobs run");
-    }
     struct kept_job *job = calloc(1, sizeof *job);
     if (!job) {
-        return err_errno(reterr, ENOMEM, "starting a job");
+        return NULL;
     }
     *job = (struct kept_job){.kept = kept,
                              .next = kept->first,
@@ -141,7 +137,30 @@ int kept_job_new(struct kept_jobs *kept, struct running *running, const struct c
     }
     kept->first = job;
     kept->count++;
-    *ret = job;
+    return job;
+}
+
+int kept_job_new(struct kept_jobs *kept, struct running *running, const struct caller *caller,
+                 const char *execution_id, struct kept_job **ret, struct err *reterr)
+{
+    make_room(kept, 1, 0);
+    if (kept->count >= kept->front->config->max_kept_jobs) {
+        return err_set(reterr, ERR_BUSY, EAGAIN, NULL, "server busy: too many asynchronous jobs run");
+    }
+    *ret = job_new(kept, running, caller, execution_id);
+    return *ret ? 0 : err_errno(reterr, ENOMEM, "starting a job");
+}
+
+int kept_job_new_approved(struct kept_jobs *kept, struct running *running, const struct caller *caller,
+                          const char *execution_id, const char *approval_id, struct kept_job **ret,
+                          struct err *reterr)
+{
+    make_room(kept, 1, 0);
+    *ret = job_new(kept, running, caller, execution_id);
+    if (!*ret) {
+        return err_errno(reterr, ENOMEM, "starting a job");
+    }
+    snprintf((*ret)->id, sizeof(*ret)->id, "%s", approval_id);
     return 0;
 }
 

@@ -20,6 +20,10 @@ void kept_jobs_free(struct kept_jobs *kept);
  * ERR_BUSY: all of them run. */
 int kept_job_new(struct kept_jobs *kept, struct running *running, const struct caller *caller,
                  const char *execution_id, struct kept_job **ret, struct err *reterr);
+/* The same for one that has been approved, under the approval's id. It is kept however many there are. */
+int kept_job_new_approved(struct kept_jobs *kept, struct running *running, const struct caller *caller,
+                          const char *execution_id, const char *approval_id, struct kept_job **ret,
+                          struct err *reterr);
 /* 202: it runs. */
 void kept_job_reply_accepted(const struct kept_job *job, struct request *request);
 /* It has ended: `status` is a constant; takes the reply, an empty one if it was lost. */

@@ -150,14 +150,11 @@ static void put_time(struct log *log)
     put_field(log, &LOG_FIELD_STR("time", text));
 }
 
-void log_write(struct log *log, enum log_level level, const char *event, const struct log_field *fields,
-               size_t n)
+static void compose(struct log *log, enum log_level level, const char *event, const struct log_field *fields,
+                    size_t n)
 {
     static const char *const names[] = {
         [LOG_ERROR] = "error", [LOG_WARNING] = "warning", [LOG_INFO] = "info", [LOG_DEBUG] = "debug"};
-    if (!log || level > log->level) {
-        return;
-    }
     log->line.len = 0;
     log->line.failed = false;
     put_time(log);
@@ -168,6 +165,29 @@ void log_write(struct log *log, enum log_level level, const char *event, const s
         put_field(log, &fields[i]);
     }
     buf_puts(&log->line, log->format == LOG_FORMAT_JSON ? "}\n" : "\n");
+}
+
+void log_compose(const char *who, enum log_level level, const char *event, const struct log_field *fields,
+                 size_t n, struct buf *ret)
+{
+    struct log *log = log_new(-1, LOG_FORMAT_JSON, level, who);
+    if (!log) {
+        ret->failed = true;
+        return;
+    }
+    compose(log, level, event, fields, n);
+    buf_append(ret, log->line.data, log->line.len - 1);
+    ret->failed = ret->failed || log->line.failed;
+    log_free(log);
+}
+
+void log_write(struct log *log, enum log_level level, const char *event, const struct log_field *fields,
+               size_t n)
+{
+    if (!log || level > log->level) {
+        return;
+    }
+    compose(log, level, event, fields, n);
     if (log->line.failed) {
         return;
     }

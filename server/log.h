@@ -7,6 +7,7 @@
 
 #include "config/config.h"
 
+struct buf;
 struct err;
 struct log;
 
@@ -34,6 +35,10 @@ struct log_field {
  * escaped. */
 void log_write(struct log *log, enum log_level level, const char *event, const struct log_field *fields,
                size_t n);
+/* Appends the line of JSON that log_write() would write, without its line feed. */
+void log_compose(const char *who, enum log_level level, const char *event, const struct log_field *fields,
+                 size_t n, struct buf *ret);
+
 #define LOG(log, level, event, ...)                                                                          \
     log_write((log), (level), (event), (const struct log_field[]){__VA_ARGS__},                              \
               sizeof((const struct log_field[]){__VA_ARGS__}) / sizeof(struct log_field))

@@ -101,6 +101,13 @@ static const struct family families[] = {
         {"immure_heap_bytes", GAUGE, "What a process has allocated and not freed.", {"process"}, {0}},
     [METRIC_SESSIONS] = {"immure_sessions", GAUGE, "Sessions that there are.", {0}, {0}},
     [METRIC_KERNELS] = {"immure_kernels", GAUGE, "Interpreters of sessions that live on.", {0}, {0}},
+    [METRIC_APPROVALS_PENDING] =
+        {"immure_approvals_pending", GAUGE, "Jobs that wait for an approval.", {0}, {0}},
+    [METRIC_APPROVALS] = {"immure_approvals_total",
+                          COUNTER,
+                          "What became of jobs that waited for an approval.",
+                          {"decision"},
+                          {0}},
     [METRIC_BUILD_INFO] = {"immure_build_info", GAUGE, "1, with the version as a label.", {"version"}, {0}},
     [METRIC_PROCESS_CPU] =
         {"process_cpu_seconds_total", COUNTER, "Processor time of the HTTP process.", {0}, {0}},

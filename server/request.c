@@ -14,6 +14,7 @@
 #include "jail/base/err.h"
 #include "server/dispatch.h"
 #include "server/door_mcp.h"
+#include "server/front_approvals.h"
 #include "server/front_context.h"
 #include "server/guesses.h"
 #include "server/http.h"
@@ -185,6 +186,10 @@ static bool identify(struct request *request)
     struct http_request *http = request->http;
     bool identified = auth_identify(request->front->config, http_header(http, "X-Service-API-Key"),
                                     http_header(http, "Authorization"), &request->caller);
+    if (identified && request->route && request->route->access == ROUTE_FOR_APPROVALS) {
+        request->shown_key =
+            auth_shown_key(http_header(http, "X-Service-API-Key"), http_header(http, "Authorization"));
+    }
     http_wipe_header(http, "X-Service-API-Key");
     http_wipe_header(http, "Authorization");
     return identified;
@@ -215,7 +220,7 @@ static void refuse_key(struct request *request, bool presented)
 
 static bool needs_key(const struct front *front, const struct route *route)
 {
-    return !route || route->access == ROUTE_FOR_KEYS ||
+    return !route || route->access == ROUTE_FOR_KEYS || route->access == ROUTE_FOR_APPROVALS ||
            (route->access == ROUTE_FOR_METRICS && !front->config->metrics_open);
 }
 
@@ -332,6 +337,7 @@ static void on_end(void *arg, struct http_request *http, bool sent)
         dispatch_cancel(request->job);
     }
     session_query_forget(request);
+    front_approvals_forget(request);
     stream_free(request->stream);
     mcp_call_free(request->mcp);
     if (request->status == 0) {
@@ -345,6 +351,10 @@ static void on_end(void *arg, struct http_request *http, bool sent)
     metrics_observe(front->metrics, METRIC_HTTP_DURATION, (double)duration_ns / (double)NS_PER_S);
     log_access(request, sent, duration_ns);
     guesses_forget(request);
+    if (request->shown_key) {
+        explicit_bzero(request->shown_key, strlen(request->shown_key));
+        free(request->shown_key);
+    }
     http_set_user(http, NULL);
     free(request);
 }

@@ -11,6 +11,7 @@
 #include "server/error_reply.h"
 #include "server/ident.h"
 
+struct approval_pending;
 struct buf;
 struct err;
 struct front;
@@ -37,6 +38,8 @@ struct request {
     size_t reply_bytes;
     struct running *job;                 /* whose verdict it waits for */
     struct stream *stream;               /* what is told while the job runs; NULL: nothing */
+    struct approval_pending *approval;   /* what the warden is to say about an approval */
+    char *shown_key;                     /* the key itself, of routes that hand it to the warden; else NULL */
     struct session_query_pending *query; /* whose answer it waits for */
     struct mcp_call *mcp;                /* what it is to be told as; NULL: as HTTP */
 };

@@ -151,6 +151,9 @@ const char *settings_fixed_difference(const struct settings *old, const struct s
     if (strcmp(old->config->session_directory, new->config->session_directory) != 0) {
         return "session_directory";
     }
+    if (strcmp(old->config->approval_directory, new->config->approval_directory) != 0) {
+        return "approval_directory";
+    }
     return NULL;
 }
 

@@ -22,6 +22,7 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/base/loop.h"
+#include "server/approvals.h"
 #include "server/audit_trail.h"
 #include "server/command.h"
 #include "server/kept_environment.h"
@@ -270,6 +271,9 @@ static int start(struct warden *warden, struct err *reterr)
         r = warden_audit_start(warden, reterr);
     }
     if (r == 0) {
+        r = warden_approvals_open(warden, reterr);
+    }
+    if (r == 0) {
         r = front_start(warden, warden->settings, &warden->current, reterr);
     }
     if (r < 0) {
@@ -309,6 +313,7 @@ static void stop(struct warden *warden)
     while (warden->fronts) {
         front_discard(warden->fronts);
     }
+    approvals_free(TAKE_PTR(warden->approvals));
     warden_audit_stop(warden);
     warden_keys_stop(warden);
     while (warden->jobs) {

@@ -24,6 +24,7 @@
 #include "jail/base/err.h"
 #include "jail/base/io.h"
 #include "jail/base/loop.h"
+#include "server/approvals.h"
 #include "server/channel.h"
 #include "server/kernels.h"
 #include "server/log.h"
@@ -73,6 +74,7 @@ static void close_channel(struct front *front)
     channel_free(front->channel);
     front->channel = NULL;
     job_cancel_all_of(front);
+    approvals_forget_front(front);
 }
 
 void front_kill(struct front *front, const char *why)
@@ -139,6 +141,17 @@ static bool note_warm(struct warden *warden)
     return changed;
 }
 
+static void note_approvals(struct warden *warden)
+{
+    const struct approvals_count count =
+        warden->approvals ? approvals_count(warden->approvals) : (struct approvals_count){0};
+    warden->state.approvals_pending = count.pending;
+    warden->state.approvals_approved = count.approved;
+    warden->state.approvals_rejected = count.rejected;
+    warden->state.approvals_expired = count.expired;
+    warden->state.approvals_lost = count.lost;
+}
+
 void warden_publish_warm(void *arg)
 {
     struct warden *warden = arg;
@@ -150,6 +163,7 @@ void warden_publish_warm(void *arg)
 void warden_publish_state(struct warden *warden)
 {
     note_warm(warden);
+    note_approvals(warden);
     warden->state.sessions = warden->sessions ? (uint32_t)sessions_count(warden->sessions) : 0;
     warden->state.kernels = warden->kernels ? (uint32_t)kernels_count(warden->kernels) : 0;
     for (struct front *front = warden->fronts; front; front = front->next) {
@@ -185,6 +199,7 @@ static void on_hello(struct front *front, int denials)
         warden_reload_succeeded(warden);
     }
     warden_tell_ready(warden);
+    approvals_tend(warden);
 }
 
 /* Takes the message's contents over. */
@@ -205,6 +220,16 @@ static void handle(struct front *front, struct msg *msg, int *fds, size_t n_fds)
         break;
     case MSG_OUTPUTS:
         job_name_outputs(front, &msg->outputs);
+        break;
+    case MSG_RUN:
+        job_run(front, msg->run.id, msg->run.approval_id, fds);
+        break;
+    case MSG_SUBMIT:
+        approval_submit(front, msg->submit.id, fds[0]);
+        break;
+    case MSG_APPROVAL_QUERY:
+        approval_query_answer(front, &msg->approval_query);
+        explicit_bzero(msg->approval_query.key, sizeof msg->approval_query.key);
         break;
     case MSG_SESSION_QUERY:
         session_query_answer(front, &msg->session_query);
@@ -354,7 +379,13 @@ static int send_config(struct front *front, struct err *reterr)
     if (r < 0) {
         return r;
     }
-    struct msg msg = {.type = MSG_CONFIG, .config = {.audit = audit_fd >= 0}};
+    CLEANUP(freep) const char **held = NULL;
+    size_t n_held;
+    if (approval_held_policies(front->settings, &held, &n_held) < 0) {
+        return err_errno(reterr, ENOMEM, "handing the configuration to the front");
+    }
+    struct msg msg = {.type = MSG_CONFIG,
+                      .config = {.audit = audit_fd >= 0, .held = (char **)(uintptr_t)held, .n_held = n_held}};
     int fds[] = {config_fd, audit_fd};
     r = channel_send(front->channel, &msg, fds, msg.config.audit ? 2 : 1, reterr);
     if (r == 0) {

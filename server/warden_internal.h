@@ -7,6 +7,7 @@
  *     warden_job.c      a job's life: message in, jail, message out
  *     warden_session.c  queries about sessions
  *     warden_keys.c     the file of keys
+ *     warden_approval.c jobs that wait for approval
  *     warden_audit.c    audit lines, from the fronts to the file
  *     warden_selftest.c one trivial job per runtime, for /readyz */
 #pragma once
@@ -21,6 +22,7 @@
 #include "server/host.h"
 #include "server/listen.h"
 
+struct approvals;
 struct audit_trail;
 struct channel;
 struct execution;
@@ -77,10 +79,11 @@ struct warden_job {
     bool is_selftest;
     bool is_reported; /* the verdict is out; waits in warden->dying for its jail to be gone */
     uint64_t id;
-    struct session *session; /* NULL: it has a workspace of its own */
-    bool has_left;           /* its session */
-    bool announced;          /* its front has been told that the program runs */
-    int image_fd;            /* holds the image that it runs in; -1: none */
+    struct session *session;             /* NULL: it has a workspace of its own */
+    bool has_left;                       /* its session */
+    bool announced;                      /* its front has been told that the program runs */
+    int image_fd;                        /* holds the image that it runs in; -1: none */
+    char approval_id[APPROVAL_ID_BYTES]; /* "": it needed no approval */
     struct execution *execution;
     struct loop_source *source;
 };
@@ -123,6 +126,7 @@ struct warden {
     struct warm *warm; /* warm starts of `settings`; NULL: none */
     struct sessions *sessions;
     struct kernels *kernels;
+    struct approvals *approvals;
     struct selftest selftest;
     struct audit_trail *audit;      /* NULL: audit lines go to the log */
     struct audit_trail *next_audit; /* of a reload that has not succeeded yet; NULL: the same */
@@ -215,6 +219,35 @@ void job_end_session(void *arg, const struct session *session, const char *why);
 /* Starts a job of the warden's own. */
 int job_start_selftest(struct warden *warden, const struct settings *settings, struct job *job,
                        const int fds[MSG_JOB_FDS], struct warden_job **ret, struct err *reterr);
+
+/* Handles MSG_RUN. */
+void job_run(struct front *front, uint64_t id, const char *approval_id, const int fds[MSG_RUN_FDS]);
+/* What the server allows jobs of that key at most. In an open server it is none's. */
+struct policy_ceilings job_ceilings(const struct warden *warden, const struct settings *settings,
+                                    const char *key);
+
+/* warden_approval.c */
+int warden_approvals_open(struct warden *warden, struct err *reterr);
+/* The names of policies whose jobs may need an approval; theirs is what they point to, the list the caller's.
+ */
+int approval_held_policies(const struct settings *settings, const char ***ret, size_t *ret_n);
+/* Handle MSG_SUBMIT and MSG_APPROVAL_QUERY. */
+void approval_submit(struct front *front, uint64_t id, int fd);
+void approval_query_answer(struct front *front, const struct msg_approval_query *query);
+/* ERR_DENIED where a job that a front sends needs an approval first. */
+int approval_check_job(const struct front *front, const struct job *job, struct err *reterr);
+/* Hands approved jobs to the front that serves, as many as there is room for. */
+void approvals_tend(struct warden *warden);
+/* How many it has, and has not sent back yet. */
+unsigned approvals_handed_over(const struct warden *warden);
+/* It will not send them any more. */
+void approvals_forget_front(const struct front *front);
+/* The approved job that a front is to run, with its input, noted as begun. Whatever it fails with, the job
+ * has not run. */
+int approval_begin(struct front *front, const char *approval_id, struct job **ret, int *ret_input,
+                   struct err *reterr);
+/* It has ended, or nobody knows (`known`). */
+void approval_end(struct warden *warden, const char *approval_id, bool known, const char *outcome);
 
 /* warden_session.c */
 /* Handles MSG_SESSION_QUERY. */

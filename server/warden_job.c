@@ -22,6 +22,7 @@
 #include "jail/base/err.h"
 #include "jail/base/loop.h"
 #include "jail/watch.h"
+#include "server/die_here.h"
 #include "server/execution.h"
 #include "server/images.h"
 #include "server/kernels.h"
@@ -89,7 +90,8 @@ static void report_setup_error(struct front *front, uint64_t id, const struct er
 
 static bool is_callers_fault(enum err_kind kind)
 {
-    return kind == ERR_BUSY || kind == ERR_INVALID || kind == ERR_DENIED || kind == ERR_RATE;
+    return kind == ERR_BUSY || kind == ERR_INVALID || kind == ERR_DENIED || kind == ERR_RATE ||
+           kind == ERR_CONFLICT || kind == ERR_APPROVAL;
 }
 
 static void report_failure(struct front *front, uint64_t id, const struct err *err, uint64_t retry_after_ms)
@@ -103,9 +105,8 @@ static void report_failure(struct front *front, uint64_t id, const struct err *e
     }
 }
 
-/* `key` is the name of the one that calls; in an open server it is none's. */
-static struct policy_ceilings ceilings_of(const struct warden *warden, const struct settings *settings,
-                                          const char *key)
+struct policy_ceilings job_ceilings(const struct warden *warden, const struct settings *settings,
+                                    const char *key)
 {
     struct policy_ceilings ceilings = {
         .default_timeout_ms = settings->config->default_timeout_ms,
@@ -212,6 +213,11 @@ static void finish(struct warden_job *job)
     struct err err = {0};
     int r = execution_finish(job->execution, &result, &err);
     leave_session(job, true);
+    if (job->approval_id[0] != '\0') {
+        approval_end(warden, job->approval_id, job->front && r == 0,
+                     job->front && r == 0 ? job_status_to_string(result.status)
+                                          : "the process that had asked for it ended while it ran");
+    }
     tell_verdict(job, r, &result, &err);
     bool is_selftest = job->is_selftest;
     if (execution_is_gone(job->execution)) {
@@ -226,6 +232,7 @@ static void finish(struct warden_job *job)
     if (warden->warm) {
         warm_tend(warden->warm);
     }
+    approvals_tend(warden);
     warden_check_drained(warden);
 }
 
@@ -386,7 +393,7 @@ static int start(struct warden *warden, const struct settings *settings, struct 
         job_discard(job);
         return r;
     }
-    struct policy_ceilings ceilings = ceilings_of(warden, settings, wish->key);
+    struct policy_ceilings ceilings = job_ceilings(warden, settings, wish->key);
     ceilings.file_bytes = job->session ? session_file_bytes(settings->config) : 0;
     bool in_image = image.mount_fd >= 0;
     struct policy_program program = {
@@ -427,6 +434,16 @@ static bool is_pipe_end(int fd, int access_mode)
 }
 
 /* NULL, or which rule the front has broken. */
+static const char *check_pipes(const int fds[JOB_FD_COUNT])
+{
+    for (int i = JOB_FD_STDIN; i < JOB_FD_COUNT; i++) {
+        if (!is_pipe_end(fds[i], i == JOB_FD_STDIN || i == JOB_FD_BRIDGE_IN ? O_RDONLY : O_WRONLY)) {
+            return "what a program is given is not a pipe";
+        }
+    }
+    return NULL;
+}
+
 static const char *check_descriptors(const int fds[JOB_FD_COUNT])
 {
     const int sealed = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW;
@@ -438,12 +455,7 @@ static const char *check_descriptors(const int fds[JOB_FD_COUNT])
         (seals & sealed) != sealed) {
         return "a job's input is not a sealed anonymous file";
     }
-    for (int i = JOB_FD_STDIN; i < JOB_FD_COUNT; i++) {
-        if (!is_pipe_end(fds[i], i == JOB_FD_STDIN || i == JOB_FD_BRIDGE_IN ? O_RDONLY : O_WRONLY)) {
-            return "what a program is given is not a pipe";
-        }
-    }
-    return NULL;
+    return check_pipes(fds);
 }
 
 void job_accept(struct front *front, struct job *wish, int fds[JOB_FD_COUNT])
@@ -458,7 +470,12 @@ void job_accept(struct front *front, struct job *wish, int fds[JOB_FD_COUNT])
         return;
     }
     front->last_job_id = id;
-    if (warden->n_jobs >= warden->settings->config->max_concurrent_jobs) {
+    if (approval_check_job(front, wish, &err) < 0) {
+        job_free(wish);
+        report_failure(front, id, &err, 0);
+        return;
+    }
+    if (warden->n_jobs + approvals_handed_over(warden) >= warden->settings->config->max_concurrent_jobs) {
         job_free(wish);
         err_set(&err, ERR_BUSY, EAGAIN, NULL, "server busy: execution capacity reached");
         refuse(front, id, &err, 0);
@@ -471,6 +488,40 @@ void job_accept(struct front *front, struct job *wish, int fds[JOB_FD_COUNT])
     } else {
         job->front = front;
     }
+}
+
+/* Its job is ours, and so is the input; the pipes are the front's. There is room for it: approvals_tend() has
+ * seen to that. */
+void job_run(struct front *front, uint64_t id, const char *approval_id, const int pipes[MSG_RUN_FDS])
+{
+    struct warden *warden = front->warden;
+    struct job *wish = NULL;
+    struct err err = {0};
+    int fds[JOB_FD_COUNT] = {-1};
+    memcpy(fds + 1, pipes, MSG_RUN_FDS * sizeof *pipes);
+    const char *broken = id <= front->last_job_id ? "a job's id was used before" : check_pipes(fds);
+    if (broken) {
+        front_kill(front, broken);
+        return;
+    }
+    front->last_job_id = id;
+    if (approval_begin(front, approval_id, &wish, &fds[JOB_FD_INPUT], &err) < 0) {
+        report_failure(front, id, &err, 0);
+        return;
+    }
+    wish->id = id;
+    struct warden_job *job;
+    uint64_t retry_after_ms = 0;
+    int r = start(warden, front->settings, wish, fds, false, &job, &retry_after_ms, &err);
+    fd_closep(&fds[JOB_FD_INPUT]);
+    if (r < 0) {
+        approval_end(warden, approval_id, true, err.text);
+        report_failure(front, id, &err, retry_after_ms);
+        return;
+    }
+    job->front = front;
+    memcpy(job->approval_id, approval_id, sizeof job->approval_id);
+    die_here("started");
 }
 
 int job_start_selftest(struct warden *warden, const struct settings *settings, struct job *wish,

@@ -8,6 +8,7 @@
 #include "config/config.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
+#include "server/approvals.h"
 #include "server/audit_trail.h"
 #include "server/kept_environment.h"
 #include "server/log.h"
@@ -84,6 +85,7 @@ void warden_reload_succeeded(struct warden *warden)
     settings_unref(warden->settings);
     warden->settings = settings_ref(warden->current->settings);
     const struct server_config *config = warden->settings->config;
+    approvals_configure(warden->approvals, config);
     struct log *log = log_new(2, config->log_format, config->log_level, "warden");
     if (log) {
         log_free(warden->log);

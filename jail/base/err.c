@@ -70,10 +70,11 @@ bool err_is_set(const struct err *err)
 const char *err_kind_to_string(enum err_kind kind)
 {
     static const char *const names[] = {
-        [ERR_NONE] = "none",     [ERR_INTERNAL] = "internal", [ERR_INVALID] = "invalid",
-        [ERR_CONFIG] = "config", [ERR_DENIED] = "denied",     [ERR_NOT_FOUND] = "not_found",
-        [ERR_BUSY] = "busy",     [ERR_RATE] = "rate",         [ERR_TOO_LARGE] = "too_large",
-        [ERR_HOST] = "host",     [ERR_SETUP] = "setup",       [ERR_UNAVAILABLE] = "unavailable",
+        [ERR_NONE] = "none",         [ERR_INTERNAL] = "internal", [ERR_INVALID] = "invalid",
+        [ERR_CONFIG] = "config",     [ERR_DENIED] = "denied",     [ERR_NOT_FOUND] = "not_found",
+        [ERR_BUSY] = "busy",         [ERR_RATE] = "rate",         [ERR_TOO_LARGE] = "too_large",
+        [ERR_HOST] = "host",         [ERR_SETUP] = "setup",       [ERR_UNAVAILABLE] = "unavailable",
+        [ERR_CONFLICT] = "conflict", [ERR_APPROVAL] = "approval",
     };
     return (size_t)kind < sizeof names / sizeof names[0] ? names[kind] : "unknown";
 }

@@ -18,6 +18,8 @@ enum err_kind {
     ERR_TOO_LARGE, /* over a size limit */
     ERR_HOST,      /* the host does not offer what the configuration requires */
     ERR_SETUP,     /* the jail could not be built; `step` names the step */
+    ERR_CONFLICT,  /* it has been decided otherwise meanwhile */
+    ERR_APPROVAL,  /* somebody has to agree first */
     ERR_UNAVAILABLE, /* shutting down, or the other process is gone */
 };
 

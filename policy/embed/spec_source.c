@@ -9,7 +9,7 @@
 
 #include "config/policy_file.h"
 
-_Static_assert(sizeof(struct policy_spec) == 392 && sizeof(struct policy_mount) == 80 &&
+_Static_assert(sizeof(struct policy_spec) == 400 && sizeof(struct policy_mount) == 80 &&
                    sizeof(struct seccomp_rule) == 72 && sizeof(struct seccomp_condition) == 24 &&
                    sizeof(struct policy_rlimit) == 24 && sizeof(struct policy_limits) == 80,
                "a field has come or gone: see that it is written below, then correct the size");
@@ -182,6 +182,7 @@ void spec_source_put(const struct policy_spec *spec)
     PUT_TEXT(spec, working_directory);
     PUT_NUMBER(spec, umask);
     PUT_NUMBER(spec, state);
+    PUT_NUMBER(spec, approval);
     PUT_TEXTS(spec, preload);
     PUT_TEXT(spec, image);
     PUT_TEXTS(spec, images);

@@ -31,7 +31,8 @@ size_t messages_mutate(uint8_t *data, size_t size, size_t max_size, unsigned see
 static bool may_hear(enum channel_side receiver, enum msg_type type)
 {
     bool to_warden = type == MSG_HELLO || type == MSG_JOB || type == MSG_CANCEL || type == MSG_OUTPUTS ||
-                     type == MSG_PONG || type == MSG_SESSION_QUERY;
+                     type == MSG_PONG || type == MSG_SESSION_QUERY || type == MSG_SUBMIT ||
+                     type == MSG_APPROVAL_QUERY || type == MSG_RUN;
     return type != MSG_NONE && to_warden == (receiver == CHANNEL_WARDEN);
 }
 
@@ -53,6 +54,7 @@ static void require_accepted(enum channel_side receiver, struct msg *msg, const 
     REQUIRE(again.len == datagram->size && memcmp(again.data, datagram->data, again.len) == 0);
     REQUIRE(n_fds + attached(msg) == datagram->n_fds);
     REQUIRE(msg->type != MSG_JOB || n_fds == MSG_JOB_FDS);
+    REQUIRE(msg->type != MSG_RUN || n_fds == MSG_RUN_FDS);
     for (size_t i = 0; i < n_fds; i++) {
         REQUIRE(close(fds[i]) == 0);
     }

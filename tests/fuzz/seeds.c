@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "config/approval.h"
 #include "config/config.h"
 #include "config/job.h"
 #include "config/message.h"
@@ -93,6 +94,34 @@ static void write_jails(const char *directory)
     write_seed(directory, "jail", "failed", &failed);
 }
 
+#define APPROVAL_ID "00000000-0000-4000-8000-000000000000"
+
+/* What the target takes is told by the first byte: see fuzz_approval.c. */
+static void write_approvals(const char *directory, struct job *job)
+{
+    static char input[] = "print(123)hello", code[] = "print";
+    struct submission submission = {.job = job,
+                                    .input = input,
+                                    .input_size = sizeof input - 1,
+                                    .stdin_data = code,
+                                    .stdin_size = 5,
+                                    .request_id = id};
+    struct approval approval = {.id = APPROVAL_ID, .state = APPROVAL_PENDING, .code = "c", .code_size = 1};
+    char *const hashes[] = {approval.policy_sha256, approval.code_sha256, approval.submission_sha256};
+    for (size_t i = 0; i < ARRAY_SIZE(hashes); i++) {
+        memset(hashes[i], 'a', SHA256_HEX - 1);
+    }
+    struct buf decision = BUF_INIT, packed = BUF_INIT, rows = BUF_INIT;
+    buf_puts(&decision, "d{\"decision\":\"approve\",\"reason\":\"r\"}");
+    buf_putc(&packed, 's');
+    buf_putc(&rows, 'r');
+    submission_encode(&submission, &packed);
+    approval_rows_encode(&(struct approval_rows){.rows = &approval, .n = 1}, &rows);
+    write_seed(directory, "approval", "decision", &decision);
+    write_seed(directory, "approval", "submission", &packed);
+    write_seed(directory, "approval", "rows", &rows);
+}
+
 static void write_to_warden(const char *directory)
 {
     struct job_file file = {.path = path, .offset = 10, .size = 5};
@@ -121,7 +150,21 @@ static void write_to_warden(const char *directory)
     put_message(&all,
                 &(struct msg){.type = MSG_OUTPUTS, .outputs = {.id = 7, .paths = outputs, .n_paths = 1}}, 0);
     put_message(&all, &(struct msg){.type = MSG_PONG, .pong = {.number = 1}}, 0);
+    put_message(&all, &(struct msg){.type = MSG_SUBMIT, .submit = {.id = 8}}, 1);
+    put_message(&all, &(struct msg){.type = MSG_APPROVAL_QUERY, .approval_query = {.id = 9}}, 0);
+    put_message(&all,
+                &(struct msg){.type = MSG_APPROVAL_QUERY,
+                              .approval_query = {.id = 9,
+                                                 .what = APPROVAL_DECIDE,
+                                                 .key = "k",
+                                                 .approval_id = APPROVAL_ID,
+                                                 .approve = true,
+                                                 .reason = "r"}},
+                0);
+    put_message(&all, &(struct msg){.type = MSG_RUN, .run = {.id = 10, .approval_id = APPROVAL_ID}},
+                MSG_RUN_FDS);
     write_seed(directory, "to_warden", "job", &all);
+    write_approvals(directory, &job);
 }
 
 static void write_to_front(const char *directory)
@@ -155,6 +198,13 @@ static void write_to_front(const char *directory)
     put_message(&all, &refused, 0);
     put_message(&all, &done, 1);
     put_message(&all, &(struct msg){.type = MSG_PING, .ping = {.number = 1}}, 0);
+    put_message(&all, &(struct msg){.type = MSG_APPROVAL_ANSWER, .approval_answer = {.id = 8}}, 2);
+    put_message(&all,
+                &(struct msg){.type = MSG_APPROVAL_CHANGED,
+                              .approval_changed = {.approval_id = APPROVAL_ID, .state = APPROVAL_DONE}},
+                0);
+    put_message(&all, &(struct msg){.type = MSG_APPROVAL_RUN, .approval_run = {.approval_id = APPROVAL_ID}},
+                1);
     write_seed(directory, "to_front", "all", &all);
 }
 

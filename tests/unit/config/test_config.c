@@ -115,13 +115,16 @@ static const char everything[] =
     "session_directory: '/var/kept' session_free_bytes: 17\n"
     "max_kernels: 18 kernel_interrupt_grace_ms: 19 kernel_idle_cpu_ms: 20\n"
     "kept_job_ttl_ms: 12 max_kept_jobs: 13 max_kept_bytes: 1024 stream_heartbeat_ms: 14\n"
+    "approval_directory: '/var/approvals' approval_expiry_ms: 18 max_approvals_per_key: 19 max_approvals: "
+    "20\n"
+    "max_approval_job_bytes: 2021 max_approval_bytes: 2022 max_approval_wait_ms: 23\n"
     "runtime { name: 'python' alias: 'py' interpreter: '/usr/bin/python3' arg: ['-I', ''] extension: 'py' "
     "policy: 'p' }\n"
     "runtime { name: 'sh' interpreter: '/bin/sh' policy: 'q' kernel: '/k' }\n"
     "key { name: 'a' sha256: '" SHA_A "' policy: ['p', 'q'] runtime: 'py' max_concurrent_jobs: 2 "
     "max_sessions: 3 team: 't' max_jobs_per_minute: 4 max_timeout_ms: 5 expires: '2027-01-31' "
     "max_memory_bytes: 1048576 max_pids: 7 max_cpu_percent: 8 max_cpu_ms: 9 max_scratch_bytes: 4096 "
-    "max_output_bytes: 10 }\n"
+    "max_output_bytes: 10 approver: true }\n"
     "team { name: 't' enabled: true max_concurrent_jobs: 6 } team { name: 'u' }\n"
     "key { name: 'b' sha256: '" SHA_B "' }\n";
 
@@ -167,6 +170,15 @@ static void check_everything(const struct server_config *config)
     assert_int_equal(config->max_kept_jobs, 13);
     assert_int_equal(config->max_kept_bytes, 1024);
     assert_int_equal(config->stream_heartbeat_ms, 14);
+    assert_string_equal(config->approval_directory, "/var/approvals");
+    assert_int_equal(config->approval_expiry_ms, 18);
+    assert_int_equal(config->max_approvals_per_key, 19);
+    assert_int_equal(config->max_approvals, 20);
+    assert_int_equal(config->max_approval_job_bytes, 2021);
+    assert_int_equal(config->max_approval_bytes, 2022);
+    assert_int_equal(config->max_approval_wait_ms, 23);
+    assert_true(config->keys[0].approver);
+    assert_false(config->keys[1].approver);
     assert_int_equal(config->n_runtimes, 2);
     assert_int_equal(config->runtimes[0].n_args, 2);
     assert_string_equal(config->runtimes[0].args[0], "-I");

@@ -75,11 +75,33 @@ static void test_done_round_trip(void **state)
     forget(&in);
 }
 
+#define APPROVAL_ID "00000000-0000-4000-8000-000000000000"
+
 static void test_small_messages_round_trip(void **state)
 {
     (void)state;
+    static char held[] = "held", *policies[] = {held};
     static const struct msg messages[] = {
-        {.type = MSG_CONFIG, .config = {.audit = true}},
+        {.type = MSG_CONFIG, .config = {.audit = true, .held = policies, .n_held = 1}},
+        {.type = MSG_SUBMIT, .submit = {.id = 3}},
+        {.type = MSG_APPROVAL_QUERY, .approval_query = {.id = 3, .what = APPROVAL_LIST, .key = "secret"}},
+        {.type = MSG_APPROVAL_QUERY,
+         .approval_query = {.id = 4, .what = APPROVAL_GET, .key = "", .approval_id = APPROVAL_ID}},
+        {.type = MSG_APPROVAL_QUERY,
+         .approval_query = {.id = 5,
+                            .what = APPROVAL_DECIDE,
+                            .key = "secret",
+                            .approval_id = APPROVAL_ID,
+                            .approve = true,
+                            .reason = "why not"}},
+        {.type = MSG_APPROVAL_ANSWER, .approval_answer = {.id = 5}},
+        {.type = MSG_APPROVAL_ANSWER, .approval_answer = {.id = 5, .not_needed = true}},
+        {.type = MSG_APPROVAL_ANSWER,
+         .approval_answer = {.id = 5, .kind = ERR_CONFLICT, .item = "", .text = "the job is rejected"}},
+        {.type = MSG_APPROVAL_CHANGED,
+         .approval_changed = {.approval_id = APPROVAL_ID, .state = APPROVAL_LOST, .reason = "gone"}},
+        {.type = MSG_APPROVAL_RUN, .approval_run = {.approval_id = APPROVAL_ID}},
+        {.type = MSG_RUN, .run = {.id = 8, .approval_id = APPROVAL_ID}},
         {.type = MSG_CONFIG, .config = {.audit = false}},
         {.type = MSG_HELLO},
         {.type = MSG_CANCEL, .cancel = {.id = 9}},
@@ -96,7 +118,12 @@ static void test_small_messages_round_trip(void **state)
                    .superseded = true,
                    .degraded = "no memory controller",
                    .sessions = 3,
-                   .kernels = 2}},
+                   .kernels = 2,
+                   .approvals_pending = 1,
+                   .approvals_approved = 2,
+                   .approvals_rejected = 3,
+                   .approvals_expired = 4,
+                   .approvals_lost = 5}},
         {.type = MSG_STARTED, .started = {.id = 9}},
         {.type = MSG_SESSION_QUERY, .session_query = {.id = 4, .what = SESSION_LIST, .key = "default"}},
         {.type = MSG_SESSION_QUERY,

@@ -13,6 +13,10 @@ struct hostile {
     Immure__MsgLimits limits;
     Immure__MsgDone done;
     Immure__MsgRefused refused;
+    Immure__MsgApprovalQuery approval_query;
+    Immure__MsgApprovalAnswer approval_answer;
+    Immure__MsgApprovalChanged approval_changed;
+    Immure__MsgRun run;
     Immure__MsgSessionQuery query;
     Immure__MsgSessionAnswer answer;
     Immure__MsgSession row;
@@ -140,6 +144,85 @@ static void test_hostile_session_answers(void **state)
     offer(&h, "session_answer.text");
     h.answer.text = NULL;
     offer(&h, "session_answer.text");
+}
+
+#define APPROVAL_ID "00000000-0000-4000-8000-000000000000"
+
+static void test_hostile_approval_queries(void **state)
+{
+    (void)state;
+    static char id[] = APPROVAL_ID, no_id[] = "../../0000-0000-4000-8000-000000000000", reason[514],
+                key[4098];
+    struct hostile h = {0};
+    immure__msg__init(&h.envelope);
+    immure__msg_approval_query__init(&h.approval_query);
+    h.envelope.kind_case = IMMURE__MSG__KIND_APPROVAL_QUERY;
+    h.envelope.approval_query = &h.approval_query;
+    Immure__MsgApprovalQuery *query = &h.approval_query;
+    query->what = APPROVAL_LIST;
+    offer(&h, NULL);
+    query->approval_id = id;
+    offer(&h, "approval_query");
+    query->what = APPROVAL_GET;
+    offer(&h, NULL);
+    query->approval_id = no_id;
+    offer(&h, "approval_query.approval_id");
+    query->approval_id = NULL;
+    offer(&h, "approval_query");
+    query->what = APPROVAL_DECIDE;
+    query->approval_id = id;
+    offer(&h, "approval_query");
+    query->has_approve = true;
+    offer(&h, "approval_query");
+    query->reason = reason;
+    offer(&h, NULL);
+    memset(reason, 'r', sizeof reason - 1);
+    offer(&h, "approval_query.reason");
+    reason[1] = '\0';
+    query->key = bytes("a\0b", 3);
+    offer(&h, "approval_query.key");
+    memset(key, 'k', sizeof key);
+    query->key = bytes(key, sizeof key);
+    offer(&h, "approval_query.key");
+    query->key = bytes(key, 1);
+    query->what = APPROVAL_QUERY_COUNT;
+    offer(&h, "approval_query.what");
+}
+
+static void test_hostile_approval_answers(void **state)
+{
+    (void)state;
+    static char id[] = APPROVAL_ID, text[] = "x", no_id[] = "";
+    struct hostile h = {0};
+    immure__msg__init(&h.envelope);
+    immure__msg_approval_answer__init(&h.approval_answer);
+    h.envelope.kind_case = IMMURE__MSG__KIND_APPROVAL_ANSWER;
+    h.envelope.approval_answer = &h.approval_answer;
+    Immure__MsgApprovalAnswer *answer = &h.approval_answer;
+    offer(&h, NULL);
+    answer->has_kind = true;
+    answer->kind = ERR_DENIED;
+    offer(&h, "approval_answer");
+    answer->text = answer->item = text;
+    offer(&h, NULL);
+    answer->kind = ERR_UNAVAILABLE + 1;
+    offer(&h, "approval_answer.kind");
+    answer->kind = ERR_DENIED;
+    answer->has_not_needed = answer->not_needed = true;
+    offer(&h, "approval_answer");
+    immure__msg_approval_changed__init(&h.approval_changed);
+    h.envelope.kind_case = IMMURE__MSG__KIND_APPROVAL_CHANGED;
+    h.envelope.approval_changed = &h.approval_changed;
+    h.approval_changed.approval_id = id;
+    h.approval_changed.reason = text;
+    offer(&h, NULL);
+    h.approval_changed.state = APPROVAL_STATE_COUNT;
+    offer(&h, "approval_changed.state");
+    immure__msg_run__init(&h.run);
+    h.envelope.kind_case = IMMURE__MSG__KIND_RUN;
+    h.envelope.run = &h.run;
+    h.run.approval_id = no_id;
+    offer(&h, "run.approval_id");
 }
 
 static void test_hostile_jobs(void **state)
@@ -318,6 +401,8 @@ static void test_mutations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_hostile_approval_queries),
+        cmocka_unit_test(test_hostile_approval_answers),
         cmocka_unit_test(test_hostile_session_queries),
         cmocka_unit_test(test_hostile_session_answers),
         cmocka_unit_test(test_hostile_jobs),

@@ -48,6 +48,8 @@ static void free_pair(struct pair *pair)
     channel_free(pair->warden);
 }
 
+#define APPROVAL_ID "00000000-0000-4000-8000-000000000000"
+
 static struct msg make_msg(enum msg_type type)
 {
     struct msg msg = {.type = type};
@@ -67,12 +69,19 @@ static struct msg make_msg(enum msg_type type)
         msg.done.policy = strdup("python");
         msg.done.policy_sha256 = strdup("00");
     }
+    if (type == MSG_APPROVAL_CHANGED) {
+        strcpy(msg.approval_changed.approval_id, APPROVAL_ID);
+    }
+    if (type == MSG_APPROVAL_RUN || type == MSG_RUN) {
+        strcpy(msg.run.approval_id, APPROVAL_ID);
+    }
     return msg;
 }
 
 static size_t fds_of(enum msg_type type)
 {
-    return type == MSG_JOB ? MSG_JOB_FDS : type == MSG_CONFIG ? 1 : 0;
+    bool has_file = type == MSG_CONFIG || type == MSG_SUBMIT || type == MSG_APPROVAL_RUN;
+    return type == MSG_JOB ? MSG_JOB_FDS : type == MSG_RUN ? MSG_RUN_FDS : has_file ? 1 : 0;
 }
 
 /* Sends with the sender's own rules. */
@@ -204,6 +213,12 @@ static const struct {
     {MSG_STARTED, {false, false, false}, {false, false, true}},
     {MSG_SESSION_QUERY, {false, false, true}, {false, false, false}},
     {MSG_SESSION_ANSWER, {false, false, false}, {false, false, true}},
+    {MSG_SUBMIT, {false, false, true}, {false, false, false}},
+    {MSG_APPROVAL_QUERY, {false, false, true}, {false, false, false}},
+    {MSG_APPROVAL_ANSWER, {false, false, false}, {false, false, true}},
+    {MSG_APPROVAL_CHANGED, {false, false, false}, {false, false, true}},
+    {MSG_APPROVAL_RUN, {false, false, false}, {false, false, true}},
+    {MSG_RUN, {false, false, true}, {false, false, false}},
 };
 
 static void check_permission(enum msg_type type, enum channel_side side, int steps, bool permitted)
@@ -271,6 +286,15 @@ static void test_foreign_descriptors(void **state)
         {MSG_STARTED, CHANNEL_WARDEN, 2, 1},
         {MSG_SESSION_QUERY, CHANNEL_FRONT, 2, 1},
         {MSG_SESSION_ANSWER, CHANNEL_WARDEN, 2, 1},
+        {MSG_SUBMIT, CHANNEL_FRONT, 2, 0},
+        {MSG_SUBMIT, CHANNEL_FRONT, 2, 2},
+        {MSG_APPROVAL_QUERY, CHANNEL_FRONT, 2, 1},
+        {MSG_APPROVAL_ANSWER, CHANNEL_WARDEN, 2, 3},
+        {MSG_APPROVAL_CHANGED, CHANNEL_WARDEN, 2, 1},
+        {MSG_APPROVAL_RUN, CHANNEL_WARDEN, 2, 0},
+        {MSG_APPROVAL_RUN, CHANNEL_WARDEN, 2, 2},
+        {MSG_RUN, CHANNEL_FRONT, 2, MSG_RUN_FDS - 1},
+        {MSG_RUN, CHANNEL_FRONT, 2, MSG_RUN_FDS + 1},
     };
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         int before = count_fds();

@@ -31,6 +31,8 @@ static void each_kind_has_its_status(void **state)
         {ERR_TOO_LARGE, 413, "", "too_large"},
         {ERR_HOST, 500, "", "internal_error"},
         {ERR_SETUP, 500, "", "setup_error"},
+        {ERR_CONFLICT, 409, "", "conflict"},
+        {ERR_APPROVAL, 403, "policy", "approval_required"},
         {ERR_UNAVAILABLE, 503, "", "unavailable"},
     };
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {

@@ -29,6 +29,7 @@
 #include "jail/base/err.h"
 #include "jail/base/io.h"
 #include "jail/base/loop.h"
+#include "server/approvals.h"
 #include "server/log.h"
 #include "server/settings.h"
 #include "server/warden_internal.h"
@@ -86,10 +87,12 @@ static void open_warden(struct warden *warden)
                      0);
     assert_int_equal(loop_add_timer(warden->loop, job_watch_due, warden, &warden->watch_timer, NULL), 0);
     assert_int_equal(loop_add_timer(warden->loop, guard_tick, warden, &warden->guard_timer, NULL), 0);
+    assert_int_equal(warden_approvals_open(warden, NULL), 0);
 }
 
 static void close_warden(struct warden *warden)
 {
+    approvals_free(warden->approvals);
     loop_remove(warden->restart_timer);
     loop_remove(warden->watch_timer);
     loop_remove(warden->guard_timer);
