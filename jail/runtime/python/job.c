@@ -212,15 +212,12 @@ void job_park(const struct python *python, bool is_awaited)
 }
 
 /* The whole life of a job. Its script has a name that looks like any other's. */
-static void run_rehearsal(void *argument)
+static void run_rehearsal(const struct python *python, enum rehearsal rehearsal)
 {
-    const struct python *python = argument;
     char path[] = "/immure/main.py", directory[] = "/immure";
     char **argv = calloc(python->argc + 2, sizeof *argv);
-    struct script script = {.file = rehearsal_open(REHEARSAL_JOB),
-                            .path = path,
-                            .directory = directory,
-                            .same_environment = true};
+    struct script script = {
+        .file = rehearsal_open(rehearsal), .path = path, .directory = directory, .same_environment = true};
     if (!argv || !script.file || rehearsal_divert_stdout() < 0) {
         return;
     }
@@ -232,7 +229,18 @@ static void run_rehearsal(void *argument)
     job_run(python, &run, &script);
 }
 
+static void run_least(void *python)
+{
+    run_rehearsal(python, REHEARSAL_LEAST);
+}
+
+static void run_usual(void *python)
+{
+    run_rehearsal(python, REHEARSAL_JOB);
+}
+
 void job_rehearse(struct python *python)
 {
-    pages_learn(run_rehearsal, python, &python->pages);
+    pages_learn(run_least, python, &python->pages);
+    pages_learn(run_usual, python, &python->pages);
 }

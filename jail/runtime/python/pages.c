@@ -2,9 +2,9 @@
  *
  * Until a page of the template is written to, it is shared with all its forks; the write makes a copy, and
  * that is most of what a short job costs. Most of those pages are the same for every job: the interpreter's
- * own state, the functions of the common modules, the beginning of the heap. So the template watches a fork
- * of itself run a usual program, and later forks get these pages before their job comes. Nothing that a
- * program could see depends on it. */
+ * own state, the functions of the common modules, the beginning of the heap. So the template watches forks of
+ * itself run what every program does, and then a usual one, and later forks get these pages before their job
+ * comes, the former first: there is not room for all. Nothing that a program could see depends on it. */
 #include "jail/runtime/python/pages.h"
 
 #include <errno.h>
@@ -31,12 +31,27 @@
 struct finding {
     struct pages *pages;
     size_t page_bytes, written_pages;
+    size_t n_known; /* runs that an earlier job has brought */
 };
+
+static bool is_known(const struct finding *finding, uintptr_t page, bool written)
+{
+    for (size_t i = 0; i < finding->n_known; i++) {
+        const struct page_run *run = &finding->pages->runs[i];
+        if (page - run->begin < run->size_bytes && (run->written || !written)) {
+            return true;
+        }
+    }
+    return false;
+}
 
 static void add_page(struct finding *finding, uintptr_t page, bool written)
 {
     struct pages *pages = finding->pages;
-    struct page_run *last = pages->n_runs > 0 ? &pages->runs[pages->n_runs - 1] : NULL;
+    if (is_known(finding, page, written)) {
+        return;
+    }
+    struct page_run *last = pages->n_runs > finding->n_known ? &pages->runs[pages->n_runs - 1] : NULL;
     if (written && ++finding->written_pages > WRITTEN_PAGES_MAX) {
         return;
     }
@@ -68,11 +83,15 @@ static void look_at_mapping(struct finding *finding, int pagemap, uintptr_t begi
 }
 
 /* In the child that has run a job: its pages. */
-static void look_at_self(struct pages *ret)
+static void look_at_self(struct pages *pages)
 {
     CLEANUP(file_closep) FILE *maps = fopen("/proc/self/maps", "re");
     CLEANUP(fd_closep) int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-    struct finding finding = {.pages = ret, .page_bytes = (size_t)sysconf(_SC_PAGESIZE)};
+    struct finding finding = {
+        .pages = pages, .page_bytes = (size_t)sysconf(_SC_PAGESIZE), .n_known = pages->n_runs};
+    for (size_t i = 0; i < pages->n_runs; i++) {
+        finding.written_pages += pages->runs[i].written ? pages->runs[i].size_bytes / finding.page_bytes : 0;
+    }
     char line[512], read, write, execute, shared;
     uintptr_t begin, end;
     while (maps && pagemap >= 0 && fgets(line, sizeof line, maps)) {
@@ -88,31 +107,35 @@ static void look_at_self(struct pages *ret)
 static void __attribute__((noreturn))
 watch(void (*job)(void *argument), void *argument, struct pages *pages, int to)
 {
+    size_t n_known = pages->n_runs;
     job(argument);
     look_at_self(pages);
-    io_write_full(to, pages->runs, pages->n_runs * sizeof *pages->runs);
+    io_write_full(to, pages->runs + n_known, (pages->n_runs - n_known) * sizeof *pages->runs);
     _exit(0);
 }
 
-void pages_learn(void (*job)(void *argument), void *argument, struct pages *ret)
+void pages_learn(void (*job)(void *argument), void *argument, struct pages *pages)
 {
-    size_t size = PAGE_RUNS_MAX * sizeof(struct page_run);
-    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (!pages->runs) {
+        void *memory = mmap(NULL, PAGE_RUNS_MAX * sizeof(struct page_run), PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        pages->runs = memory == MAP_FAILED ? NULL : memory;
+    }
     int ends[2];
-    *ret = (struct pages){.runs = memory == MAP_FAILED ? NULL : memory};
-    if (memory == MAP_FAILED || pipe2(ends, O_CLOEXEC) < 0) {
+    if (!pages->runs || pipe2(ends, O_CLOEXEC) < 0) {
         return;
     }
     pid_t pid = fork();
     if (pid == 0) {
-        watch(job, argument, ret, ends[1]);
+        watch(job, argument, pages, ends[1]);
     }
     close(ends[1]);
-    ssize_t n = io_read_full(ends[0], ret->runs, size);
+    ssize_t n = io_read_full(ends[0], pages->runs + pages->n_runs,
+                             (PAGE_RUNS_MAX - pages->n_runs) * sizeof *pages->runs);
     close(ends[0]);
     while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
     }
-    ret->n_runs = n > 0 ? (size_t)n / sizeof *ret->runs : 0;
+    pages->n_runs += n > 0 ? (size_t)n / sizeof *pages->runs : 0;
 }
 
 void pages_fetch(const struct pages *pages)

@@ -18,9 +18,10 @@ struct pages {
     size_t n_runs;
 };
 
-/* Forks. The child calls `job`, which runs a job of the usual kind in it and returns; what it has touched by
- * then is what `ret` says. Best effort: no runs where that cannot be seen. */
-void pages_learn(void (*job)(void *argument), void *argument, struct pages *ret);
+/* Forks. The child calls `job`, which runs a job in it and returns; what it has touched by then is added to
+ * `pages` (at first all zero), as far as there is room: the job of which most is to be had comes first. Best
+ * effort: nothing is added where it cannot be seen. */
+void pages_learn(void (*job)(void *argument), void *argument, struct pages *pages);
 
 /* Gets all of them at once, where a job would fault for each. */
 void pages_fetch(const struct pages *pages);

@@ -22,13 +22,15 @@
 
 SCRIPT(library_script, "jail/runtime/python/rehearsal/library.py");
 SCRIPT(job_script, "jail/runtime/python/rehearsal/job.py");
+SCRIPT(least_script, "jail/runtime/python/rehearsal/least.py");
 
 FILE *rehearsal_open(enum rehearsal rehearsal)
 {
     static const struct {
         const char *begin, *end;
     } scripts[] = {[REHEARSAL_LIBRARY] = {library_script_begin, library_script_end},
-                   [REHEARSAL_JOB] = {job_script_begin, job_script_end}};
+                   [REHEARSAL_JOB] = {job_script_begin, job_script_end},
+                   [REHEARSAL_LEAST] = {least_script_begin, least_script_end}};
     const char *begin = scripts[rehearsal].begin;
     return fmemopen((void *)(uintptr_t)begin, (size_t)(scripts[rehearsal].end - begin), "r");
 }

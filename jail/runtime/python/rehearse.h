@@ -6,6 +6,7 @@
 enum rehearsal {
     REHEARSAL_LIBRARY, /* library.py: what the modules are used for */
     REHEARSAL_JOB,     /* job.py: what short programs do, printing included */
+    REHEARSAL_LEAST,   /* least.py: what hardly any program does without */
 };
 
 /* Runs one of them `times` times, with its output gone. -1 with a Python exception set where it fails. */
