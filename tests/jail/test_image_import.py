@@ -106,8 +106,8 @@ def test_whiteouts_take_away_nothing_outside(store, tmp_path, name):
 
 
 def bomb(path):
-    """256 MiB of zeros in one or two: one layer, as gzip has it."""
-    packer, size = zlib.compressobj(1, wbits=31), 1 << 28
+    """128 MiB of zeros in one: one layer, as gzip has it."""
+    packer, size = zlib.compressobj(1, wbits=31), 1 << 27
     info = tarfile.TarInfo("zeros")
     info.size = size
     parts = [packer.compress(info.tobuf())]
