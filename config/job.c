@@ -78,6 +78,7 @@ void job_result_clear(struct job_result *result)
     free(result->files);
     free(result->policy);
     free(result->policy_sha256);
+    free(result->image);
     free(result->step);
     free(result->error_text);
     *result = (struct job_result){0};

@@ -20,6 +20,9 @@ bool session_id_is_valid(const char *session_id);
 #define IMAGE_NAME_RULE "must be 1 to 64 of a-z 0-9 . _ -, and begin with a letter or digit"
 bool image_name_is_valid(const char *name);
 
+/* Room for NAME@DIGEST. */
+#define IMAGE_IDENTITY_BYTES (IMAGE_NAME_BYTES + 80)
+
 /* Wishes and, in a result, what applied. 0: not given / no limit. */
 struct job_limits {
     uint64_t memory_bytes, pids, cpu_percent, cpu_ms, scratch_bytes, output_bytes, timeout_ms;
@@ -115,6 +118,7 @@ struct job_result {
     struct job_limits limits; /* what applied */
     bool enforced_by_cgroup;
     char *policy, *policy_sha256;
+    char *image;      /* that it ran in, NAME@DIGEST, or NAME where it has none; NULL: in none */
     char *step;       /* of a setup error; else NULL */
     char *error_text; /* one sentence; else NULL */
 };

@@ -159,6 +159,7 @@ void job_result_to_message(const struct job_result *result, struct pool *pool, I
     ret->enforced_by_cgroup = result->enforced_by_cgroup;
     ret->policy = text_or_empty(result->policy);
     ret->policy_sha256 = text_or_empty(result->policy_sha256);
+    ret->image = result->image;
     ret->step = result->step;
     ret->error_text = result->error_text;
     ret->has_kernel = result->kernel != JOB_KERNEL_NONE;
@@ -420,6 +421,7 @@ static int result_texts_from_message(const Immure__MsgDone *message, struct job_
 {
     int r = copy_text(message->policy, &result->policy, reterr);
     r = r < 0 ? r : copy_text(message->policy_sha256, &result->policy_sha256, reterr);
+    r = r < 0 ? r : copy_text(message->image, &result->image, reterr);
     r = r < 0 ? r : copy_text(message->step, &result->step, reterr);
     return r < 0 ? r : copy_text(message->error_text, &result->error_text, reterr);
 }

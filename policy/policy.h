@@ -59,8 +59,8 @@ int policy_limits_for(const struct policy *policy, const struct policy_ceilings 
 
 /* The image whose files are the root of a job's jail. */
 struct policy_image {
-    const char *name;
-    char *const *env; /* NAME=VALUE: beneath the policy's own variables */
+    const char *name, *digest; /* `digest` "": it has none */
+    char *const *env;          /* NAME=VALUE: beneath the policy's own variables */
     size_t n_env;
 };
 

@@ -12,7 +12,8 @@
 void audit_write(struct log *log, const struct audit_job *job, const struct job_result *result)
 {
     char name[SIGNAL_NAME_BYTES];
-    const bool has[] = {result->has_cpu, result->has_memory_peak, result->has_pids_peak, job->code != NULL};
+    const bool has[] = {result->has_cpu, result->has_memory_peak, result->has_pids_peak,
+                        result->image != NULL, job->code != NULL};
     const struct log_field fields[] = {
         LOG_FIELD_STR("key", job->key),
         LOG_FIELD_STR("team", job->team),
@@ -38,6 +39,7 @@ void audit_write(struct log *log, const struct audit_job *job, const struct job_
         LOG_FIELD_U64("memory_peak_bytes", result->memory_peak_bytes),
         LOG_FIELD_U64("pids_peak", result->pids_peak),
         /* Nor what is not asked for. */
+        LOG_FIELD_STR("image", result->image),
         LOG_FIELD_STR("code", job->code),
     };
     size_t n = sizeof fields / sizeof fields[0] - sizeof has / sizeof has[0];

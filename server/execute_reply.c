@@ -198,6 +198,9 @@ static void put_limits(struct buf *ret, const struct job_result *result)
     buf_putc(ret, '}');
     json_out_text(ret, "policy", result->policy);
     json_out_text(ret, "policy_sha256", result->policy_sha256);
+    if (result->image) {
+        json_out_text(ret, "image", result->image);
+    }
 }
 
 int execute_encode(const struct job_result *result, const struct job_texts *texts, struct buf *ret,

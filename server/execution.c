@@ -36,7 +36,8 @@ struct execution {
     struct job_limits limits; /* what applies */
     struct output_limits output_limits;
     char *policy, policy_sha256[65];
-    char *workspace; /* where the jail shows it; NULL: nowhere */
+    char image[IMAGE_IDENTITY_BYTES]; /* "": none */
+    char *workspace;                  /* where the jail shows it; NULL: nowhere */
     bool has_outer_id;
     uint32_t outer_uid, outer_gid;
     uint32_t file_uid, file_gid; /* of its files in the working directory, as seen through work_fd */
@@ -84,6 +85,14 @@ static void copy_policy_facts(struct execution *execution, const struct policy *
     snprintf(execution->policy_sha256, sizeof execution->policy_sha256, "%s", policy_sha256(policy));
 }
 
+static void copy_image_facts(struct execution *execution, const struct policy_image *image)
+{
+    if (image) {
+        snprintf(execution->image, sizeof execution->image, "%s%s%s", image->name,
+                 image->digest[0] ? "@" : "", image->digest);
+    }
+}
+
 static int check_file_names(const struct job *job, struct err *reterr)
 {
     for (size_t i = 0; i < job->n_files; i++) {
@@ -100,6 +109,7 @@ static int prepare_plan(struct execution *execution, const struct execution_requ
                         struct err *reterr)
 {
     copy_policy_facts(execution, request->policy);
+    copy_image_facts(execution, request->program->image);
     if (!execution->policy) {
         return err_errno(reterr, ENOMEM, "preparing a job");
     }
@@ -554,6 +564,7 @@ int execution_finish(struct execution *execution, struct job_result *ret, struct
         .enforced_by_cgroup = execution->enforced_by_cgroup,
         .policy = strdup(execution->policy),
         .policy_sha256 = strdup(execution->policy_sha256),
+        .image = execution->image[0] ? strdup(execution->image) : NULL,
     };
     if (!execution->enforced_by_cgroup) {
         result.limits.cpu_percent = 0; /* nothing but cpu.max does that */

@@ -91,8 +91,8 @@ int image_open(const char *directory, const char *name, const struct runtime_con
         image_close(ret);
         return r;
     }
-    ret->policy =
-        (struct policy_image){.name = ret->name, .env = ret->record.env, .n_env = ret->record.n_env};
+    ret->policy = (struct policy_image){
+        .name = ret->name, .digest = ret->record.digest, .env = ret->record.env, .n_env = ret->record.n_env};
     return 0;
 }
 

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import tarfile
 from pathlib import Path
@@ -82,6 +83,7 @@ def test_a_python_job(server, python):
     assert sorted(told["mounts"]) == MOUNTS
     assert told["root"] == told["above"] == ["bin", "dev", "etc", "immure", "lib", "lib64", "proc", "tmp", "usr", "var", "workspace"]
     assert (told["shell"], told["cwd"], told["argv"][1:], told["version"]) == ("1000\nof the image\n", "/workspace", ["x"], [3, 11])
+    assert re.fullmatch("python@sha256:[0-9a-f]{64}", verdict["image"]) and f'image={verdict["image"]}' in server.log()
     assert verdict["files"][0]["data"] == "dGhyb3VnaA==" and verdict["denied_syscalls"] == []
 
 
@@ -146,7 +148,7 @@ def test_all_forms(server):
 
 def test_a_policy_can_fix_its_image(server):
     reply = call(server, "POST", "/execute", {"code": "cat /etc/image", "runtime": "bash", "policy": "fixed"})
-    assert reply.status == 200 and reply.json["stdout"] == "of the image\n", reply.body
+    assert reply.status == 200 and reply.json["stdout"] == "of the image\n" and reply.json["image"] == "small", reply.body
     assert in_image(server, "small", "cat /etc/image", policy="fixed") == "of the image\n"
     reply = call(server, "POST", "/execute", {"code": "1", "runtime": "bash", "policy": "fixed", "environment": "image"})
     assert reply.status == 200, reply.body

@@ -7,6 +7,7 @@ import pytest
 
 from bundle import Bundle
 from harness import IMMURE, Server
+from images import imported, make_root, policy
 
 RUN = [IMMURE, "run", "--policy", "python", "--cgroup", "best-effort", "--"]
 
@@ -61,3 +62,23 @@ def test_server_tells_verdicts_apart(server):
 
 def test_health_says_that_limits_are_not_cgroups(server):
     assert "rlimit" in json.dumps(server.get("/healthz").json)
+
+
+def test_jobs_in_images_that_are_mounted(bundle, tmp_path):
+    """Imported outside, by another user, and mounted read-only."""
+    imported(tmp_path / "images", "small", make_root(tmp_path / "root", "/usr/bin/bash", "/usr/bin/cat"))
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies/small.textproto").write_text(policy("small", "bash", 'image: "small"'))
+    for name in "images", "policies":
+        (tmp_path / "rootfs/srv" / name).mkdir(parents=True)
+        bundle.config["mounts"].append({"destination": f"/srv/{name}", "type": "bind", "source": str(tmp_path / name), "options": ["rbind", "ro"]})
+    (tmp_path / "policies/server.textproto").write_text('image_directory: "/srv/images" policy_path: "/srv/policies/small.textproto"')
+    server = Server(tmp_path / "log", cgroup="BEST_EFFORT", SANDBOX_EXECUTOR_CONFIG="/srv/policies/server.textproto")
+    settings = {name: value for name, value in server.environment.items() if name.startswith("SANDBOX_")}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.items():
+            patch.setenv(name, value)
+        server.argv = bundle.command(server.argv, environment=settings)
+        with server:
+            verdict = server.execute("cat /etc/image; echo x > /etc/image", runtime="bash", policy="small")
+    assert (verdict["stdout"], verdict["image"]) == ("of the image\n", "small") and "Read-only file system" in verdict["stderr"], verdict

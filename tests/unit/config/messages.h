@@ -65,6 +65,7 @@ static inline struct job_result a_result(void)
         .limits = {.pids = 64},
         .policy = strdup("python"),
         .policy_sha256 = strdup("00"),
+        .image = strdup("debian@sha256:00"),
         .error_text = strdup("Execution timed out after 1 seconds."),
     };
     result.n_denied = 1;

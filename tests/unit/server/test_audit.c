@@ -50,6 +50,7 @@ static void says_who_ran_what_and_how_it_ended(void **state)
                                 .policy = (char[]){"python"},
                                 .policy_sha256 = (char[]){"beef"}};
     audit_line(&result, line, sizeof line);
+    assert_null(strstr(line, "image="));
     assert_non_null(strstr(
         line,
         " level=info who=front event=audit key=default team=\"\" request_id=r execution_id=e "
