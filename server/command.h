@@ -19,6 +19,7 @@ int cmd_check(int argc, char **argv);
 int cmd_policy(int argc, char **argv);
 int cmd_audit(int argc, char **argv);
 int cmd_mcp(int argc, char **argv);
+int cmd_approve(int argc, char **argv);
 int cmd_key(int argc, char **argv);
 int cmd_image(int argc, char **argv);
 int cmd_front(int argc, char **argv);

@@ -27,6 +27,7 @@ static const struct command commands[] = {
     {"policy", cmd_policy, "check and explain policy files", false},
     {"audit", cmd_audit, "hold an audit log against its own hashes", false},
     {"mcp", cmd_mcp, "the Model Context Protocol on standard input and output", false},
+    {"approve", cmd_approve, "show jobs that wait for an approval, and decide", false},
     {"key", cmd_key, "make, list and revoke keys", false},
     {"image", cmd_image, "import, list and remove images that jobs may run in", false},
     {"front", cmd_front, "the HTTP process that `serve` starts", true},

@@ -1,0 +1,13 @@
+/* Text that somebody else wrote, made fit to be looked at on a terminal. */
+#pragma once
+
+#include <stddef.h>
+
+struct buf;
+
+/* Appends the text with its lines numbered. What a terminal would not show as what it is (control
+ * characters, invalid UTF-8, characters that are invisible or turn the direction of writing) is spelled out:
+ * <U+202E>, <0xFF>; lines longer than a terminal's are cut where everybody sees it. */
+void shown_text_put_lines(const char *text, size_t size, struct buf *ret);
+/* One word or sentence, in which a line feed and a tab are spelled out, too. */
+void shown_text_put(const char *text, struct buf *ret);

@@ -1,0 +1,99 @@
+/* server/shown_text.c: nothing that a program holds reaches the terminal as more than letters. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "config/utf8.h"
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "server/shown_text.h"
+
+static void test_words(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *shown;
+    } rows[] = {
+        {"plain", "plain"},
+        {"\xc3\xa9\xe4\xb8\xad\xf0\x9f\x98\x80", "\xc3\xa9\xe4\xb8\xad\xf0\x9f\x98\x80"},
+        {"\x1b[31m", "<U+001B>[31m"},
+        {"a\tb\nc\rd\x7f", "a<U+0009>b<U+000A>c<U+000D>d<U+007F>"},
+        {"\xc2\x9b"
+         "31m",
+         "<U+009B>31m"},
+        {"\xe2\x80\xac"
+         "x",
+         "<U+202C>x"},
+        {"\xe2\x80\x8b", "<U+200B>"},
+        {"\xef\xbb\xbf", "<U+FEFF>"},
+        {"\xf3\xa0\x81\x81", "<U+E0041>"},
+        {"\xff\xc3", "<0xFF><0xC3>"},
+        {"\xc0\x9b", "<0xC0><0x9B>"},
+        {"\xed\xa0\x80", "<0xED><0xA0><0x80>"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        CLEANUP(buf_free) struct buf shown = BUF_INIT;
+        shown_text_put(rows[i].text, &shown);
+        assert_string_equal(shown.data, rows[i].shown);
+    }
+}
+
+static void test_lines(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *shown;
+    } rows[] = {
+        {"a\n\nb\n", "     1 | a\n     2 | \n     3 | b\n"},
+        {"a", "     1 | a\n         (no line feed at the end)\n"},
+        {"\tx\r\n", "     1 | \tx<U+000D>\n"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        CLEANUP(buf_free) struct buf shown = BUF_INIT;
+        shown_text_put_lines(rows[i].text, strlen(rows[i].text), &shown);
+        assert_string_equal(shown.data, rows[i].shown);
+    }
+}
+
+/* Whatever the bytes are: no control character but our own line feeds and the text's tabs, and valid UTF-8.
+ */
+static void test_any_bytes(void **state)
+{
+    (void)state;
+    uint64_t random = 1;
+    for (int round = 0; round < 2000; round++) {
+        CLEANUP(buf_free) struct buf shown = BUF_INIT;
+        char text[64];
+        for (size_t i = 0; i < sizeof text; i++) {
+            random = random * 6364136223846793005u + 1442695040888963407u;
+            text[i] = (char)(random >> 56);
+        }
+        shown_text_put_lines(text, sizeof text, &shown);
+        for (size_t at = 0; at < shown.len;) {
+            bool valid;
+            unsigned char first = (unsigned char)shown.data[at];
+            size_t length = utf8_sequence(shown.data + at, shown.len - at, &valid);
+            assert_true(valid);
+            assert_true(first >= 0x20 || first == '\n' || first == '\t');
+            assert_int_not_equal(first, 0x7f);
+            assert_false(first == 0xc2 && (unsigned char)shown.data[at + 1] < 0xa0);
+            at += length;
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_any_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
