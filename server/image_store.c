@@ -219,7 +219,8 @@ static int unusable(struct err *reterr, const char *directory, int code)
 
 int image_store_lock(const char *directory, int *ret_fd, struct err *reterr)
 {
-    if (mkdir(directory, 0755) < 0 && errno != EEXIST) {
+    /* Servers run as other users than who imports. */
+    if (mkdir(directory, 0755) == 0 ? chmod(directory, 0755) < 0 : errno != EEXIST) {
         return unusable(reterr, directory, errno);
     }
     CLEANUP(fd_closep) int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

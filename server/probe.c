@@ -34,6 +34,7 @@ const struct probe probes[] = {
     {"mount API", probe_mount_api, 0},
     {"pivot_root", probe_pivot_root, 0},
     {"procfs", probe_proc, 0},
+    {"overlayfs", probe_overlay, 0},
     {"cgroup v2", probe_cgroup, 0},
     {NULL, NULL, 0},
 };

@@ -229,3 +229,32 @@ void probe_proc(const struct probe *probe, struct probe_result *ret)
             "(docker: --security-opt systempaths=unconfined; Kubernetes: procMount: Unmasked)");
     }
 }
+
+/* As the root of a job in an image: layers, and nothing to write to above them. */
+static int try_overlay(unsigned long argument)
+{
+    (void)argument;
+    int r = try_unshare(CLONE_NEWNS);
+    if (r < 0) {
+        return r;
+    }
+    CLEANUP(fd_closep) int context = (int)syscall(SYS_fsopen, "overlay", FSOPEN_CLOEXEC);
+    return context < 0 ||
+                   syscall(SYS_fsconfig, context, FSCONFIG_SET_STRING, "lowerdir", "/usr/bin:/usr/lib", 0) <
+                       0 ||
+                   syscall(SYS_fsconfig, context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0
+               ? -errno
+               : 0;
+}
+
+void probe_overlay(const struct probe *probe, struct probe_result *ret)
+{
+    (void)probe;
+    int r = probe_in_child(try_overlay, 0);
+    if (r == 0) {
+        probe_ok(ret, "can be mounted in a user namespace");
+    } else {
+        probe_fail(ret, PROBE_WARN, strerror(-r), "jobs in images fail; all others work",
+                   r == -ENODEV ? "modprobe overlay, or a kernel with CONFIG_OVERLAY_FS" : CONTAINER_FILTER);
+    }
+}
