@@ -274,7 +274,7 @@ static bool is_due(const struct jail *jail, const struct child_message *message,
         return building && n_fds == 1 && jail->by_template && jail->pidfd < 0;
     case CHILD_PARKED:
         return n_fds == 0 && ((building && jail->parks && !jail->has_parked) ||
-                              (jail->kernel && jail->state == JAIL_RUNNING));
+                              (jail->kernel && jail->state == JAIL_RUNNING && !jail->has_ended_message));
     case CHILD_LOOPBACK:
         return building && n_fds == 1;
     case CHILD_STARTED:

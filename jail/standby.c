@@ -195,6 +195,7 @@ void jail_idle(struct jail *jail, uint64_t cpu_ms)
 {
     struct err ignored = {0};
     if (jail->state == JAIL_PARKED && note_used_cpu(jail, &ignored) == 0) {
+        jail_arm(jail, 0); /* of a program that could not be handed over */
         jail->called = false;
         jail->end = JAIL_END_NONE;
         jail->idle_cpu_ms = cpu_ms;

@@ -12,7 +12,8 @@
 void audit_write(struct log *log, const struct audit_job *job, const struct job_result *result)
 {
     char name[SIGNAL_NAME_BYTES];
-    const bool has[] = {result->has_cpu, result->has_memory_peak, result->has_pids_peak,
+    const bool has[] = {result->has_cpu,       result->has_memory_peak,
+                        result->has_pids_peak, result->kernel != JOB_KERNEL_NONE,
                         result->image != NULL, job->code != NULL};
     const struct log_field fields[] = {
         LOG_FIELD_STR("key", job->key),
@@ -38,6 +39,7 @@ void audit_write(struct log *log, const struct audit_job *job, const struct job_
         LOG_FIELD_F64("cpu_ms", (double)result->cpu_ns / (double)NS_PER_MS),
         LOG_FIELD_U64("memory_peak_bytes", result->memory_peak_bytes),
         LOG_FIELD_U64("pids_peak", result->pids_peak),
+        LOG_FIELD_STR("kernel", job_kernel_to_string(result->kernel)),
         /* Nor what is not asked for. */
         LOG_FIELD_STR("image", result->image),
         LOG_FIELD_STR("code", job->code),

@@ -254,15 +254,23 @@ def test_the_end_of_a_session_is_its_kernels(kernels, session):
     wait_for(lambda: kernels.metric("immure_kernels") == before, "the end of an idle one")
 
 
-def test_their_number_and_their_time(serve):
-    server = serve(config="max_kernels: 1 session_ttl_ms: 1500\n" + KEYS)
+def test_their_time(serve):
+    server = serve(config="session_ttl_ms: 1000\n" + KEYS)
+    assert out(ask(server, "x = 1", session_id="a"), "new") == ""
+    wait_for(lambda: server.metric("immure_kernels") == 0 and server.metric("immure_sessions") == 0, "the end of the session")
+    assert out(ask(server, "print('x' in globals())", session_id="a"), "new") == "False\n"
+
+
+def test_their_number(serve):
+    server = serve(config="max_kernels: 1\n" + KEYS)
     assert out(ask(server, "x = 1", session_id="a"), "new") == ""
     reply = post(server, "x = 1", session_id="b", key="alice-key")
     assert reply.status == 503 and "no room for another kernel" in reply.json["error"] and int(reply.headers["Retry-After"]) >= 1
     assert call(server, "POST", "/execute", {"code": "print(1)", "session_id": "b"}).json["stdout"] == "1\n"
     assert server.metric("immure_kernels") == 1
-    wait_for(lambda: server.metric("immure_kernels") == 0, "the end of the session")
-    assert out(ask(server, "print('x' in globals())", session_id="a"), "new") == "False\n"
+    assert call(server, "DELETE", "/workspace/a").status == 204
+    wait_for(lambda: server.metric("immure_kernels") == 0, "the end of the kernel")
+    assert out(ask(server, "print(1)", session_id="b"), "new") == "1\n"
 
 
 def test_nothing_outlives_the_server(serve):
@@ -384,12 +392,13 @@ def test_what_grows_between_calls_is_ended(serve):
 
 def test_signal_handlers_of_the_program_do_not_end_it(session):
     first = session("import signal, time\nn = 0\ndef handler(*_):\n    global n\n    n += 1\n    raise ValueError('alarm')\n"
-                    "signal.signal(signal.SIGALRM, handler)\nsignal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)")
+                    "signal.signal(signal.SIGALRM, handler)\nsignal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)")
     assert first["kernel"] == "new"
     for _ in range(50):
         verdict = session("pass")
         assert verdict["kernel"] == "kept", verdict
-    assert session("time.sleep(10)")["stderr"].endswith("ValueError: alarm\n")
+    verdict = session("time.sleep(10)")  # what it is told with may be interrupted, too
+    assert fate(verdict) == ("execution_error", "kept") and verdict["stderr"].startswith("Traceback")
     while session("signal.setitimer(signal.ITIMER_REAL, 0)")["status"] != "success":
         pass
     assert out(session("print(n > 0)")) == "True\n"
@@ -421,6 +430,8 @@ def test_policies_that_cannot_keep_a_kernel_are_refused(tmp_path):
     code, said = check(tmp_path, "", text.replace('mount { destination: "/workspace" scratch { directory: WORK } }',
                                                   'mount { destination: "/workspace" tmpfs { } }'))
     assert code != 0 and "state: KERNEL needs a scratch mount of the directory WORK" in said
+    code, said = check(tmp_path, "", text + 'image: "some"\n')
+    assert code != 0 and "image: does not go with `state: KERNEL`" in said
     code, said = check(tmp_path, "", text.replace("seccomp {", 'seccomp {\n  rule { action: ALLOW syscall: "inotify_init1" }'))
     assert code != 0 and "state: KERNEL needs a filter that answers inotify_init1 with NOTIFY" in said
 

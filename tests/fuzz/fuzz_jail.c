@@ -2,8 +2,9 @@
  * states in one direction, a program that runs has its deadline, and no time is one that has not come.
  *
  * The input is a conversation (datagrams.h). The first message's count of descriptors says whether a template
- * makes the jail; RUN_FIRST descriptors or more ask for the program to be handed over before. What comes with
- * CHILD_DENIED is a table, of as many rows as the message's `step` says. */
+ * makes the jail, and whether it is a kernel's; RUN_FIRST descriptors or more ask for the program to be
+ * handed over before, or for the kernel's that runs to be interrupted. What comes with CHILD_DENIED is a
+ * table, of as many rows as the message's `step` says. */
 #include <linux/sched.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -19,12 +20,15 @@
 #include "jail/denied.h"
 #include "jail/jail.h"
 #include "jail/spawn.h"
+#include "jail/standby.h"
 #include "jail/template.h"
 #include "tests/fuzz/datagrams.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/mutate.h"
 
 #define RUN_FIRST  4u
+#define OF_KERNEL  5u /* with one descriptor */
+#define GRACE_MS   1800000u
 #define TIMEOUT_MS 3600000u
 
 struct side {
@@ -100,7 +104,7 @@ static const struct jail_plan *the_plan(void)
     return plan;
 }
 
-static void open_side(struct side *side, bool by_template)
+static void open_side(struct side *side, bool by_template, bool kernel)
 {
     *side = (struct side){.childs_end = -1, .pidfd = eventfd(0, EFD_CLOEXEC), .before = JAIL_BUILDING};
     REQUIRE(side->pidfd >= 0);
@@ -108,13 +112,21 @@ static void open_side(struct side *side, bool by_template)
     REQUIRE(denied_new(&side->table, &side->table_fd, &call) == 0);
     REQUIRE(jail_new(the_plan(), NULL, &side->jail, &side->childs_end, NULL) == 0);
     side->jail->by_template = side->jail->parks = by_template;
+    side->jail->kernel = kernel;
+    side->jail->grace_ms = GRACE_MS;
     side->jail->cloned_ns = clock_now_ns();
 }
 
 static void hand_over(struct side *side)
 {
-    const int stdio[3] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO};
-    int r = jail_run(side->jail, the_plan(), stdio, ARRAY_SIZE(stdio), NULL);
+    const int stdio[JAIL_PROGRAM_FDS] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, STDIN_FILENO,
+                                         STDOUT_FILENO};
+    if (side->jail->kernel && jail_state(side->jail) == JAIL_RUNNING) {
+        jail_interrupt(side->jail, JAIL_END_DEADLINE);
+        return;
+    }
+    int r = side->jail->kernel ? jail_standby_run(side->jail, the_plan(), stdio, side->table_fd, NULL)
+                               : jail_run(side->jail, the_plan(), stdio, 3, NULL);
     REQUIRE(r < 0 || jail_state(side->jail) == JAIL_BUILDING);
     side->before = jail_state(side->jail);
 }
@@ -145,11 +157,14 @@ static void require_sense(struct side *side)
     };
     const struct jail *jail = side->jail;
     enum jail_state state = jail_state(jail);
-    REQUIRE(may_become[side->before] >> state & 1);
+    bool waits_again = jail->kernel && side->before == JAIL_RUNNING && state == JAIL_PARKED;
+    REQUIRE(waits_again == jail_has_called(jail) || side->before != JAIL_RUNNING);
+    REQUIRE(waits_again || may_become[side->before] >> state & 1);
     side->before = state;
     if (state == JAIL_RUNNING) {
         REQUIRE(jail->started_ns >= jail->cloned_ns && jail->started_ns <= clock_now_ns());
-        REQUIRE(jail_deadline_ns(jail) == jail->started_ns + TIMEOUT_MS * NS_PER_MS);
+        REQUIRE(jail->interrupted || jail_deadline_ns(jail) == jail->started_ns + TIMEOUT_MS * NS_PER_MS);
+        REQUIRE(!jail->interrupted || jail_deadline_ns(jail) <= clock_now_ns() + GRACE_MS * NS_PER_MS);
     }
 }
 
@@ -178,7 +193,7 @@ void fuzz_one(const uint8_t *data, size_t size)
     bool opened = false;
     while (datagram_next(&data, &size, &datagram)) {
         if (!opened) {
-            open_side(&side, datagram.n_fds > 0);
+            open_side(&side, datagram.n_fds > 0, datagram.n_fds == OF_KERNEL);
             opened = true;
         }
         if (datagram.n_fds >= RUN_FIRST) {

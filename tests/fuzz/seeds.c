@@ -75,10 +75,10 @@ static void put_said(struct buf *ret, enum child_message_kind kind, bool is_alon
     put_datagram(ret, &message, sizeof message, n_fds);
 }
 
-/* The lives of a jail: cloned, from a template, and one that failed. */
+/* The lives of a jail: cloned, from a template, one that failed, and a kernel's with two programs. */
 static void write_jails(const char *directory)
 {
-    struct buf cloned = BUF_INIT, parked = BUF_INIT, failed = BUF_INIT;
+    struct buf cloned = BUF_INIT, parked = BUF_INIT, failed = BUF_INIT, kernel = BUF_INIT;
     put_said(&cloned, CHILD_STARTED, false, 0);
     put_said(&cloned, CHILD_DENIED, false, 1);
     put_said(&cloned, CHILD_ENDED, false, 0);
@@ -89,6 +89,15 @@ static void write_jails(const char *directory)
     put_said(&parked, CHILD_ENDED, true, 0);
     put_said(&failed, CHILD_LOOPBACK, false, 0);
     put_said(&failed, CHILD_FAILED, false, 0);
+    put_said(&kernel, CHILD_CLONED, false, 5);
+    put_said(&kernel, CHILD_PARKED, false, 0);
+    put_said(&kernel, CHILD_STARTED, false, 4);
+    put_said(&kernel, CHILD_DENIED, false, 5); /* interrupted before */
+    put_said(&kernel, CHILD_PARKED, false, 0);
+    put_said(&kernel, CHILD_STARTED, false, 4);
+    put_said(&kernel, CHILD_PARKED, false, 0);
+    put_said(&kernel, CHILD_ENDED, true, 0);
+    write_seed(directory, "jail", "kernel", &kernel);
     write_seed(directory, "jail", "cloned", &cloned);
     write_seed(directory, "jail", "parked", &parked);
     write_seed(directory, "jail", "failed", &failed);

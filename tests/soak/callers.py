@@ -14,6 +14,7 @@ SEED = int(os.environ.get("IMMURE_TEST_SEED", "1"))
 NODE, BASH = {"runtime": "node"}, {"runtime": "bash"}
 # Replaced by what this caller has: the address of a server that answers tool calls, or of none, and one of its sessions.
 CALLBACK, NOBODY, SESSION = {"callback_url": "answers"}, {"callback_url": "nobody"}, {"session_id": "its own"}
+KERNEL = {**SESSION, "policy": "python-kernel"}
 
 # Program, what it is sent with, the status it must end with, and how often it is chosen.
 JOBS = [
@@ -48,6 +49,13 @@ JOBS = [
     ("import os\nname = os.urandom(8).hex()\nos.symlink('/etc/passwd', 'l' + name); os.mkfifo('p' + name); os.mkdir('d' + name)",
      {**SESSION, "outputs": ["*"]}, "success", 2),
     ("import os\nos.fork()\nopen('log', 'a').write('x')\nwhile True: pass", {**SESSION, "timeout_ms": 50}, "timeout", 1),
+    # Kernels: what stays are variables, threads and processes, until it ends in one way or another.
+    ("calls = globals().get('calls', 0) + 1\nprint(calls, 'x' * 3000)\nset_result(calls)", KERNEL, "success", 5),
+    ("import subprocess, threading, time\nleft = subprocess.Popen(['sleep', '60'])\n"
+     "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()", KERNEL, "success", 2),
+    ("assert call_tool('sum', {'a': 1}) == 42\n1 / 0", {**KERNEL, **CALLBACK}, "execution_error", 1),
+    ("while True: pass", {**KERNEL, "timeout_ms": 60}, "timeout", 2),
+    ("import os\nos.kill(os.getpid(), 9)", KERNEL, "execution_error", 1),
 ]
 OTHERS = {
     "bash": [

@@ -254,6 +254,23 @@ def test_best_effort_says_what_it_does_instead(cgroup, tmp_path):
         assert (verdict["oom"], verdict["killed"], verdict["status"]) == (True, False, "oom")
 
 
+def test_a_kernels_calls_share_its_limits(server):
+    """Processor time and peaks are read where they go on counting; memory ends the kernel, and PID 1 with it."""
+    def ask(code, **fields):
+        return server.execute(code, session_id="kernel", policy="python-kernel", limits={"memory_bytes": 64 * MIB}, timeout=60, **fields)
+
+    first = ask("import time\nend = time.process_time() + 0.5\nwhile time.process_time() < end: pass\nkept = b'x' * (24 << 20)")
+    assert (first["status"], first["kernel"]) == ("success", "new") and first["usage"]["cpu_ms"] >= 490, first
+    second = ask("print(len(kept) >> 20)")
+    assert (second["stdout"], second["kernel"]) == ("24\n", "kept") and second["usage"]["cpu_ms"] < 400, second
+    assert 24 * MIB < second["usage"]["memory_peak_bytes"] <= 64 * MIB
+    verdict = ask("more = []\nwhile True:\n    more.append(b'x' * (1 << 20))")
+    assert (verdict["oom"], verdict["status"], verdict["kernel"]) == (True, "oom", "ended"), verdict
+    assert ask("print('kept' in globals())")["stdout"] == "False\n"
+    assert server.request("DELETE", "/workspace/kernel").status == 204
+    wait_for(lambda: server.metric("immure_kernels") == 0, "its end", 60)
+
+
 # A launcher that costs little, since interpreters cost much here: it uses half a second and says that it stands ready.
 STANDING_READY = "while ((times)[0] < 0.5) {} syscall(294, 0); print((times)[0] + (times)[1]); syscall(294, 0);"
 RUNTIMES = f"""

@@ -10,9 +10,11 @@
 
 #include <cmocka.h>
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "jail/base/cleanup.h"
@@ -22,6 +24,7 @@
 #include "jail/denied.h"
 #include "jail/plan.h"
 #include "jail/spawn.h"
+#include "jail/standby.h"
 
 #define TIMEOUT_MS 60000u
 
@@ -283,6 +286,109 @@ static void rows_that_cannot_be(void **state)
     close(fd);
 }
 
+/* The parent's part of a kernel's next program. */
+static void call_again(struct fixture *fixture)
+{
+    const int fds[JAIL_PROGRAM_FDS] = {0, 1, 2, 0, 1};
+    struct jail_plan *plan = jail_plan_copy(fixture->jail->plan);
+    assert_int_equal(jail_standby_run(fixture->jail, plan, fds, 0, NULL), 0);
+    assert_int_equal(say(fixture, CHILD_STARTED), JAIL_RUNNING);
+    jail_plan_free(plan);
+}
+
+static void start_kernel(struct fixture *fixture)
+{
+    open_jail(fixture);
+    jail_ref launcher = jail_plan_text(fixture->jail->plan, "launcher");
+    struct jail_step *exec = jail_plan_add(fixture->jail->plan, JAIL_STEP_EXEC);
+    exec->exec.path = exec->exec.argv = launcher;
+    exec->exec.argc = 1;
+    fixture->jail->kernel = true;
+    fixture->jail->grace_ms = TIMEOUT_MS;
+    assert_int_equal(say(fixture, CHILD_CLONED), JAIL_BUILDING);
+    assert_int_equal(say(fixture, CHILD_PARKED), JAIL_PARKED);
+    assert_false(jail_has_called(fixture->jail));
+    call_again(fixture);
+}
+
+/* What was of the call before is not of the next one. */
+static void a_kernel_parks_after_each_program(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    struct jail_result result;
+    struct denied_table *table;
+    start_kernel(&fixture);
+    int fd = new_table(&table);
+    denied_count(table, 7, 1);
+    say_denied(&fixture, &fd, 1);
+    const struct child_message first = {.kind = CHILD_PARKED, .wstatus = 3 << 8, .time_ns = clock_now_ns()};
+    assert_int_equal(jail_collect(fixture.jail, &result, NULL), -EBUSY);
+    assert_int_equal(say_message(&fixture, &first), JAIL_PARKED);
+    assert_true(jail_has_called(fixture.jail));
+    assert_int_equal(jail_deadline_ns(fixture.jail), 0);
+    assert_int_equal(jail_collect(fixture.jail, &result, NULL), 0);
+    assert_int_equal(result.end, JAIL_END_PROGRAM);
+    assert_int_equal(result.wstatus, 3 << 8);
+    assert_int_equal(result.n_denied, 1);
+    jail_idle(fixture.jail, 0);
+    assert_int_equal(jail_collect(fixture.jail, &result, NULL), -EBUSY);
+    denied_clear(table);
+    call_again(&fixture);
+    assert_int_equal(jail_deadline_ns(fixture.jail), fixture.jail->started_ns + TIMEOUT_MS * NS_PER_MS);
+    assert_int_equal(say(&fixture, CHILD_PARKED), JAIL_PARKED);
+    assert_int_equal(jail_collect(fixture.jail, &result, NULL), 0);
+    assert_int_equal(result.wstatus, 0);
+    assert_int_equal(result.n_denied, 0);
+    assert_int_equal(say(&fixture, CHILD_PARKED), JAIL_PARKED); /* nobody asked */
+    assert_int_equal(fixture.jail->control, -1);
+    munmap(table, sizeof *table);
+    close(fd);
+    close_jail(&fixture);
+}
+
+/* Once, and with a grace; whatever ends it afterwards, that is what it ended for. */
+static void a_kernels_program_is_interrupted_first(void **state)
+{
+    (void)state;
+    struct parent_message told;
+    struct fixture fixture;
+    struct jail_result result;
+    start_kernel(&fixture);
+    assert_int_equal(recv(fixture.childs_end, &told, sizeof told, MSG_DONTWAIT), sizeof told);
+    assert_int_equal(told.phase, PHASE_RUN);
+    jail_interrupt(fixture.jail, JAIL_END_DEADLINE);
+    uint64_t deadline_ns = jail_deadline_ns(fixture.jail);
+    jail_interrupt(fixture.jail, JAIL_END_CANCEL);
+    assert_int_equal(jail_deadline_ns(fixture.jail), deadline_ns);
+    assert_int_equal(recv(fixture.childs_end, &told, sizeof told, MSG_DONTWAIT), sizeof told);
+    assert_int_equal(told.phase, PHASE_INTERRUPT);
+    assert_int_equal(recv(fixture.childs_end, &told, sizeof told, MSG_DONTWAIT), -1);
+    assert_int_equal(say(&fixture, CHILD_PARKED), JAIL_PARKED);
+    assert_int_equal(jail_collect(fixture.jail, &result, NULL), 0);
+    assert_int_equal(result.end, JAIL_END_DEADLINE);
+    call_again(&fixture);
+    assert_int_equal(recv(fixture.childs_end, &told, sizeof told, MSG_DONTWAIT), sizeof told);
+    fixture.jail->grace_ms = 0;
+    jail_interrupt(fixture.jail, JAIL_END_CANCEL);
+    jail_dispatch(fixture.jail); /* the grace is over: killed */
+    assert_int_equal(fixture.jail->end, JAIL_END_CANCEL);
+    close_jail(&fixture);
+}
+
+/* A kernel that has said that its program has ended, or has never parked, does not park. */
+static void a_kernel_does_not_park_out_of_turn(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    start_kernel(&fixture);
+    assert_int_equal(say(&fixture, CHILD_ENDED), JAIL_RUNNING);
+    say(&fixture, CHILD_PARKED);
+    assert_false(jail_has_called(fixture.jail));
+    assert_int_equal(fixture.jail->control, -1);
+    close_jail(&fixture);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -295,6 +401,9 @@ int main(void)
         cmocka_unit_test(what_was_denied_outlives_the_jail),
         cmocka_unit_test(what_is_no_table),
         cmocka_unit_test(rows_that_cannot_be),
+        cmocka_unit_test(a_kernel_parks_after_each_program),
+        cmocka_unit_test(a_kernels_program_is_interrupted_first),
+        cmocka_unit_test(a_kernel_does_not_park_out_of_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,6 +47,7 @@ static void says_who_ran_what_and_how_it_ended(void **state)
                                 .setup_ns = 500000,
                                 .has_cpu = true,
                                 .cpu_ns = 1000000,
+                                .kernel = JOB_KERNEL_ENDED,
                                 .policy = (char[]){"python"},
                                 .policy_sha256 = (char[]){"beef"}};
     audit_line(&result, line, sizeof line);
@@ -56,7 +57,7 @@ static void says_who_ran_what_and_how_it_ended(void **state)
         " level=info who=front event=audit key=default team=\"\" request_id=r execution_id=e "
         "traceparent=\"\" runtime=python code_sha256=c0de session_id=s-1 policy=python policy_sha256=beef "
         "status=execution_error exit_code=139 signal=SIGSEGV step=\"\" enforced_by=rlimit "
-        "duration_ms=1.5 setup_ms=0.5 total_ms=2.5 denied_syscalls=0 cpu_ms=1\n"));
+        "duration_ms=1.5 setup_ms=0.5 total_ms=2.5 denied_syscalls=0 cpu_ms=1 kernel=ended\n"));
 }
 
 static void leaves_out_what_the_host_cannot_tell(void **state)
