@@ -284,7 +284,9 @@ void init_serve(struct child *child, pid_t program, int signals, int listener_so
     end->is_alone = true;
     end->cpu_ns += used_cpu_ns();
     child_send(child, end, -1);
-    sched_yield(); /* where the parent has to share our processor, it goes first */
+    if (!child->waits_for_all) {
+        sched_yield(); /* where the parent has to share our processor, it goes first */
+    }
     _exit(0);
 }
 
