@@ -1,6 +1,7 @@
 """What `scripts/bench --against DIRECTORY` measures: this build and another, taking turns in one run, so that what the machine does
 beside it hits both alike. The other's rows are the bases of this one's; against.json has the form that report.py describes."""
 
+import collections
 import contextlib
 import shutil
 import statistics
@@ -41,18 +42,24 @@ def subjects_of(bench, stack, name):
     return subjects
 
 
+def take_turns(bench, ours, its, labels, pause_ms):
+    """-> every label's times. Who comes after something heavy is slower for it: so each build goes first in every second race."""
+    times = collections.defaultdict(list)
+    for pair in ((("", ours), ("other.", its)), (("other.", its), ("", ours))):
+        turns = {prefix + label: words[label] for label in labels for prefix, words in pair}
+        for subject in measure.race(bench, turns, pause_ms):
+            times[subject["label"]] += measure.milliseconds(subject["ns"])
+    return times
+
+
 def compare(bench, other):
     """`other`: a Bench of the other build, which writes where this one does."""
     with contextlib.ExitStack() as stack:
         ours, its = subjects_of(bench, stack, "this"), subjects_of(other, stack, "other")
         labels = [label for label in ours if label in its]
-        turns = {}
-        for label in labels:
-            turns[label], turns[f"other.{label}"] = ours[label], its[label]
-        quick = {label: words for label, words in turns.items() if "node." not in label}
-        slow = {label: words for label, words in turns.items() if "node." in label}
-        results = [*measure.race(bench, quick, measure.PAUSE_MS), *measure.race(bench, slow, measure.NODE_PAUSE_MS)]
-    medians = {subject["label"]: statistics.median(measure.milliseconds(subject["ns"])) for subject in results}
+        times = {}
+        for pause_ms, slow in ((measure.PAUSE_MS, False), (measure.NODE_PAUSE_MS, True)):
+            times |= take_turns(bench, ours, its, [label for label in labels if label.startswith("node.") is slow], pause_ms)
     for label in labels:
-        bench.report.add(f"other.{label}", medians[f"other.{label}"], "ms")
-        bench.report.add(label, medians[label], "ms", f"other.{label}")
+        bench.report.add(f"other.{label}", statistics.median(times[f"other.{label}"]), "ms")
+        bench.report.add(label, statistics.median(times[label]), "ms", f"other.{label}")

@@ -72,6 +72,9 @@ class Bench:
         measured = measured or build
         self.programs, self.immure = build / "tests/bench", str(measured / "immure")
         self.warm = (measured / "immure-python3.11").exists()
+        # A build lies in its sources, whose configuration it knows; one that has been put elsewhere gets ours.
+        its = measured.parent / "config/server.textproto"
+        self.configuration = its if its.exists() else ROOT / "config/server.textproto"
         self.directory = build / "bench"
         self.cgroup = "REQUIRED" if subprocess.run([self.immure, "check"], capture_output=True).returncode == 0 else "BEST_EFFORT"
         self.run = [self.immure, "run", "--policy", "python", "--cgroup", self.cgroup.lower().replace("_", "-"), "--"]
@@ -82,7 +85,7 @@ class Bench:
     @contextlib.contextmanager
     def server(self, name, way, extra=""):
         """A server of our own that starts jobs this way, ready and with its stock of jails filled."""
-        config = (ROOT / "config/server.textproto").read_text()
+        config = self.configuration.read_text()
         if WAYS[way]:
             config = re.sub(WAYS[way], "", config)
         path = self.directory / f"{name}.textproto"
