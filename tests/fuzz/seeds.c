@@ -246,15 +246,19 @@ static void write_plans(const char *directory, const struct server_config *confi
     const struct policy_ceilings ceilings = {.default_timeout_ms = 1000, .max_timeout_ms = 2000};
     const struct job job = {.id = 1, .code_size = 10};
     const struct policy_program program = {.runtime = &config->runtimes[0]};
+    const struct policy_image image = {.name = python, .digest = ""};
+    const struct policy_program in_image = {.runtime = &config->runtimes[0], .image = &image};
     char *const argv[] = {python, NULL};
-    struct jail_plan *plan, *template, *run;
+    struct jail_plan *plan, *template, *run, *on_image;
     struct err err = {0};
     if (policy_build_plan(policy, &ceilings, &job, &program, &plan, &err) < 0 ||
         jail_plan_for_template(plan, 4096, argv, 65534, false, &template, &err) < 0 ||
-        jail_plan_for_run(plan, &run, &err) < 0) {
+        jail_plan_for_run(plan, &run, &err) < 0 ||
+        policy_build_plan(policy, &ceilings, &job, &in_image, &on_image, &err) < 0) {
         die(policy_name(policy), err.text);
     }
     write_plan(directory, "exec", plan);
+    write_plan(directory, "image", on_image);
     write_plan(directory, "template", template);
     write_plan(directory, "run", run);
     write_zygote(directory, "park", ZYGOTE_PARK, run);
@@ -262,6 +266,7 @@ static void write_plans(const char *directory, const struct server_config *confi
     jail_plan_free(plan);
     jail_plan_free(template);
     jail_plan_free(run);
+    jail_plan_free(on_image);
 }
 
 int main(int argc, char **argv)
