@@ -7,7 +7,6 @@ import os
 import shutil
 
 import pytest
-from harness import ROOT
 from injected import COLD, ERRORS, Injected
 
 from test_setup import EVERY_ONE, SEED, nothing_is_left

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from callback_server import QuickServer  # noqa: E402
 from callers import CONFIG, SEED, Caller  # noqa: E402
-from harness import BUILD, IMMURE, WARM, Server, free_port, wait_for  # noqa: E402
+from harness import BUILD, IMMURE, STANDBY, WARM, Server, free_port, wait_for  # noqa: E402
 
 WORKERS = 4  # as many as jobs run at once
 
@@ -137,7 +137,8 @@ def growths(rests, jobs_each):
 
 
 # warm_jails of the shipped configuration; node may be missing.
-STOCK = {"python": 4, **({"node": 2, "isolate": 1} if Path("/usr/bin/node").exists() else {})} if WARM == "pool" else {}
+NODES = {"node": 2, "isolate": 1} if STANDBY == "on" and Path("/usr/bin/node").exists() else {}
+STOCK = {"python": 4, **NODES} if WARM == "pool" else {}
 
 
 def stock_is_full(server):
