@@ -252,6 +252,17 @@ static void cancel_with_a_descriptor(void)
     say_type(MSG_CANCEL, fds, 1);
 }
 
+static void submission_is_not_sealed(void)
+{
+    const int fds[] = {memfd_create("submission", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
+    say_type(MSG_SUBMIT, fds, 1);
+}
+
+static void run_of_no_approval(void)
+{
+    say_type(MSG_RUN, NULL, 0);
+}
+
 static void same_id_twice(void)
 {
     struct job_parts parts;
@@ -439,6 +450,8 @@ static const struct {
     {"ping from the front", ping_from_the_front},
     {"pong without ping", pong_without_ping},
     {"cancel with a descriptor", cancel_with_a_descriptor},
+    {"submission is not sealed", submission_is_not_sealed},
+    {"run of no approval", run_of_no_approval},
     {"same id twice", same_id_twice},
     {"too few descriptors", too_few_descriptors},
     {"too many descriptors", too_many_descriptors},

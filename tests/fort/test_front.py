@@ -36,6 +36,8 @@ REASONS = {
     "ping from the front": "received a 'ping' message: not the sender's to say",
     "pong without ping": "it answered a ping that was not sent",
     "cancel with a descriptor": "received a 'cancel' message: wrong number of descriptors",
+    "submission is not sealed": "a job's submission is not a sealed anonymous file",
+    "run of no approval": "is not the name of an approval",
     "same id twice": "a job's id was used before",
     "too few descriptors": "received a 'job' message: wrong number of descriptors",
     "too many descriptors": "received a 'job' message: wrong number of descriptors",

@@ -287,6 +287,57 @@ static void any_front_keeps_to_the_rules_or_dies(void **state)
     }
 }
 
+/* The program's ends of five pipes, all others closed. */
+static void make_pipes(int ret[MSG_RUN_FDS])
+{
+    for (int i = 0; i < MSG_RUN_FDS; i++) {
+        bool writes = i != 0 && i != 3; /* stdin, and what comes over the bridge, are read */
+        int ends[2];
+        assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+        ret[i] = ends[writes];
+        close(ends[!writes]);
+    }
+}
+
+/* Neither what waits, nor what was approved and given to nobody. */
+static void a_front_runs_only_what_it_is_told_to(void **state)
+{
+    struct warden *warden = *state;
+    struct talk talk;
+    struct approval approval = {.key = "default", .runtime = "python", .policy = "python"};
+    struct approval_entry *entry = NULL;
+    CLEANUP(buf_free) struct buf packed = BUF_INIT;
+    struct err err = {0};
+    int fds[MSG_RUN_FDS];
+    buf_puts(&packed, "a job");
+    begin_talk(&talk, warden, 1);
+    hello(&talk);
+    front_receive(talk.front, 16);
+    assert_int_equal(approvals_add(warden->approvals, &approval, &packed, &entry, &err), 0);
+    make_pipes(fds);
+    talk.n_jobs = 2;
+    for (uint64_t id = 1; id <= 2; id++) {
+        enum approval_state before = entry->approval.state;
+        talk.jobs[id - 1].id = id;
+        job_run(talk.front, id, entry->approval.id, fds);
+        listen_to_the_warden(&talk);
+        check(&talk, LIVES);
+        assert_int_equal(talk.jobs[id - 1].answers, 1);
+        assert_int_equal(entry->approval.state, before);
+        assert_int_equal(warden->n_jobs, 0);
+        if (id == 1) {
+            assert_int_equal(approvals_move(entry, APPROVAL_APPROVED, "boss", NULL, &err), 0);
+        }
+    }
+    for (int i = 0; i < MSG_RUN_FDS; i++) {
+        close(fds[i]);
+    }
+    assert_int_equal(approvals_move(entry, APPROVAL_LOST, NULL, "the test is over", &err), 0);
+    front_kill(talk.front, "the conversation is over");
+    run_until(warden, has_no_front);
+    close(talk.sock);
+}
+
 /* Four ticks without an answer, and not one less; an answer in time starts the count again. */
 static void a_front_that_does_not_answer_dies(void **state)
 {
@@ -341,6 +392,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_front_keeps_to_the_rules_or_dies),
         cmocka_unit_test(a_front_that_does_not_answer_dies),
+        cmocka_unit_test(a_front_runs_only_what_it_is_told_to),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
