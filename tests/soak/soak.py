@@ -113,7 +113,7 @@ STEADY_KIB = 64  # 32 bytes for each of 2,000 jobs
 # What is allocated is known to the byte, and is judged after few jobs already: a leak of one small object a job is in every step,
 # what caches take as they fill is not.
 HEAP = {"warden: heap", "front: heap"}
-LEAK_BYTES = 48  # of a job
+LEAK_BYTES = 64  # of a job
 HEAP_JOBS = 200  # in a part; before that it is not judged
 PARTS = 5
 WARM_UP = 1000  # jobs; before that a server is still growing into its work, and memory is not judged
@@ -125,7 +125,7 @@ def growths(rests, jobs_each):
     grown = [name for name in first if name not in MEMORY and name not in HEAP and any(rest[name] > first[name] for rest in rests)]
     for name in HEAP if jobs_each >= HEAP_JOBS else ():
         steps = [after[name] - before[name] for before, after in zip(rests, rests[1:], strict=False)]
-        if statistics.median_low(steps) > LEAK_BYTES * jobs_each:
+        if min(steps) > LEAK_BYTES * jobs_each:
             grown.append(name)
     for name, most in MEMORY.items() if jobs_each >= WARM_UP else ():
         steps = [after[name] - before[name] for before, after in zip(rests, rests[1:], strict=False)]
