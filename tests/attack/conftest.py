@@ -34,7 +34,7 @@ CONFIGURATIONS = {
 CONFIGURATIONS["image"] = CONFIGURATIONS["exec"]
 CHOSEN = {"pool": ["template"], "template": ["stockless"], "off": ["exec"]}
 # What is tried in an image, too: all that has to do with files, ids, namespaces and the kernel. The rest sees nothing of a root.
-IN_IMAGE = {"host_files", "identity", "kernel_settings", "namespaces", "node_escapes", "own_secrets", "refused_calls", "output_files"}
+IN_IMAGE = {"host_files", "identity", "kernel_settings", "namespaces", "node_escapes", "own_secrets"}
 # What attacks call, beside the interpreters.
 TOOLS = ["/usr/bin/bash", "/usr/bin/ln", "/usr/bin/cp", "/usr/bin/mount", "/usr/bin/su", "/usr/bin/sleep", "/usr/bin/env", "/usr/bin/true",
          "/usr/bin/unshare", "/usr/bin/nsenter"]
