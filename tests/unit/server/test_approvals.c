@@ -71,14 +71,19 @@ static int make_place(void **state)
     return 0;
 }
 
-static int remove_place(void **state)
+static void empty_directory(const char *path)
 {
-    struct place *place = *state;
-    CLEANUP(dir_closep) DIR *dir = opendir(place->directory);
+    CLEANUP(dir_closep) DIR *dir = opendir(path);
     assert_non_null(dir);
     for (const struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
         unlinkat(dirfd(dir), entry->d_name, 0);
     }
+}
+
+static int remove_place(void **state)
+{
+    struct place *place = *state;
+    empty_directory(place->directory);
     assert_int_equal(rmdir(place->directory), 0);
     loop_free(place->loop);
     log_free(place->log);
@@ -255,6 +260,31 @@ static void test_broken_files_run_nothing(void **state)
     approvals_free(approvals);
 }
 
+/* The directory is gone: what cannot be made durable has not happened. */
+static void test_a_step_that_cannot_be_written_is_not_taken(void **state)
+{
+    struct place *place = *state;
+    struct err err = {0};
+    struct approvals *approvals = open_approvals(place, true, &err);
+    struct approval_entry *waits = add(approvals, 1, 10, &err), *runs = add(approvals, 2, 10, &err);
+    assert_int_equal(approvals_move(runs, APPROVAL_APPROVED, "boss", NULL, &err), 0);
+    empty_directory(place->directory);
+    assert_int_equal(rmdir(place->directory), 0);
+    assert_true(approvals_move(waits, APPROVAL_APPROVED, "boss", NULL, &err) < 0);
+    assert_int_equal(err.kind, ERR_INTERNAL);
+    assert_int_equal(waits->approval.state, APPROVAL_PENDING);
+    assert_true(approvals_move(runs, APPROVAL_RUNNING, NULL, NULL, NULL) < 0);
+    assert_int_equal(runs->approval.state, APPROVAL_APPROVED);
+    assert_null(add(approvals, 3, 10, NULL));
+    const struct approval key = make_approval(1, "");
+    assert_true(approvals_grant(approvals, &key, NULL) < 0);
+    assert_false(approvals_is_granted(approvals, &key));
+    assert_int_equal(approvals_count(approvals).pending, 1);
+    assert_int_equal(approvals_count(approvals).approved, 1);
+    assert_int_equal(mkdir(place->directory, 0700), 0);
+    approvals_free(approvals);
+}
+
 static void test_first_uses(void **state)
 {
     struct place *place = *state;
@@ -310,6 +340,7 @@ int main(void)
         TEST(test_time_goes_by),
         TEST(test_a_job_that_is_another),
         TEST(test_broken_files_run_nothing),
+        TEST(test_a_step_that_cannot_be_written_is_not_taken),
         TEST(test_first_uses),
         TEST(test_directories_that_will_not_do),
     };
