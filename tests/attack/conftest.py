@@ -32,9 +32,13 @@ CONFIGURATIONS = {
 }
 # Its own interpreter in a jail whose root is an image, with the same policies but for what they show of the host.
 CONFIGURATIONS["image"] = CONFIGURATIONS["exec"]
+# As the call of a session's interpreter that lives on.
+CONFIGURATIONS["kernel"] = CONFIGURATIONS["exec"]
 CHOSEN = {"pool": ["template"], "template": ["stockless"], "off": ["exec"]}
 # What is tried in an image, too: all that has to do with files, ids, namespaces and the kernel. The rest sees nothing of a root.
 IN_IMAGE = {"host_files", "identity", "kernel_settings", "namespaces", "node_escapes", "own_secrets"}
+# Its jail is like any other but for how programs begin and end in it.
+IN_KERNEL = {"bridge_frames", "endings", "identity", "namespaces", "network", "output_files"}
 # What attacks call, beside the interpreters.
 TOOLS = ["/usr/bin/bash", "/usr/bin/ln", "/usr/bin/cp", "/usr/bin/mount", "/usr/bin/su", "/usr/bin/sleep", "/usr/bin/env", "/usr/bin/true",
          "/usr/bin/unshare", "/usr/bin/nsenter"]
@@ -49,8 +53,8 @@ RUNS = pytest.StashKey()
 def ways():
     """Those that IMMURE_TEST_WARM chooses; else the two that differ, but in the virtual machine, which is slow, the one as shipped."""
     chosen = os.environ.get("IMMURE_TEST_WARM")
-    wanted = CHOSEN[chosen] if chosen else ["template"] if "IMMURE_VM" in os.environ else ["exec", "template", "image"]
-    return [way for way in wanted if way in ("exec", "image") or (BUILD / "immure-python3.11").exists()]
+    wanted = CHOSEN[chosen] if chosen else ["template"] if "IMMURE_VM" in os.environ else ["exec", "template", "image", "kernel"]
+    return [way for way in wanted if way != "template" or (BUILD / "immure-python3.11").exists()]
 
 
 @pytest.fixture(scope="session")
@@ -58,6 +62,12 @@ def world(tmp_path_factory):
     made = World(tmp_path_factory.mktemp("world") / "outside")
     yield made
     made.close()
+
+
+def is_tried(way, one):
+    if way == "kernel":
+        return one.kind in IN_KERNEL and not one.first and not {"policy", "session_id"} & set(one.request)
+    return way != "image" or one.kind in IN_IMAGE
 
 
 def unhurried(condition):
@@ -97,8 +107,8 @@ def beside(one, run, secret):
 class Arena:
     """One server, and the attacks of this session on it, two at a time."""
 
-    def __init__(self, server, world, wanted):
-        self.server, self.world = server, world
+    def __init__(self, server, world, wanted, kernel=False):
+        self.server, self.world, self.kernel = server, world, kernel
         self.given = world.given(server.port)
         # The process that keeps sessions is started for the first one, and stays.
         self.send("pass", session_id="first")
@@ -110,7 +120,12 @@ class Arena:
     def send(self, code, **fields):
         """One job. -> the reply"""
         fields["env"] = {"ATTACK_GIVEN": self.given, **fields.get("env", {})}
-        return self.server.request("POST", "/execute", json.dumps({"code": code, **fields})).json
+        if not self.kernel or "session_id" in fields:
+            return self.server.request("POST", "/execute", json.dumps({"code": code, **fields})).json
+        fields.update(policy="python-kernel", session_id="kernel-" + secrets.token_hex(8))
+        reply = self.server.request("POST", "/execute", json.dumps({"code": code, **fields})).json
+        self.server.request("DELETE", "/workspace/" + fields["session_id"])
+        return reply
 
     def run_one(self, one, **env):
         """-> what is wrong"""
@@ -210,7 +225,7 @@ def arena(request, world, tmp_path_factory):
                             "the stock is full", STOCK_S)
             if 'runtime="node"' in text:
                 wait_for(unhurried(lambda: 'runtime="node",state="parked"} 2' in server.get("/metrics").body.decode()), "Node stands ready", STOCK_S)
-        made = Arena(server, world, wanted)
+        made = Arena(server, world, wanted, request.param == "kernel")
         yield made
         made.pool.shutdown()
 
@@ -229,8 +244,8 @@ def unfiltered(world, tmp_path_factory):
 
 
 def pytest_collection_modifyitems(items):
-    items[:] = [item for item in items if not (params := getattr(getattr(item, "callspec", None), "params", {})).get("arena") == "image"
-                or "one" not in params or params["one"].kind in IN_IMAGE]
+    items[:] = [item for item in items if "one" not in (params := getattr(getattr(item, "callspec", None), "params", {}))
+                or is_tried(params.get("arena"), params["one"])]
 
 
 def pytest_configure(config):
