@@ -340,8 +340,7 @@ static int spec_from_message(struct checker *checker, const Immure__Policy *mess
         policy_mounts_from_message,  env_from_message,        env_allow_from_message,
         preload_from_message,        images_from_message,     working_directory_from_message,
         policy_seccomp_from_message, rlimits_from_message,    limits_from_message,
-        state_from_message,
-        approval_from_message,
+        state_from_message,          approval_from_message,
     };
     int r = 0;
     for (size_t i = 0; r == 0 && i < ARRAY_SIZE(parts); i++) {
