@@ -19,8 +19,9 @@ struct approval_entry {
     struct approvals *all;
     struct approval_entry *next; /* the next younger one */
     struct approval approval;
-    char *packed;       /* the job, in memory; NULL: it is on disk, or not needed any more */
-    const void *runner; /* the front that has been told to run it; NULL: none */
+    char *packed;         /* the job, in memory; NULL: it is on disk, or not needed any more */
+    const void *runner;   /* the front that has been told to run it; NULL: none */
+    uint64_t runner_ping; /* the last ping that it was sent before that */
 };
 
 struct approvals_options {

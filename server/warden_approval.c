@@ -484,6 +484,7 @@ static void hand_over(struct front *front, struct approval_entry *entry)
         return;
     }
     entry->runner = front;
+    entry->runner_ping = front->guard.ping;
     die_here("handed over");
     front_send(front, &msg, &fd, 1);
 }
@@ -516,6 +517,20 @@ void approvals_forget_front(const struct front *front)
             entry->runner = NULL;
         }
     }
+}
+
+void approvals_answered(const struct front *front, uint64_t ping)
+{
+    for (struct approval_entry *entry = approvals_first(front->warden->approvals); entry;
+         entry = entry->next) {
+        if (entry->runner == front && entry->approval.state == APPROVAL_APPROVED &&
+            ping > entry->runner_ping) {
+            LOG(front->warden->log, LOG_WARNING, "approved_job_again",
+                LOG_FIELD_STR("approval_id", entry->approval.id));
+            entry->runner = NULL;
+        }
+    }
+    approvals_tend(front->warden);
 }
 
 /* A sealed input as a front would have sent it. */

@@ -95,6 +95,7 @@ void guard_pong(struct front *front, uint64_t number)
         return;
     }
     front->guard.answered = true;
+    approvals_answered(front, number);
 }
 
 /* Without a listener denied calls fail by themselves, with ENOSYS. */

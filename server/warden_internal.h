@@ -240,6 +240,9 @@ int approval_check_job(const struct front *front, const struct job *job, struct 
 void approvals_tend(struct warden *warden);
 /* How many it has, and has not sent back yet. */
 unsigned approvals_handed_over(const struct warden *warden);
+/* It has answered that ping. What it was told to run before, and has not sent back, it could not begin: it,
+ * or another, is told so again. */
+void approvals_answered(const struct front *front, uint64_t ping);
 /* It will not send them any more. */
 void approvals_forget_front(const struct front *front);
 /* The approved job that a front is to run, with its input, noted as begun. Whatever it fails with, the job

@@ -338,6 +338,41 @@ static void a_front_runs_only_what_it_is_told_to(void **state)
     close(talk.sock);
 }
 
+/* It had no memory, say: it, or another, is told once more. */
+static void a_front_that_could_not_run_a_job_does_not_keep_it(void **state)
+{
+    struct warden *warden = *state;
+    struct talk talk;
+    struct approval approval = {.key = "default", .runtime = "python", .policy = "python"};
+    struct approval_entry *entry = NULL;
+    CLEANUP(buf_free) struct buf packed = BUF_INIT;
+    buf_puts(&packed, "a job");
+    begin_talk(&talk, warden, 1);
+    hello(&talk);
+    front_receive(talk.front, 16);
+    assert_int_equal(approvals_add(warden->approvals, &approval, &packed, &entry, NULL), 0);
+    assert_int_equal(approvals_move(entry, APPROVAL_APPROVED, "boss", NULL, NULL), 0);
+    listen_to_the_warden(&talk);
+    guard_tick(warden, 0);
+    listen_to_the_warden(&talk);
+    entry->runner = talk.front;
+    entry->runner_ping = talk.ping; /* told after that ping was sent */
+    assert_int_equal(approvals_handed_over(warden), 1);
+    for (int pings = 0; pings < 2; pings++) {
+        assert_int_equal(pong(&talk), LIVES);
+        front_receive(talk.front, 16);
+        check(&talk, LIVES);
+        assert_int_equal(approvals_handed_over(warden), pings == 0);
+        guard_tick(warden, 0);
+        guard_tick(warden, 0);
+        listen_to_the_warden(&talk);
+    }
+    assert_int_equal(approvals_move(entry, APPROVAL_LOST, NULL, "the test is over", NULL), 0);
+    front_kill(talk.front, "the conversation is over");
+    run_until(warden, has_no_front);
+    close(talk.sock);
+}
+
 /* Four ticks without an answer, and not one less; an answer in time starts the count again. */
 static void a_front_that_does_not_answer_dies(void **state)
 {
@@ -393,6 +428,7 @@ int main(void)
         cmocka_unit_test(any_front_keeps_to_the_rules_or_dies),
         cmocka_unit_test(a_front_that_does_not_answer_dies),
         cmocka_unit_test(a_front_runs_only_what_it_is_told_to),
+        cmocka_unit_test(a_front_that_could_not_run_a_job_does_not_keep_it),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
