@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -54,10 +53,6 @@ def out(verdict, kernel="kept"):
 
 def fate(verdict):
     return verdict["status"], verdict["kernel"]
-
-
-def children(pid):
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 # ---- What lives on ----
