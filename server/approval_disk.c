@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -66,10 +67,13 @@ static int lock(struct approval_disk *disk, const char *path, struct err *reterr
     return 0;
 }
 
-/* `what` is how the tests call the place between two steps. */
-static int put(const struct approval_disk *disk, const char *name, const struct buf *data, const char *what)
+/* `what` is how the tests call the place between two steps. `ret_renamed` (may be NULL) is written on failure
+ * too: whether the file is the new one nevertheless, until the machine dies. */
+static int put(const struct approval_disk *disk, const char *name, const struct buf *data, const char *what,
+               bool *ret_renamed)
 {
     char place[64];
+    bool renamed = false;
     CLEANUP(fd_closep)
     int fd = openat(disk->fd, HALF_WRITTEN, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0) {
@@ -81,8 +85,12 @@ static int put(const struct approval_disk *disk, const char *name, const struct 
     }
     snprintf(place, sizeof place, "%s written", what);
     die_here(place);
-    if (r == 0 && renameat(disk->fd, HALF_WRITTEN, disk->fd, name) < 0) {
-        r = -errno;
+    if (r == 0) {
+        renamed = renameat(disk->fd, HALF_WRITTEN, disk->fd, name) == 0;
+        r = renamed ? 0 : -errno;
+    }
+    if (ret_renamed) {
+        *ret_renamed = renamed;
     }
     snprintf(place, sizeof place, "%s renamed", what);
     die_here(place);
@@ -112,7 +120,7 @@ int approval_disk_open(const char *path, struct approval_disk **ret, struct err 
     if (r == 0) {
         unlinkat(disk->fd, HALF_WRITTEN, 0);
         /* A directory that cannot be written is found now, and not by the first job. */
-        r = put(disk, TRIED_OUT, &(struct buf){0}, "nothing");
+        r = put(disk, TRIED_OUT, &(struct buf){0}, "nothing", NULL);
         unlinkat(disk->fd, TRIED_OUT, 0);
         r = r < 0 ? refuse(reterr, -r, path, strerror(-r)) : 0;
     }
@@ -135,12 +143,29 @@ void approval_disk_close(struct approval_disk *disk)
 
 /* ---- One file ---- */
 
-int approval_disk_write(struct approval_disk *disk, const struct approval *approval, struct err *reterr)
+static int write_approval(const struct approval_disk *disk, const struct approval *approval,
+                          bool *ret_renamed, struct err *reterr)
 {
     CLEANUP(buf_free) struct buf packed = BUF_INIT;
     int r = approval_encode(approval, &packed);
-    r = r < 0 ? r : put(disk, approval->id, &packed, approval_state_to_string(approval->state));
+    r = r < 0 ? r : put(disk, approval->id, &packed, approval_state_to_string(approval->state), ret_renamed);
     return r < 0 ? err_errno(reterr, -r, "writing an approval") : 0;
+}
+
+int approval_disk_write(struct approval_disk *disk, const struct approval *approval, struct err *reterr)
+{
+    return write_approval(disk, approval, NULL, reterr);
+}
+
+int approval_disk_rewrite(struct approval_disk *disk, const struct approval *from, const struct approval *to,
+                          struct err *reterr)
+{
+    bool renamed = false;
+    int r = write_approval(disk, to, &renamed, reterr);
+    if (r < 0 && renamed) {
+        write_approval(disk, from, NULL, NULL);
+    }
+    return r;
 }
 
 static void job_name(const char *id, char ret[NAME_BYTES])
@@ -153,7 +178,7 @@ int approval_disk_write_job(struct approval_disk *disk, const char *id, const st
 {
     char name[NAME_BYTES];
     job_name(id, name);
-    int r = put(disk, name, packed, "job");
+    int r = put(disk, name, packed, "job", NULL);
     return r < 0 ? err_errno(reterr, -r, "writing a job that waits for approval") : 0;
 }
 
@@ -197,7 +222,7 @@ int approval_disk_write_grant(struct approval_disk *disk, const char hash[SHA256
     CLEANUP(buf_free) struct buf data = BUF_INIT;
     snprintf(name, sizeof name, GRANT_PREFIX "%s", hash);
     int r = buf_puts(&data, text);
-    r = r < 0 ? r : put(disk, name, &data, "grant");
+    r = r < 0 ? r : put(disk, name, &data, "grant", NULL);
     return r < 0 ? err_errno(reterr, -r, "noting a first approval in approval_directory") : 0;
 }
 

@@ -23,6 +23,10 @@ int approval_disk_open(const char *path, struct approval_disk **ret, struct err 
 void approval_disk_close(struct approval_disk *disk);
 
 int approval_disk_write(struct approval_disk *disk, const struct approval *approval, struct err *reterr);
+/* Where it cannot be made durable, `from` is put back: what the disk says of a step must be what its caller
+ * was told of it. Only a machine that dies on top of that may leave either. */
+int approval_disk_rewrite(struct approval_disk *disk, const struct approval *from, const struct approval *to,
+                          struct err *reterr);
 int approval_disk_write_job(struct approval_disk *disk, const char *id, const struct buf *packed,
                             struct err *reterr);
 /* Appends. */

@@ -24,7 +24,8 @@
 #include "server/ident.h"
 #include "server/log.h"
 
-/* The wall clock may be set: nothing is waited for longer than this without a look at it. */
+/* The wall clock may be set: nothing is waited for longer than this without a look at it. Nor is what could
+ * not be written tried again any sooner. */
 #define LOOK_MS 10000u
 
 struct grant {
@@ -41,6 +42,7 @@ struct approvals {
     struct approvals_count count;
     uint64_t bytes; /* of all jobs that are kept */
     struct loop_source *timer;
+    uint64_t not_before_ns; /* when something may expire again, after one could not be written */
 };
 
 static uint64_t now_ms(void)
@@ -140,12 +142,14 @@ static void set_timer(struct approvals *approvals)
         soonest = due < soonest ? due : soonest;
     }
     uint64_t wait = soonest <= now ? 1 : soonest - now < LOOK_MS ? soonest - now : LOOK_MS;
-    loop_timer_set(approvals->timer, soonest == UINT64_MAX ? 0 : clock_now_ns() + wait * NS_PER_MS);
+    uint64_t at_ns = clock_now_ns() + wait * NS_PER_MS;
+    at_ns = at_ns > approvals->not_before_ns ? at_ns : approvals->not_before_ns;
+    loop_timer_set(approvals->timer, soonest == UINT64_MAX ? 0 : at_ns);
 }
 
 static void look(struct approvals *approvals)
 {
-    uint64_t now = now_ms();
+    uint64_t now = now_ms(), now_ns = clock_now_ns();
     for (struct approval_entry *entry = approvals->first, *next; entry; entry = next) {
         struct err err = {0};
         next = entry->next;
@@ -157,7 +161,9 @@ static void look(struct approvals *approvals)
                 approval_disk_remove(approvals->disk, entry->approval.id);
             }
             remove_entry(entry);
-        } else if (approvals_move(entry, APPROVAL_EXPIRED, NULL, NULL, &err) < 0) {
+        } else if (now_ns >= approvals->not_before_ns &&
+                   approvals_move(entry, APPROVAL_EXPIRED, NULL, NULL, &err) < 0) {
+            approvals->not_before_ns = now_ns + LOOK_MS * NS_PER_MS;
             log_err(*approvals->options.log, LOG_ERROR, "approval_not_expired", &err);
         }
     }
@@ -290,8 +296,12 @@ int approvals_move(struct approval_entry *entry, enum approval_state state, cons
     if (!approval_may_become(from, state)) {
         return err_set(reterr, ERR_CONFLICT, EALREADY, NULL, "the job is %s", approval_state_to_string(from));
     }
+    /* Who decides looks at the wall clock, as the caller does; the timer may be late. */
+    if (state == APPROVAL_APPROVED && now_ms() >= entry->approval.expires_ms) {
+        return err_set(reterr, ERR_CONFLICT, ETIMEDOUT, NULL, "the job is expired");
+    }
     struct approval next = after(&entry->approval, state, by, text);
-    int r = approvals->disk ? approval_disk_write(approvals->disk, &next, reterr) : 0;
+    int r = approvals->disk ? approval_disk_rewrite(approvals->disk, &entry->approval, &next, reterr) : 0;
     if (r < 0) {
         return r;
     }
@@ -450,6 +460,9 @@ void approvals_resume(struct approvals *approvals)
         if (entry->approval.state == APPROVAL_RUNNING &&
             approvals_move(entry, APPROVAL_LOST, NULL, "the server ended while it ran", &err) < 0) {
             log_err(*approvals->options.log, LOG_ERROR, "approval_not_lost", &err);
+        }
+        if (!is_open(&entry->approval)) {
+            forget_job(entry); /* which a server that died between two steps has left */
         }
     }
     look(approvals);

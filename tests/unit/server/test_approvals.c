@@ -11,8 +11,15 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "config/config.h"
@@ -28,6 +35,7 @@ struct place {
     char directory[64];
     struct loop *loop;
     struct log *log;
+    int log_fd; /* what it has written */
     struct server_config config;
     unsigned changes[APPROVAL_STATE_COUNT];
 };
@@ -64,8 +72,9 @@ static int make_place(void **state)
                                            .max_approvals_per_key = 2,
                                            .max_approval_job_bytes = 100,
                                            .max_approval_bytes = 150};
-    int silent = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    place->log = log_new(silent, LOG_FORMAT_LOGFMT, LOG_DEBUG, "warden");
+    place->log_fd = memfd_create("log", MFD_CLOEXEC);
+    assert_true(place->log_fd >= 0);
+    place->log = log_new(place->log_fd, LOG_FORMAT_LOGFMT, LOG_DEBUG, "warden");
     assert_int_equal(loop_new(&place->loop, NULL), 0);
     *state = place;
     return 0;
@@ -87,6 +96,7 @@ static int remove_place(void **state)
     assert_int_equal(rmdir(place->directory), 0);
     loop_free(place->loop);
     log_free(place->log);
+    close(place->log_fd);
     free(place);
     return 0;
 }
@@ -260,6 +270,138 @@ static void test_broken_files_run_nothing(void **state)
     approvals_free(approvals);
 }
 
+/* A server that dies after a step may leave the job, which nobody needs any more. */
+static void test_no_job_is_left(void **state)
+{
+    struct place *place = *state;
+    static const enum approval_state ends[] = {APPROVAL_REJECTED, APPROVAL_RUNNING};
+    for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
+        char path[128];
+        struct err err = {0};
+        struct approvals *approvals = open_approvals(place, true, &err);
+        struct approval_entry *entry = add(approvals, (unsigned char)(1 + i), 10, &err);
+        assert_non_null(entry);
+        snprintf(path, sizeof path, "%s/%s.job", place->directory, entry->approval.id);
+        if (ends[i] == APPROVAL_RUNNING) {
+            assert_int_equal(approvals_move(entry, APPROVAL_APPROVED, "boss", NULL, &err), 0);
+        }
+        assert_int_equal(access(path, F_OK), 0);
+        assert_int_equal(approvals_move(entry, ends[i], "boss", NULL, &err), 0);
+        assert_int_not_equal(access(path, F_OK), 0);
+        approvals_free(approvals);
+        CLEANUP(fd_closep) int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        assert_true(fd >= 0);
+        approvals = open_approvals(place, true, &err);
+        assert_int_not_equal(access(path, F_OK), 0);
+        approvals_free(approvals);
+    }
+}
+
+static void test_too_late_is_too_late(void **state)
+{
+    struct place *place = *state;
+    struct err err = {0};
+    struct approvals *approvals = open_approvals(place, true, &err);
+    place->config.approval_expiry_ms = 0;
+    struct approval_entry *entry = add(approvals, 1, 10, &err); /* the timer has not been heard yet */
+    assert_true(approvals_move(entry, APPROVAL_APPROVED, "boss", NULL, &err) < 0);
+    assert_int_equal(err.kind, ERR_CONFLICT);
+    assert_string_equal(err.text, "the job is expired");
+    assert_int_equal(entry->approval.state, APPROVAL_PENDING);
+    assert_int_equal(approvals_move(entry, APPROVAL_REJECTED, "boss", NULL, NULL), 0);
+    approvals_free(approvals);
+}
+
+/* In a process of its own: fsync() of the directory fails from now on. */
+static void break_fsync(const char *directory)
+{
+    char link[64], target[128];
+    for (int fd = 3; fd < 64; fd++) {
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        ssize_t length = readlink(link, target, sizeof target);
+        if (length == (ssize_t)strlen(directory) && memcmp(target, directory, (size_t)length) == 0) {
+            struct sock_filter filter[] = {
+                BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fsync, 0, 3),
+                BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args)),
+                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)fd, 0, 1),
+                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EIO),
+                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+            };
+            const struct sock_fprog program = {.len = ARRAY_SIZE(filter), .filter = filter};
+            if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+                prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0) {
+                return;
+            }
+        }
+    }
+    _exit(100);
+}
+
+/* The approver is told that it could not be noted: a new server must not run it. */
+static void test_a_step_that_is_not_durable_is_taken_back(void **state)
+{
+    struct place *place = *state;
+    char id[APPROVAL_ID_BYTES];
+    struct err err = {0};
+    struct approvals *approvals = open_approvals(place, true, &err);
+    struct approval_entry *entry = add(approvals, 1, 10, &err);
+    assert_non_null(entry);
+    memcpy(id, entry->approval.id, sizeof id);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        break_fsync(place->directory);
+        int r = approvals_move(entry, APPROVAL_APPROVED, "boss", NULL, NULL);
+        _exit(r == -EIO && entry->approval.state == APPROVAL_PENDING ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    approvals_free(approvals);
+    approvals = open_approvals(place, true, &err);
+    entry = approvals_find(approvals, id);
+    assert_non_null(entry);
+    assert_int_equal(entry->approval.state, APPROVAL_PENDING);
+    approvals_free(approvals);
+}
+
+static unsigned logged(const struct place *place, const char *event)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    unsigned n = 0;
+    assert_true(lseek(place->log_fd, 0, SEEK_SET) == 0);
+    assert_int_equal(io_read_fd(place->log_fd, 1 << 20, &text), 0);
+    for (const char *at = text.data; at && (at = strstr(at, event)); at++) {
+        n++;
+    }
+    return n;
+}
+
+/* A full disk is no reason to be busy. */
+static void test_what_cannot_expire_is_tried_again_later(void **state)
+{
+    struct place *place = *state;
+    struct err err = {0};
+    struct approvals *approvals = open_approvals(place, true, &err);
+    place->config.approval_expiry_ms = 1;
+    struct approval_entry *first = add(approvals, 1, 10, &err);
+    assert_non_null(first);
+    empty_directory(place->directory);
+    assert_int_equal(rmdir(place->directory), 0);
+    for (int i = 0; i < 3000 && logged(place, "approval_not_expired") == 0; i++) {
+        assert_int_equal(loop_once(place->loop, 10, NULL), 0);
+    }
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(loop_once(place->loop, 10, NULL), 0);
+        assert_null(add(approvals, 2, 10, NULL)); /* which looks as well */
+    }
+    assert_in_range(logged(place, "approval_not_expired"), 1, 5);
+    assert_int_equal(first->approval.state, APPROVAL_PENDING);
+    assert_int_equal(mkdir(place->directory, 0700), 0);
+    approvals_free(approvals);
+}
+
 /* The directory is gone: what cannot be made durable has not happened. */
 static void test_a_step_that_cannot_be_written_is_not_taken(void **state)
 {
@@ -340,6 +482,10 @@ int main(void)
         TEST(test_time_goes_by),
         TEST(test_a_job_that_is_another),
         TEST(test_broken_files_run_nothing),
+        TEST(test_no_job_is_left),
+        TEST(test_too_late_is_too_late),
+        TEST(test_a_step_that_is_not_durable_is_taken_back),
+        TEST(test_what_cannot_expire_is_tried_again_later),
         TEST(test_a_step_that_cannot_be_written_is_not_taken),
         TEST(test_first_uses),
         TEST(test_directories_that_will_not_do),
