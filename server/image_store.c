@@ -189,6 +189,41 @@ static int remove_unused(int store, const char *name)
     return flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : remove_directory(store, name);
 }
 
+/* Out of sight at once; out of the way when nobody runs in it. */
+static int set_aside(int store, const char *name, bool *ret_in_use)
+{
+    char aside[64];
+    struct timespec now;
+    int r;
+    clock_gettime(CLOCK_REALTIME, &now);
+    do {
+        snprintf(aside, sizeof aside, REMOVED "%lld-%ld", (long long)now.tv_sec, now.tv_nsec++);
+        r = renameat2(store, name, store, aside, RENAME_NOREPLACE) < 0 ? -errno : 0;
+    } while (r == -EEXIST);
+    if (r < 0) {
+        return r;
+    }
+    r = remove_unused(store, aside);
+    *ret_in_use = r == -EWOULDBLOCK;
+    return *ret_in_use ? 0 : r;
+}
+
+/* What an import was making when it ended, or, where it ended between two renames, the image that it has
+ * replaced, which jobs may still run in. Of an import that was killed, what unpacks in its jail may take a
+ * moment to end, and write as long. */
+static int remove_staging(int store)
+{
+    static const struct timespec pause = {.tv_nsec = 50000000};
+    bool in_use;
+    int r = remove_unused(store, STAGING);
+    for (int tries = 0; r == -ENOTEMPTY && tries < 40; tries++) {
+        nanosleep(&pause, NULL);
+        r = remove_unused(store, STAGING);
+    }
+    r = r == -EWOULDBLOCK ? set_aside(store, STAGING, &in_use) : r;
+    return r == -ENOENT ? 0 : r;
+}
+
 static DIR *open_listing(int store)
 {
     CLEANUP(fd_closep) int fd = openat(store, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -202,7 +237,7 @@ static DIR *open_listing(int store)
 /* What cannot be removed now is left for the next time. */
 static int sweep(int store)
 {
-    int r = remove_directory(store, STAGING);
+    int r = remove_staging(store);
     CLEANUP(dir_closep) DIR *dir = open_listing(store);
     for (const struct dirent *entry; dir && (entry = readdir(dir));) {
         if (strncmp(entry->d_name, REMOVED, strlen(REMOVED)) == 0) {
@@ -244,8 +279,8 @@ int image_store_lock(const char *directory, int *ret_fd, struct err *reterr)
 int image_store_stage(int store, int *ret_fd, struct err *reterr)
 {
     int r =
-        mkdirat(store, STAGING, 0755) < 0 ? -errno : image_open_below(store, STAGING, O_RDONLY | O_DIRECTORY);
-    if (r >= 0 && fchmod(r, 0755) < 0) {
+        mkdirat(store, STAGING, 0700) < 0 ? -errno : image_open_below(store, STAGING, O_RDONLY | O_DIRECTORY);
+    if (r >= 0 && fchmod(r, 0700) < 0) {
         int code = errno;
         close(r);
         r = -code;
@@ -259,33 +294,14 @@ int image_store_stage(int store, int *ret_fd, struct err *reterr)
 
 void image_store_unstage(int store)
 {
-    remove_directory(store, STAGING);
-}
-
-/* Out of sight at once; out of the way when nobody runs in it. */
-static int set_aside(int store, const char *name, bool *ret_in_use)
-{
-    char aside[64];
-    struct timespec now;
-    int r;
-    clock_gettime(CLOCK_REALTIME, &now);
-    do {
-        snprintf(aside, sizeof aside, REMOVED "%lld-%ld", (long long)now.tv_sec, now.tv_nsec++);
-        r = renameat2(store, name, store, aside, RENAME_NOREPLACE) < 0 ? -errno : 0;
-    } while (r == -EEXIST);
-    if (r < 0) {
-        return r;
-    }
-    r = remove_unused(store, aside);
-    *ret_in_use = r == -EWOULDBLOCK;
-    return *ret_in_use ? 0 : r;
+    remove_staging(store);
 }
 
 int image_store_publish(int store, int staging, const char *name, bool replace, struct err *reterr)
 {
     bool in_use;
     /* Before its name is there, its content is. */
-    int r = syncfs(staging) < 0 ? -errno : 0;
+    int r = fchmod(staging, 0755) < 0 || syncfs(staging) < 0 ? -errno : 0;
     if (r == 0 && renameat2(store, STAGING, store, name, RENAME_NOREPLACE) < 0) {
         r = -errno;
     }
@@ -295,7 +311,9 @@ int image_store_publish(int store, int staging, const char *name, bool replace, 
     }
     if (r == -EEXIST) {
         r = renameat2(store, STAGING, store, name, RENAME_EXCHANGE) < 0 ? -errno : 0;
-        r = r < 0 ? r : set_aside(store, STAGING, &in_use);
+        if (r == 0) {
+            set_aside(store, STAGING, &in_use); /* the image is in place: what stays is for the next sweep */
+        }
     }
     r = r < 0 ? r : fsync(store) < 0 ? -errno : 0;
     return r < 0 ? err_errno(reterr, -r, "giving the image its name") : 0;

@@ -52,10 +52,17 @@ static int open_in(int dirfd, const char *name, uint64_t flags)
     return fd < 0 ? -errno : (int)fd;
 }
 
+/* A name may hold anything, and so may a terminal obey it. */
 static int fail(const struct walk *walk, int r, const char *name)
 {
-    return walk->lenient ? 0
-                         : err_set(walk->reterr, ERR_INTERNAL, -r, NULL, "%.200s: %s", name, strerror(-r));
+    char plain[201];
+    size_t len = 0;
+    for (; name[len] && len < sizeof plain - 1; len++) {
+        unsigned char c = (unsigned char)name[len];
+        plain[len] = c < ' ' || c > '~' ? '?' : name[len];
+    }
+    plain[len] = '\0';
+    return walk->lenient ? 0 : err_set(walk->reterr, ERR_INTERNAL, -r, NULL, "%s: %s", plain, strerror(-r));
 }
 
 static int count(const struct walk *walk, uint64_t bytes)
@@ -229,7 +236,8 @@ static int settle_one(struct walk *walk, int from, int to, const char *name, con
         return fail(walk, -errno, name);
     }
     uint32_t mode = directory || (st->st_mode & 0111) ? PROGRAM_MODE : FILE_MODE;
-    if ((directory || regular) && (st->st_mode & 07777) != mode && fchmodat(from, name, mode, 0) < 0) {
+    if ((directory || regular) && (st->st_mode & 07777) != mode &&
+        fchmodat(from, name, mode, AT_SYMLINK_NOFOLLOW) < 0) {
         return fail(walk, -errno, name);
     }
     walk->counts->set_ids += regular && (st->st_mode & (S_ISUID | S_ISGID)) != 0;
@@ -251,7 +259,8 @@ static int open_up_one(struct walk *walk, int from, int to, const char *name, co
                        unsigned depth)
 {
     (void)to;
-    if (S_ISDIR(st->st_mode) && ((st->st_mode & 0700) == 0700 || fchmodat(from, name, 0700, 0) == 0)) {
+    if (S_ISDIR(st->st_mode) &&
+        ((st->st_mode & 0700) == 0700 || fchmodat(from, name, 0700, AT_SYMLINK_NOFOLLOW) == 0)) {
         enter(walk, open_up_one, from, -1, name, depth);
     }
     return 0;

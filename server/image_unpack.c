@@ -22,6 +22,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
+#include "jail/base/io.h"
 #include "jail/hostdir.h"
 #include "jail/idmap.h"
 #include "jail/tree.h"
@@ -35,6 +36,7 @@
 /* As for `immure run`, and away from its uids: PIDs are below 2^22. */
 #define OUTER_UID_BASE      1900019712u /* 0x71400000 */
 #define MEASURE_INTERVAL_NS (200 * NS_PER_MS)
+#define UNMEASURED_MAX      10u /* times */
 #define WORDS_BYTES         1024u
 
 /* Go's runtime, files, and nothing else. Attributes are refused in the words that make umoci do without:
@@ -154,15 +156,17 @@ struct run {
     int words_fd; /* what it says, not blocking */
     char words[WORDS_BYTES];
     size_t n_words;
+    unsigned n_unmeasured; /* times in a row */
     bool too_large;
 };
 
-/* Keeps the last of what it says. */
+/* Keeps the last of what it says. It may never pause: no more is read than what is there now. */
 static void listen_to(struct run *run)
 {
     char data[WORDS_BYTES];
     ssize_t n;
-    while ((n = read(run->words_fd, data, sizeof data)) > 0) {
+    for (size_t reads = io_reads_pending(run->words_fd, sizeof data);
+         reads > 0 && (n = read(run->words_fd, data, sizeof data)) > 0; reads--) {
         size_t size = (size_t)n, kept = run->n_words + size > WORDS_BYTES ? WORDS_BYTES - size : run->n_words;
         memmove(run->words, run->words + run->n_words - kept, kept);
         memcpy(run->words + kept, data, size);
@@ -242,14 +246,34 @@ static int start(struct unpacker *unpacker, const struct policy_program *program
     return r;
 }
 
-static void measure(struct run *run, const struct unpacker *unpacker, const char *watched,
-                    const struct image_limits *limits)
+/* 0 or -errno. No directory is closed to this process: it has the capabilities over them, be it in a user
+ * namespace of its own. */
+static int measure(const struct unpacker *unpacker, const char *name, const struct tree_limits *limits,
+                   bool *over)
+{
+    struct tree_usage usage = {0};
+    CLEANUP(fd_closep) int fd = image_open_below(unpacker->work, name, O_RDONLY | O_DIRECTORY);
+    int r = fd < 0 ? fd : tree_measure(fd, limits, &usage);
+    *over = *over || (r == 0 && usage.over);
+    return r == -ENOENT ? 0 : r;
+}
+
+/* `watched` for what it may hold, and all of the directory for what was there before: the input, the layout
+ * that was made of it, and what else writes there. What cannot be measured time after time is too large. */
+static void check_size(struct run *run, const struct unpacker *unpacker, const char *watched,
+                       const struct image_limits *limits)
 {
     const struct tree_limits most = {.bytes = limits->bytes, .files = limits->files};
-    struct tree_usage usage = {0};
-    CLEANUP(fd_closep) int fd = image_open_below(unpacker->work, watched, O_RDONLY | O_DIRECTORY);
-    if (fd >= 0 && tree_measure(fd, &most, &usage) == 0 && usage.over) {
-        run->too_large = true;
+    const struct tree_limits all = {.bytes = limits->bytes > UINT64_MAX / 4 ? UINT64_MAX : 4 * limits->bytes,
+                                    .files = limits->files > UINT64_MAX / 4 ? UINT64_MAX : 4 * limits->files};
+    int r = measure(unpacker, watched, &most, &run->too_large);
+    if (strcmp(watched, ".") != 0 && !run->too_large) {
+        int r_all = measure(unpacker, ".", &all, &run->too_large);
+        r = r < 0 ? r : r_all;
+    }
+    run->n_unmeasured = r < 0 ? run->n_unmeasured + 1 : 0;
+    run->too_large = run->too_large || run->n_unmeasured > UNMEASURED_MAX;
+    if (run->too_large) {
         execution_cancel(run->execution);
     }
 }
@@ -270,7 +294,7 @@ static void wait_for_end(struct run *run, const struct unpacker *unpacker, const
         }
         uint64_t now_ns = clock_now_ns();
         if (now_ns - measured_ns >= MEASURE_INTERVAL_NS) {
-            measure(run, unpacker, watched, limits);
+            check_size(run, unpacker, watched, limits);
             measured_ns = clock_now_ns();
         }
     }

@@ -21,6 +21,9 @@
 #include "jail/base/err.h"
 #include "jail/hostdir.h"
 
+/* `import --replace` may come between looking up a name and having what it was. */
+#define LOOKUPS_MAX 3
+
 _Static_assert(sizeof((struct image *)0)->name == IMAGE_NAME_BYTES, "an image's name has its room");
 
 static int no_such_image(const char *name, struct err *reterr)
@@ -34,6 +37,25 @@ static int unusable(const char *name, const char *why, struct err *reterr)
     return -EIO;
 }
 
+/* A descriptor, or -errno; -EWOULDBLOCK where it is being removed, or another has just taken its place. */
+static int lock_by_name(int store, const char *name)
+{
+    struct stat opened, named;
+    CLEANUP(fd_closep) int fd = image_open_below(store, name, O_RDONLY | O_DIRECTORY);
+    if (fd < 0) {
+        return fd;
+    }
+    /* Whoever removes it has it alone. A file system without locks has jobs that may lose their files. */
+    if (flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
+        return -EWOULDBLOCK;
+    }
+    if (fstat(fd, &opened) < 0 || fstatat(store, name, &named, AT_SYMLINK_NOFOLLOW) < 0) {
+        return -errno;
+    }
+    bool same = opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+    return same ? TAKE_FD(fd) : -EWOULDBLOCK;
+}
+
 static int open_by_name(const char *directory, const char *name, struct image *image, struct err *reterr)
 {
     if (directory[0] == '\0') {
@@ -43,13 +65,15 @@ static int open_by_name(const char *directory, const char *name, struct image *i
     if (store < 0) {
         return unusable(name, strerror(errno), reterr);
     }
-    int fd = image_name_is_valid(name) ? image_open_below(store, name, O_RDONLY | O_DIRECTORY) : -ENOENT;
+    int fd = image_name_is_valid(name) ? lock_by_name(store, name) : -ENOENT;
+    for (int tries = 1; fd == -EWOULDBLOCK && tries < LOOKUPS_MAX; tries++) {
+        fd = lock_by_name(store, name);
+    }
     if (fd < 0) {
         return fd == -ENOENT ? no_such_image(name, reterr) : unusable(name, strerror(-fd), reterr);
     }
     image->lock_fd = fd;
-    /* Whoever removes it has it alone. A file system without locks has jobs that may lose their files. */
-    return flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK ? no_such_image(name, reterr) : 0;
+    return 0;
 }
 
 /* As exec is going to find it, but for what a prelude or a mount may put in its place. */

@@ -10,7 +10,7 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-from harness import BUILD, ROOT
+from harness import BUILD, PATIENCE, ROOT
 
 IMMURE = str(BUILD / "immure")
 # Of the standard library: what no test needs, and is large.
@@ -72,7 +72,7 @@ def policy(name, runtime, lines):
 def image(*arguments, directory=None, program=IMMURE, **options):
     """immure image …"""
     more = ["--directory", str(directory)] if directory else []
-    return subprocess.run([program, "image", *map(str, arguments), *more], capture_output=True, text=True, timeout=120, check=False, **options)
+    return subprocess.run([program, "image", *map(str, arguments), *more], capture_output=True, text=True, timeout=PATIENCE * 120, check=False, **options)
 
 
 def imported(directory, name, source, *options):
