@@ -410,9 +410,12 @@ static int handle(struct front *front, const struct msg_approval_query *query, i
     if (!identify(config, query->key, &key)) {
         return err_set(reterr, ERR_DENIED, EPERM, NULL, "a valid API key is required");
     }
-    bool approver = config->open || (key && key->approver);
+    const struct caller caller = {.key = key, .name = key ? key->name : "open"};
+    bool named = key && key->approver;
+    bool approver = config->open || (named && auth_team_may(config, &caller));
     if (!approver && query->what != APPROVAL_GET) {
-        return err_set(reterr, ERR_DENIED, EPERM, NULL, "this key is no approver");
+        return err_set(reterr, ERR_DENIED, EPERM, NULL, "%s",
+                       named ? "this approver's team is not enabled" : "this key is no approver");
     }
     if (query->what == APPROVAL_LIST) {
         *ret_n = 1;

@@ -4,7 +4,7 @@ import re
 
 from harness import ROOT, call, config_key, wait_for
 
-KEYS = {"caller": "ka", "other": "kb", "approver": "kx", "mate": "kc", "off": "kd"}
+KEYS = {"caller": "ka", "other": "kb", "approver": "kx", "mate": "kc", "off": "kd", "retired": "ke"}
 
 
 def policies(directory):
@@ -23,6 +23,7 @@ def configuration(directory, more=""):
     return (config_key("caller", KEYS["caller"], team="t", **lists) + config_key("mate", KEYS["mate"], team="t", **lists)
             + config_key("other", KEYS["other"], **lists) + config_key("off", KEYS["off"], team="off", **lists)
             + config_key("approver", KEYS["approver"]).replace(" }", " approver: true }")
+            + config_key("retired", KEYS["retired"], team="off").replace(" }", " approver: true }")
             + f'team {{ name: "t" enabled: true }} policy_path: "{policies(directory)}"\n' + more)
 
 

@@ -68,6 +68,9 @@ def test_who_may(asked):
         assert decide(asked, approval_id, key=key).status == 403
     assert look(asked, approval_id, "caller").status == 200
     assert look(asked, approval_id, "mate").status == look(asked, approval_id, "other").status == 404
+    refused = decide(asked, approval_id, key="retired")  # whose team is not enabled
+    assert refused.status == 403 and refused.json["error"] == "this approver's team is not enabled"
+    assert call(asked, "GET", "/approvals", key=KEYS["retired"]).status == 403 and look(asked, approval_id, "retired").status == 404
     assert call(asked, "GET", "/approvals", key="wrong").status == 401
     basic = base64.b64encode(f"any:{KEYS['approver']}".encode()).decode()
     for value, status in ((f"Bearer {KEYS['approver']}", 200), (f"Basic {basic}", 200), ("Bearer wrong", 401)):
