@@ -504,7 +504,8 @@ static int run(struct front_approvals *approvals, const char *approval_id, int f
     return r;
 }
 
-/* What fails here leaves the job approved: the next front gets it. */
+/* What fails here leaves the job approved: the warden hears nothing of it before our next pong, and hands it
+ * over again. */
 int front_approvals_run(struct front_approvals *approvals, const char *approval_id, int fd)
 {
     struct err err = {0};

@@ -358,6 +358,7 @@ static void on_exit_event(void *arg, uint32_t events)
     if (was_current && !warden->draining) {
         schedule_restart(warden, lived_ns);
     }
+    approvals_tend(warden); /* what it had been told to run and did not is another's */
     warden_check_drained(warden);
 }
 

@@ -66,7 +66,15 @@ static void look_after(struct front *front)
 {
     char why[96];
     bool speaks = front->guard.speaks;
-    if (timeout_ms(front->warden) == 0 || front->state == FRONT_DYING) {
+    if (front->state == FRONT_DYING) {
+        return;
+    }
+    if (timeout_ms(front->warden) == 0) {
+        /* It may take for ever. But an approved job that it could not begin is missed only when it answers
+         * (approvals_answered()). */
+        if (speaks && front->guard.answered && approvals_handed_over(front->warden) > 0) {
+            ping(front);
+        }
         return;
     }
     if (speaks && front->guard.answered) {

@@ -373,6 +373,46 @@ static void a_front_that_could_not_run_a_job_does_not_keep_it(void **state)
     close(talk.sock);
 }
 
+/* Nor where fronts may take for ever, and are not asked otherwise whether they live. */
+static void a_front_without_a_timeout_does_not_keep_it_either(void **state)
+{
+    struct warden *warden = *state;
+    uint64_t *timeout_ms = &warden->settings->config->front_timeout_ms;
+    uint64_t before_ms = *timeout_ms;
+    struct talk talk;
+    struct approval approval = {.key = "default", .runtime = "python", .policy = "python"};
+    struct approval_entry *entry = NULL;
+    CLEANUP(buf_free) struct buf packed = BUF_INIT;
+    buf_puts(&packed, "a job");
+    *timeout_ms = 0;
+    begin_talk(&talk, warden, 1);
+    hello(&talk);
+    front_receive(talk.front, 16);
+    assert_int_equal(approvals_add(warden->approvals, &approval, &packed, &entry, NULL), 0);
+    assert_int_equal(approvals_move(entry, APPROVAL_APPROVED, "boss", NULL, NULL), 0);
+    guard_tick(warden, 0);
+    listen_to_the_warden(&talk);
+    assert_int_equal(talk.ping, 0);
+    entry->runner = talk.front;
+    entry->runner_ping = talk.front->guard.ping;
+    for (int ticks = 0; ticks < 20; ticks++) { /* one question, and no harm in no answer */
+        guard_tick(warden, 0);
+        check(&talk, LIVES);
+    }
+    listen_to_the_warden(&talk);
+    assert_int_equal(talk.ping, 1);
+    assert_int_equal(approvals_handed_over(warden), 1);
+    assert_int_equal(pong(&talk), LIVES);
+    front_receive(talk.front, 16);
+    check(&talk, LIVES);
+    assert_int_equal(approvals_handed_over(warden), 0);
+    *timeout_ms = before_ms;
+    assert_int_equal(approvals_move(entry, APPROVAL_LOST, NULL, "the test is over", NULL), 0);
+    front_kill(talk.front, "the conversation is over");
+    run_until(warden, has_no_front);
+    close(talk.sock);
+}
+
 /* Four ticks without an answer, and not one less; an answer in time starts the count again. */
 static void a_front_that_does_not_answer_dies(void **state)
 {
@@ -429,6 +469,7 @@ int main(void)
         cmocka_unit_test(a_front_that_does_not_answer_dies),
         cmocka_unit_test(a_front_runs_only_what_it_is_told_to),
         cmocka_unit_test(a_front_that_could_not_run_a_job_does_not_keep_it),
+        cmocka_unit_test(a_front_without_a_timeout_does_not_keep_it_either),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
