@@ -168,8 +168,10 @@ static void take_reason(struct running *job, struct job_result *result)
     }
 }
 
-/* A caller that has waited for the decision, and then for this. */
-static void reply_copy(struct running *job, const struct job_result *result, const struct buf *body)
+/* A caller that has waited for the decision, and then for this. `lost`: why there is no body; NULL: there is
+ * one. */
+static void reply_copy(struct running *job, const struct job_result *result, const struct buf *body,
+                       const struct err *lost)
 {
     struct request *request = job->request;
     struct buf copy = BUF_INIT;
@@ -177,6 +179,8 @@ static void reply_copy(struct running *job, const struct job_result *result, con
     job->request = NULL;
     if (result->status == JOB_SETUP_ERROR) {
         reply_setup_error(request, result);
+    } else if (lost) {
+        request_refuse_err(request, lost, 0);
     } else {
         buf_append(&copy, body->data ? body->data : "", body->len);
         request_reply(request, 200, "application/json", &copy);
@@ -187,12 +191,13 @@ static void keep_approved(struct running *job, const struct job_result *result)
 {
     struct buf body = BUF_INIT;
     struct err err = {0};
-    if (encode_result(job, result, &body, &err) < 0) {
+    int r = encode_result(job, result, &body, &err);
+    if (r < 0) {
         log_err(job->dispatch->front->log, LOG_ERROR, "reply_lost", &err);
         buf_free(&body);
     }
     if (job->request) {
-        reply_copy(job, result, &body);
+        reply_copy(job, result, &body, r < 0 ? &err : NULL);
     }
     kept_job_end(job->kept, job_status_to_string(result->status), &body);
 }
