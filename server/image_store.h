@@ -48,8 +48,8 @@ int image_store_lock(const char *directory, int *ret_fd, struct err *reterr);
 /* An empty directory for an image that comes to be; only its owner gets into it, for what is unpacked there
  * may still have set-user-ID bits. */
 int image_store_stage(int store, int *ret_fd, struct err *reterr);
-/* Gives it its name, a valid one, and opens it to all. `replace`: what has that name is removed; otherwise
- * that is an error. */
+/* Gives it its name (image_name_is_valid(): the caller has checked it), and opens it to all. `replace`: what
+ * has that name is removed; otherwise that is an error. */
 int image_store_publish(int store, int staging, const char *name, bool replace, struct err *reterr);
 /* Gives up what was staged. */
 void image_store_unstage(int store);

@@ -3,9 +3,9 @@
  * it runs any more.
  *
  * What must hold: nothing is followed, nothing but directories and regular files is opened, no other mount is
- * entered, and what comes out has no device, no set-user-ID bit, no attribute and no file or directory that
- * some job could not read. Links stay as they are: they are only ever looked up in a jail, whose root this
- * is. */
+ * entered, and what comes out has no device, no set-user-ID bit and no file or directory that some job
+ * could not read. A copy has no attributes, and the jail that unpacks cannot set any. Links stay as they are:
+ * they are only ever looked up in a jail, whose root this is. */
 #include "server/image_tree.h"
 
 #include <dirent.h>

@@ -1,8 +1,8 @@
 /* The programs that unpack an image, in a jail. Runs in `immure image import`.
  *
  * An archive is hostile, and what reads it may have mistakes. So it gets what any unread program gets: its
- * own namespaces, an unprivileged uid, no network, a filter, limits, and of the host's files only the
- * programs themselves, read-only, and the one directory that the image is unpacked in. What has come of that
+ * own namespaces, an unprivileged uid, no network, a filter, limits, and of the host only /usr, read-only,
+ * /dev/null, /dev/urandom and the one directory that the image is unpacked in. What has come of that
  * is looked at when all of it has ended. A directory of the host has no limits of its own: it is measured
  * while they write. */
 #include "server/image_unpack.h"

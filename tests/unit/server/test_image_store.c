@@ -126,6 +126,48 @@ static void test_what_is_in_use_stays(void **state)
     }
 }
 
+static mode_t mode_of(const char *name)
+{
+    char path[128];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_mode & 07777;
+}
+
+/* Whatever the operator's umask is. */
+static void test_only_the_owner_gets_into_what_is_staged(void **state)
+{
+    (void)state;
+    CLEANUP(fd_closep) int store = lock();
+    CLEANUP(fd_closep) int staging = -1;
+    mode_t before = umask(0);
+    assert_int_equal(image_store_stage(store, &staging, NULL), 0);
+    umask(before);
+    assert_int_equal(mode_of(".staging"), 0700);
+    before = umask(0077);
+    assert_int_equal(image_store_publish(store, staging, "one", false, NULL), 0);
+    umask(before);
+    assert_int_equal(mode_of("one"), 0755);
+}
+
+/* An import that ended between its two renames: what it has replaced lies in the staging directory. */
+static void test_a_crash_keeps_what_is_in_use(void **state)
+{
+    (void)state;
+    CLEANUP(fd_closep) int store = lock();
+    assert_int_equal(publish(store, "one", "x", false, NULL), 0);
+    CLEANUP(fd_closep) int job = image_open_below(store, "one", O_RDONLY | O_DIRECTORY);
+    assert_int_equal(flock(job, LOCK_SH), 0);
+    assert_int_equal(renameat(store, "one", store, ".staging"), 0);
+    fd_closep(&store);
+    store = lock();
+    assert_int_equal(faccessat(job, IMAGE_ROOT, F_OK, 0), 0);
+    assert_int_equal(publish(store, "one", "y", false, NULL), 0);
+    assert_int_equal(faccessat(job, IMAGE_ROOT, F_OK, 0), 0);
+    assert_listed("one=y ");
+}
+
 static void test_a_crash(void **state)
 {
     (void)state;
@@ -210,7 +252,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_publish_replace_remove),
         TEST(test_what_is_in_use_stays),
+        TEST(test_only_the_owner_gets_into_what_is_staged),
         TEST(test_a_crash),
+        TEST(test_a_crash_keeps_what_is_in_use),
         TEST(test_links_are_no_images),
         TEST(test_broken_records),
         cmocka_unit_test(test_environment),

@@ -155,6 +155,18 @@ static void test_depth(void **state)
     assert_int_equal(err.kind, ERR_TOO_LARGE);
 }
 
+/* The name of what went wrong is the archive's, and is read on a terminal. */
+static void test_a_failure_names_it_plainly(void **state)
+{
+    const struct fixture *f = *state;
+    struct image_counts counts = {0};
+    struct err err = {0};
+    put(f->from, "\x1b[2J\xc2\x9b", "1", 0644);
+    put(f->to, "\x1b[2J\xc2\x9b", "there already", 0644);
+    assert_true(image_tree_copy(f->from, f->to, &plenty, &counts, &err) < 0);
+    assert_string_equal(err.text, "?[2J??: File exists");
+}
+
 /* As after a crash in the midst of unpacking. */
 static void test_closed_directories(void **state)
 {
@@ -177,6 +189,7 @@ int main(void)
         TEST(test_settle),
         TEST(test_limits),
         TEST(test_depth),
+        TEST(test_a_failure_names_it_plainly),
         TEST(test_closed_directories),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
