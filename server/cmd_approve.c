@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "config/approval.h"
@@ -128,7 +129,7 @@ static void put_member(struct buf *ret, const char *title, const struct json *ob
     const char *text = json_string(json_get(object, name));
     if (text && *text) {
         buf_printf(ret, "%-10s ", title);
-        shown_text_put(text, ret);
+        shown_text_put_folded(text, ret);
         buf_putc(ret, '\n');
     }
 }
@@ -159,7 +160,7 @@ static void put_facts(struct buf *ret, const struct json *approval)
 static void put_content(struct buf *ret, const char *title, const char *name, const char *text, size_t size)
 {
     buf_printf(ret, "---- %s", title);
-    shown_text_put(name, ret);
+    shown_text_put_folded(name, ret);
     buf_printf(ret, " (%zu bytes)\n", size);
     shown_text_put_lines(text, size, ret);
 }
@@ -181,7 +182,7 @@ static void put_list(struct buf *ret, const char *title, const struct json *text
 {
     for (const struct json *text = json_first(texts); text; text = json_next(text)) {
         buf_printf(ret, "%-10s ", title);
-        shown_text_put(json_string(text) ? json_string(text) : "", ret);
+        shown_text_put_folded(json_string(text) ? json_string(text) : "", ret);
         buf_putc(ret, '\n');
     }
 }
@@ -191,10 +192,10 @@ static void put_env(struct buf *ret, const struct json *variables)
     for (const struct json *variable = json_first(variables); variable; variable = json_next(variable)) {
         const char *name = json_string(json_get(variable, "name"));
         const char *value = json_string(json_get(variable, "value"));
+        CLEANUP(buf_free) struct buf both = BUF_INIT;
+        buf_printf(&both, "%s=%s", name ? name : "", value ? value : "");
         buf_printf(ret, "%-10s ", "variable");
-        shown_text_put(name ? name : "", ret);
-        buf_putc(ret, '=');
-        shown_text_put(value ? value : "", ret);
+        shown_text_put_folded(both.data ? both.data : "", ret);
         buf_putc(ret, '\n');
     }
 }
@@ -205,7 +206,7 @@ static void put_limits(struct buf *ret, const struct json *limits)
         uint64_t value;
         if (json_u64(limit, &value)) {
             buf_printf(ret, "%-10s ", "limit");
-            shown_text_put(json_key(limit), ret);
+            shown_text_put_folded(json_key(limit), ret);
             buf_printf(ret, " %llu\n", (unsigned long long)value);
         }
     }
@@ -243,16 +244,29 @@ static int print(const struct buf *text, struct err *reterr)
 
 /* ---- Asking the person ---- */
 
-/* The next line that is typed, without its line feed. False: there is none. */
+/* The next line that is typed, without its line feed. False: there is none. The rest of a line that is too
+ * long must not answer the next question. */
 static bool read_answer(const char *question, char ret[ANSWER_BYTES])
 {
-    printf("%s", question);
-    fflush(stdout);
-    if (!fgets(ret, ANSWER_BYTES, stdin)) {
-        return false;
+    for (;;) {
+        printf("%s", question);
+        fflush(stdout);
+        if (!fgets(ret, ANSWER_BYTES, stdin)) {
+            return false;
+        }
+        char *end = strchr(ret, '\n');
+        if (end) {
+            *end = '\0';
+            return true;
+        }
+        int rest = 0;
+        while ((rest = getchar()) != '\n') {
+            if (rest == EOF) {
+                return false;
+            }
+        }
+        puts("That is too long.");
     }
-    ret[strcspn(ret, "\n")] = '\0';
-    return true;
 }
 
 /* 1: no more questions. */
@@ -260,6 +274,8 @@ static int ask_person(const struct approver *approver, const char *id, struct er
 {
     char answer[ANSWER_BYTES], reason[ANSWER_BYTES] = "";
     for (;;) {
+        /* What was typed before the job was to be seen is no answer about it. */
+        tcflush(STDIN_FILENO, TCIFLUSH);
         if (!read_answer("Approve it? [yes, no, skip, quit] ", answer) || strcmp(answer, "quit") == 0) {
             return 1;
         }
@@ -382,6 +398,7 @@ int cmd_approve(int argc, char **argv)
     if (r < 0) {
         return command_fail("approve", &err, EXIT_CODE_USAGE);
     }
+    setvbuf(stdin, NULL, _IONBF, 0); /* so that what is typed too early is nowhere but in the terminal */
     r = run(&approver, n > 0 ? argv[1] : NULL, &err);
     if (approver.key) {
         explicit_bzero(approver.key, strlen(approver.key));

@@ -4,13 +4,17 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "config/utf8.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 
-#define LINE_CHARACTERS_MAX 120u
+/* With what stands before them, fewer than the 80 of a terminal: one that broke a line by itself would begin
+ * the next one with whatever the program wants to be seen there. */
+#define LINE_COLUMNS_MAX 66u
+#define WIDEST_CHARACTER 2u
 
 static uint32_t code_point_of(const char *text, size_t length)
 {
@@ -46,54 +50,89 @@ static bool is_deceptive(uint32_t code)
     return false;
 }
 
-/* One character; returns how many bytes of the text it was. */
-static size_t put_character(const char *text, size_t size, bool tabs, struct buf *ret)
+/* One character as it is shown, and the most columns that it takes on a terminal. */
+struct shown {
+    char text[40];
+    size_t length; /* of `text` */
+    unsigned columns;
+    size_t taken; /* bytes of what was read */
+};
+
+static struct shown show_character(const char *text, size_t size)
 {
     bool valid;
-    size_t length = utf8_sequence(text, size, &valid);
-    uint32_t code = valid ? code_point_of(text, length) : 0;
+    struct shown shown = {.taken = utf8_sequence(text, size, &valid)};
+    uint32_t code = valid ? code_point_of(text, shown.taken) : 0;
     if (!valid) {
-        for (size_t i = 0; i < length; i++) {
-            buf_printf(ret, "<0x%02X>", (unsigned char)text[i]);
+        for (size_t i = 0; i < shown.taken; i++) {
+            snprintf(shown.text + 6 * i, sizeof shown.text - 6 * i, "<0x%02X>", (unsigned char)text[i]);
         }
-    } else if (is_deceptive(code) && !(tabs && code == '\t')) {
-        buf_printf(ret, "<U+%04X>", (unsigned)code);
+    } else if (code == '\t') {
+        snprintf(shown.text, sizeof shown.text, "<TAB>");
+    } else if (is_deceptive(code)) {
+        snprintf(shown.text, sizeof shown.text, "<U+%04X>", (unsigned)code);
     } else {
-        buf_append(ret, text, length);
+        memcpy(shown.text, text, shown.taken);
+        shown.length = shown.taken;
+        shown.columns = code < 0x80 ? 1 : WIDEST_CHARACTER;
+        return shown;
     }
-    return length;
+    shown.length = strlen(shown.text);
+    shown.columns = (unsigned)shown.length;
+    return shown;
+}
+
+/* `columns` is how many of the line are taken. */
+static void put_folded(const struct shown *shown, unsigned *columns, struct buf *ret)
+{
+    if (*columns + shown->columns > LINE_COLUMNS_MAX) {
+        buf_puts(ret, "\n     > | ");
+        *columns = 0;
+    }
+    buf_append(ret, shown->text, shown->length);
+    *columns += shown->columns;
 }
 
 void shown_text_put(const char *text, struct buf *ret)
 {
     for (size_t size = strlen(text); size > 0;) {
-        size_t length = put_character(text, size, false, ret);
-        text += length;
-        size -= length;
+        struct shown shown = show_character(text, size);
+        buf_append(ret, shown.text, shown.length);
+        text += shown.taken;
+        size -= shown.taken;
+    }
+}
+
+void shown_text_put_folded(const char *text, struct buf *ret)
+{
+    unsigned columns = 0;
+    for (size_t size = strlen(text); size > 0;) {
+        struct shown shown = show_character(text, size);
+        put_folded(&shown, &columns, ret);
+        text += shown.taken;
+        size -= shown.taken;
     }
 }
 
 void shown_text_put_lines(const char *text, size_t size, struct buf *ret)
 {
     const char *end = text + size;
-    unsigned line = 0, characters = 0;
+    unsigned line = 0, columns = 0;
     bool fresh = true; /* the next character begins a line */
     while (text < end) {
         if (fresh) {
             buf_printf(ret, "%6u | ", ++line);
             fresh = false;
-            characters = 0;
-        } else if (characters == LINE_CHARACTERS_MAX && *text != '\n') {
-            buf_puts(ret, "\n     > | ");
-            characters = 0;
+            columns = 0;
         }
         if (*text == '\n') {
             buf_putc(ret, '\n');
             text++;
             fresh = true;
         } else {
-            text += put_character(text, (size_t)(end - text), true, ret);
-            characters++;
+            struct shown shown = show_character(text, (size_t)(end - text));
+            put_folded(&shown, &columns, ret);
+            text += shown.taken;
         }
     }
     if (!fresh) {

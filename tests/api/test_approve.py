@@ -1,12 +1,14 @@
 """`immure approve`: what it shows of a job, and what becomes of the answers."""
 
 import os
+import select
 import subprocess
+import threading
 
 import pytest
 from approvals import KEYS, configuration, look, settled, submitted
 from conftest import IMMURE
-from harness import Server, call, runtimes
+from harness import PATIENCE, Server, call, runtimes
 
 # A program that would like to look like another one: to a terminal, it says print('hello').
 HOSTILE = "steal()\x1b[2K\x1b[1Gprint('hello')\r\n# \u202eevil\u202c \x07\x9b31m\tafter a tab\n" + "x" * 300 + "\n"
@@ -28,19 +30,40 @@ def nothing_waits(asked):
         assert call(asked, "POST", f"/approvals/{row['approval_id']}", {"decision": "reject"}, KEYS["approver"]).status == 200
 
 
-def approve(server, *arguments, key="approver", typed=None):
-    """`typed`: what somebody types on a terminal."""
-    environment = {**os.environ, "SANDBOX_EXECUTOR_SERVICE_API_KEY": KEYS[key]}
-    terminal, stdin = os.openpty() if typed is not None else (None, subprocess.DEVNULL)
+def command(server, *arguments, key="approver"):
+    return {"args": [IMMURE, "approve", "--connect", f"127.0.0.1:{server.port}", *arguments],
+            "env": {**os.environ, "SANDBOX_EXECUTOR_SERVICE_API_KEY": KEYS[key]}}
+
+
+def approve(server, *arguments, **options):
+    return subprocess.run(**command(server, *arguments, **options), stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
+
+
+def answered(server, *lines, ahead=""):
+    """What is shown to somebody on a terminal, who types a line when asked, and `ahead` before that."""
+    terminal, stdin = os.openpty()
+    shown = b""
     try:
-        if typed is not None:
-            os.write(terminal, typed.encode())
-        return subprocess.run([IMMURE, "approve", "--connect", f"127.0.0.1:{server.port}", *arguments], stdin=stdin, capture_output=True,
-                              env=environment, timeout=120)
+        if ahead:
+            os.write(terminal, ahead.encode())
+            assert select.select([stdin], [], [], PATIENCE * 60)[0]
+        with subprocess.Popen(**command(server), stdin=stdin, stdout=subprocess.PIPE) as process:
+            late = threading.Timer(PATIENCE * 120, process.kill)
+            late.start()
+            for line in lines:
+                while not shown.endswith((b"quit] ", b"empty) ")):
+                    piece = os.read(process.stdout.fileno(), 65536)
+                    assert piece, shown
+                    shown += piece
+                os.write(terminal, f"{line}\n".encode())
+                shown += b"\n"
+            shown += process.stdout.read()
+            assert process.wait() == 0
+            late.cancel()
     finally:
-        if typed is not None:
-            os.close(stdin)
-            os.close(terminal)
+        os.close(stdin)
+        os.close(terminal)
+    return shown.decode()
 
 
 def test_nothing_waits(asked):
@@ -62,12 +85,12 @@ def test_a_hostile_program_is_shown_as_what_it_is(asked):
                             session_id="s", limits={"pids": 7})
     done = approve(asked, approval_id)
     assert done.returncode == 0 and done.stderr == b""
-    assert all(byte == 10 or byte >= 32 or byte == 9 for byte in done.stdout) and b"\x7f" not in done.stdout
+    assert all(byte == 10 or byte >= 32 for byte in done.stdout) and b"\x7f" not in done.stdout
     text = done.stdout.decode()
     assert "\x9b" not in text and "\u202e" not in text
     assert "     1 | steal()<U+001B>[2K<U+001B>[1Gprint('hello')<U+000D>\n" in text
-    assert "     2 | # <U+202E>evil<U+202C> <U+0007><U+009B>31m\tafter a tab\n" in text
-    assert f"     3 | {'x' * 120}\n     > | {'x' * 120}\n     > | {'x' * 60}\n" in text
+    assert "     2 | # <U+202E>evil<U+202C> <U+0007><U+009B>31m<TAB>after a tab\n" in text
+    assert f"     3 | {'x' * 66}\n{(chr(32) * 5 + '> | ' + 'x' * 66 + chr(10)) * 3}     > | {'x' * 36}\n" in text
     assert "argument   <U+001B>]0;title<U+0007>\n" in text and "---- file helper.py (4 bytes)\n     1 | h()\n" in text
     assert "---- stdin (6 bytes)\n     1 | in<U+001B>put\n         (no line feed at the end)\n" in text
     assert "session    s\n" in text and "limit      pids 7\n" in text and "key        caller\n" in text and "policy     held\n" in text
@@ -75,14 +98,29 @@ def test_a_hostile_program_is_shown_as_what_it_is(asked):
 
 def test_answers_on_a_terminal(asked):
     ids = [submitted(asked, f"print({n})") for n in range(4)]
-    done = approve(asked, typed="perhaps\nyes\nno\ntoo much\nskip\nquit\n")
-    assert done.returncode == 0, done.stderr
-    text = done.stdout.decode()
+    text = answered(asked, "perhaps", "yes", "no", "too much", "skip", "quit")
     assert f"{ids[0]}: approved\n" in text and f"{ids[1]}: rejected\n" in text and text.count("Approve it? ") == 5
     assert settled(asked, ids[0])["outcome"] == "success"
     rejected = look(asked, ids[1]).json
     assert rejected["status"] == "rejected" and rejected["reason"] == "too much" and rejected["decided_by"] == "approver"
     assert [look(asked, one).json["status"] for one in ids[2:]] == ["pending"] * 2
+
+
+@pytest.mark.parametrize("ahead, lines", [("yes\n", ["quit"]), ("yes\nyes\n", ["skip"]), ("", ["x" * 511 + "yes", "quit"]),
+                                          ("", ["no", "x" * 511 + "reason", "y" * 600, "loud"])])
+def test_answers_that_are_none(asked, ahead, lines):
+    """Typed before the job was to be seen, or the end of a line that is too long."""
+    approval_id = submitted(asked)
+    text = answered(asked, *lines, ahead=ahead)
+    told = look(asked, approval_id).json
+    assert "approved" not in text and (told["status"], told["reason"]) == (("rejected", "loud") if "loud" in lines else ("pending", None))
+    assert text.count("That is too long.") == sum(len(line) > 510 for line in lines)
+
+
+def test_a_long_argument_is_folded(asked):
+    """It would otherwise begin lines of its own where the terminal breaks it."""
+    approval_id = submitted(asked, args=["a" * 66 + "     1 | safe()"])
+    assert f"argument   {'a' * 66}\n     > |      1 | safe()\n" in approve(asked, approval_id).stdout.decode()
 
 
 def test_one_job_without_questions(asked):

@@ -23,7 +23,7 @@ static void test_words(void **state)
         {"plain", "plain"},
         {"\xc3\xa9\xe4\xb8\xad\xf0\x9f\x98\x80", "\xc3\xa9\xe4\xb8\xad\xf0\x9f\x98\x80"},
         {"\x1b[31m", "<U+001B>[31m"},
-        {"a\tb\nc\rd\x7f", "a<U+0009>b<U+000A>c<U+000D>d<U+007F>"},
+        {"a\tb\nc\rd\x7f", "a<TAB>b<U+000A>c<U+000D>d<U+007F>"},
         {"\xc2\x9b"
          "31m",
          "<U+009B>31m"},
@@ -52,7 +52,7 @@ static void test_lines(void **state)
     } rows[] = {
         {"a\n\nb\n", "     1 | a\n     2 | \n     3 | b\n"},
         {"a", "     1 | a\n         (no line feed at the end)\n"},
-        {"\tx\r\n", "     1 | \tx<U+000D>\n"},
+        {"\tx\r\n", "     1 | <TAB>x<U+000D>\n"},
     };
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         CLEANUP(buf_free) struct buf shown = BUF_INIT;
@@ -61,8 +61,40 @@ static void test_lines(void **state)
     }
 }
 
-/* Whatever the bytes are: no control character but our own line feeds and the text's tabs, and valid UTF-8.
- */
+#define X66 "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+#define W11                                                                                                  \
+    "\xe4\xb8\xad\xe4\xb8\xad\xe4\xb8\xad\xe4\xb8\xad\xe4\xb8\xad\xe4\xb8\xad\xe4\xb8\xad\xe4\xb8\xad\xe4"   \
+    "\xb8\xad\xe4\xb8\xad\xe4\xb8\xad"
+#define W33 W11 W11 W11
+
+/* A terminal of 80 columns never breaks one by itself. */
+static void test_long_lines(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *shown;
+    } rows[] = {
+        {X66, X66},
+        {X66 "     2 | safe()", X66 "\n     > |      2 | safe()"},
+        {X66 X66 "y", X66 "\n     > | " X66 "\n     > | y"},
+        {W33 "x", W33 "\n     > | x"},
+        {"x" W33,
+         "x" W11 W11 "\xe4\xb8\xad\xe4\xb8\xad\xe4\xb8\xad\xe4\xb8\xad\xe4\xb8\xad\xe4\xb8\xad\xe4\xb8\xad"
+         "\xe4\xb8\xad\xe4\xb8\xad\xe4\xb8\xad\n     > | \xe4\xb8\xad"},
+        {"\t\t\t\t\t\t\t\t\t\t\t\t\t\tx",
+         "<TAB><TAB><TAB><TAB><TAB><TAB><TAB><TAB><TAB><TAB><TAB><TAB><TAB>\n     > | <TAB>x"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        CLEANUP(buf_free) struct buf shown = BUF_INIT, expected = BUF_INIT, folded = BUF_INIT;
+        shown_text_put_lines(rows[i].text, strlen(rows[i].text), &shown);
+        buf_printf(&expected, "     1 | %s\n         (no line feed at the end)\n", rows[i].shown);
+        assert_string_equal(shown.data, expected.data);
+        shown_text_put_folded(rows[i].text, &folded);
+        assert_string_equal(folded.data, rows[i].shown);
+    }
+}
+
+/* Whatever the bytes are: no control character but our own line feeds, valid UTF-8, and lines that fit. */
 static void test_any_bytes(void **state)
 {
     (void)state;
@@ -75,12 +107,15 @@ static void test_any_bytes(void **state)
             text[i] = (char)(random >> 56);
         }
         shown_text_put_lines(text, sizeof text, &shown);
+        unsigned columns = 0;
         for (size_t at = 0; at < shown.len;) {
             bool valid;
             unsigned char first = (unsigned char)shown.data[at];
             size_t length = utf8_sequence(shown.data + at, shown.len - at, &valid);
             assert_true(valid);
-            assert_true(first >= 0x20 || first == '\n' || first == '\t');
+            assert_true(first >= 0x20 || first == '\n');
+            columns = first == '\n' ? 0 : columns + (first < 0x80 ? 1 : 2);
+            assert_true(columns <= 80);
             assert_int_not_equal(first, 0x7f);
             assert_false(first == 0xc2 && (unsigned char)shown.data[at + 1] < 0xa0);
             at += length;
@@ -93,6 +128,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_words),
         cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_long_lines),
         cmocka_unit_test(test_any_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
