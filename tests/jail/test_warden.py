@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from harness import BUILD, CGROUP, ROOT, free_port, wait_for
+from harness import BUILD, CGROUP, ROOT, free_port, runtimes, wait_for
 
 IMMURE = str(BUILD / "immure")
 
@@ -221,11 +221,15 @@ def test_a_stopped_front_does_not_stop_the_warden(server):
 
 def test_dying_again_and_again_is_slowed_down(server):
     with server:
-        for _ in range(6):
+        kills = 0
+        # More than six only where the machine is so busy that a front has lived long before it can be killed.
+        while not (delayed := events(server, "front_restart_delayed")):
+            assert (kills := kills + 1) <= 30
             old = front_pid(server)
             os.kill(old, signal.SIGKILL)
             wait_for(lambda old=old: events(server, "front_restart_delayed") or front_pid(server) != old, "the next front")
-        [delayed] = events(server, "front_restart_delayed")
+        assert kills >= 6
+        [delayed] = delayed
         assert delayed["delay_ms"] == "1000"
         wait_for(server.ready, "ready again")
         assert server.process.poll() is None
@@ -295,7 +299,8 @@ def test_a_front_at_its_work_makes_no_denied_call(server):
 def configured(server, tmp_path):
     """A server with a configuration file of its own."""
     server.config = tmp_path / "server.textproto"
-    server.config.write_text(f'listen: "127.0.0.1:{server.port}"\ncgroup: {CGROUP}\n')
+    # Ten minutes: on a slow machine a connection idles long until all is done that it outlives.
+    server.config.write_text(f'listen: "127.0.0.1:{server.port}"\ncgroup: {CGROUP}\nidle_timeout_ms: 600000\n' + runtimes())
     server.environment["SANDBOX_EXECUTOR_CONFIG"] = str(server.config)
     del server.environment["SANDBOX_EXECUTOR_ADDR"], server.environment["SANDBOX_EXECUTOR_CGROUP"]
     with server:
@@ -303,7 +308,7 @@ def configured(server, tmp_path):
 
 
 def reload(server, text, expected):
-    server.config.write_text(f'listen: "127.0.0.1:{server.port}"\ncgroup: {CGROUP}\n' + text)
+    server.config.write_text(f'listen: "127.0.0.1:{server.port}"\ncgroup: {CGROUP}\n' + text + runtimes())
     before = len(events(server, expected))
     server.process.send_signal(signal.SIGHUP)
     return wait_for(lambda: events(server, expected)[before:], expected)[0]
