@@ -308,7 +308,7 @@ def configured(server, tmp_path):
 
 
 def reload(server, text, expected):
-    server.config.write_text(f'listen: "127.0.0.1:{server.port}"\ncgroup: {CGROUP}\n' + text + runtimes())
+    server.config.write_text(f'listen: "127.0.0.1:{server.port}"\ncgroup: {CGROUP}\n' + text + ("" if "runtime {" in text else runtimes()))
     before = len(events(server, expected))
     server.process.send_signal(signal.SIGHUP)
     return wait_for(lambda: events(server, expected)[before:], expected)[0]
