@@ -119,7 +119,8 @@ void init_serve(struct child *child, pid_t program, int signals, int listener_so
 void init_deny(const struct child *child, uint64_t id);
 
 /* The filter's listener has hung up. True if that was the end of a program without others: then how it ended,
- * and the CPU time that the program has used. */
+ * and the CPU time that the program has used; a child that has hidden itself and ends a moment later may not
+ * be in it. */
 bool init_end_known(const struct child *child, pid_t program, int32_t *ret_wstatus, uint64_t *ret_cpu_ns);
 
 /* Of a standby jail. Whether its launcher has not been given a program yet: what it is denied is not the

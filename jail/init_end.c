@@ -6,13 +6,16 @@
  * run behind it, and in a jail all but PID 1 do (Linux 6.11; before, it hangs up when all have been waited
  * for, and nothing here comes to pass). The wait status is in /proc by then.
  *
- * What must hold: in any doubt the answer is no, and PID 1 waits for the program as ever. Raw system calls
- * only, as in child.c. */
+ * What must hold: in any doubt the answer is no, and PID 1 waits for the program as ever. One doubt cannot be
+ * had: a child that has made itself unreadable (PR_SET_DUMPABLE) and ends at the same time as the program
+ * need not be in our /proc. The program's end is exact then, too; the child's CPU time is missing in ours,
+ * which counts where there is no cgroup. Raw system calls only, as in child.c. */
 #include "jail/child.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -84,11 +87,15 @@ static bool is_own_proc(int proc)
            readlinkat(proc, "self", self, sizeof self) == 1 && self[0] == '1';
 }
 
-/* Is there any process but PID 1 and the program, ended or not? */
+/* Is there any process but PID 1 and the program, ended or not? One that has made its memory unreadable is
+ * not shown while it still has that memory, and by newer kernels not afterwards either. */
 static bool has_others(int proc)
 {
     char entries[1024] __attribute__((aligned(8)));
     long n, count = 0;
+    if (lseek(proc, 0, SEEK_SET) < 0) {
+        return true;
+    }
     while ((n = syscall(SYS_getdents64, proc, entries, sizeof entries)) > 0) {
         for (long at = 0; at < n;) {
             const struct dirent64 *entry = (const void *)(entries + at);
@@ -113,12 +120,20 @@ static bool read_cpu(pid_t program, const uint64_t fields[STAT_FIELDS], uint64_t
     return true;
 }
 
-/* Whoever may not see a process's exit code reads 0 in its place, but is refused this link; and by now there
- * is no memory any more that might not be readable. */
+/* Whoever may not see a process's exit code reads 0 in its place, but is refused this link. Once there is no
+ * memory any more that might not be readable, whoever may see it now may see it ever after. */
 static bool may_see(int process)
 {
     char link[LINK_TEXT_MAX];
     return readlinkat(process, "ns/user", link, sizeof link) > 0;
+}
+
+/* The memory has gone, and before it the program's exit code was set. But a read that finds no memory may
+ * have begun when there still was some, and have looked for the exit code then: only the next one is to be
+ * believed. */
+static bool read_end(int process, int stat, uint64_t ret[STAT_FIELDS])
+{
+    return may_see(process) && read_stat(stat, ret) && ret[STAT_MEMORY_BYTES] == 0;
 }
 
 bool init_end_known(const struct child *child, pid_t program, int32_t *ret_wstatus, uint64_t *ret_cpu_ns)
@@ -140,11 +155,15 @@ bool init_end_known(const struct child *child, pid_t program, int32_t *ret_wstat
         if (!read_stat(stat, fields)) {
             return false;
         }
-        /* The exit code stands before the memory goes. */
         if (fields[STAT_MEMORY_BYTES] == 0) {
+            /* Again: whoever was not shown while it could not be read may be by now. */
+            if (!read_end(process, stat, fields) || has_others(proc)) {
+                return false;
+            }
             *ret_wstatus = (int32_t)fields[STAT_EXIT_CODE];
-            return may_see(process) && read_cpu(program, fields, ret_cpu_ns);
+            return read_cpu(program, fields, ret_cpu_ns);
         }
+        sched_yield(); /* it may need our processor to go on */
     }
     return false;
 }
