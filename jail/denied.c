@@ -80,8 +80,8 @@ void denied_clear(struct denied_table *table)
 bool denied_is_table(int fd)
 {
     struct stat stat;
-    return fcntl(fd, F_GET_SEALS) == TABLE_SEALS && fstat(fd, &stat) == 0 &&
-           stat.st_size == (off_t)sizeof(struct denied_table);
+    return fcntl(fd, F_GET_SEALS) == TABLE_SEALS && (fcntl(fd, F_GETFL) & O_ACCMODE) != O_WRONLY &&
+           fstat(fd, &stat) == 0 && stat.st_size == (off_t)sizeof(struct denied_table);
 }
 
 int denied_read(int fd, struct jail_denied ret[JAIL_DENIED_MAX])

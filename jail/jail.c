@@ -154,6 +154,7 @@ void jail_kill(struct jail *jail, enum jail_end end)
     if (jail->state == JAIL_ENDED) {
         return;
     }
+    jail->killed = true;
     if (jail->end == JAIL_END_NONE) {
         jail->end = end;
         jail->ended_ns = clock_now_ns();
@@ -319,6 +320,9 @@ static void handle_message(struct jail *jail, const struct child_message *messag
         adopt(jail, fd);
         return;
     case CHILD_PARKED:
+        if (jail->killed) {
+            break; /* said before it was */
+        }
         if (jail->state == JAIL_RUNNING) {
             note_call(jail, message);
         }

@@ -33,6 +33,7 @@ struct jail {
     bool kernel;               /* and does so again after each program */
     bool called;               /* the last program has ended, and nothing else has come since */
     bool interrupted;          /* the program that runs has been */
+    bool killed;               /* nothing that it has said before makes it live on */
     uint64_t grace_ms;         /* from then on */
     uint64_t idle_cpu_ms;      /* between two programs; 0: any */
     uint64_t spared_cpu_ns;    /* CPU time from before its job: not the job's */

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -14,7 +15,9 @@
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/pidfd.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "jail/base/cleanup.h"
@@ -236,7 +239,11 @@ static void what_is_no_table(void **state)
     assert_int_equal(ftruncate(unsealed, sizeof *table), 0);
     assert_int_equal(ftruncate(small, sizeof *table - 1), 0);
     assert_int_equal(fcntl(small, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
-    const int files[] = {pipes[0], unsealed, small};
+    char path[32];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", good);
+    int unreadable = open(path, O_WRONLY | O_CLOEXEC);
+    assert_true(unreadable >= 0);
+    const int files[] = {pipes[0], unsealed, small, unreadable};
     for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
         struct fixture fixture;
         start(&fixture);
@@ -263,6 +270,7 @@ static void what_is_no_table(void **state)
     close(pipes[1]);
     close(unsealed);
     close(small);
+    close(unreadable);
     close(good);
 }
 
@@ -376,6 +384,31 @@ static void a_kernels_program_is_interrupted_first(void **state)
     close_jail(&fixture);
 }
 
+/* Killed when it had just said that its program had ended, and before anybody read that. */
+static void a_kernel_that_was_killed_is_not_kept(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    start_kernel(&fixture);
+    CLEANUP(fd_closep) int jails_end = fixture.jail->pidfd;
+    pid_t pid = fork();
+    if (pid == 0) {
+        pause();
+        _exit(0);
+    }
+    assert_true(pid > 0);
+    fixture.jail->pidfd = pidfd_open(pid, 0); /* what can be killed */
+    assert_true(fixture.jail->pidfd >= 0);
+    const struct child_message parked = {.kind = CHILD_PARKED, .time_ns = clock_now_ns()};
+    assert_int_equal(io_send_fds(fixture.childs_end, &parked, sizeof parked, NULL, 0), 0);
+    jail_kill(fixture.jail, JAIL_END_OOM);
+    jail_wait(fixture.jail, -1);
+    assert_false(jail_has_called(fixture.jail));
+    assert_int_equal(fixture.jail->end, JAIL_END_OOM);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    close_jail(&fixture);
+}
+
 /* A kernel that has said that its program has ended, or has never parked, does not park. */
 static void a_kernel_does_not_park_out_of_turn(void **state)
 {
@@ -403,6 +436,7 @@ int main(void)
         cmocka_unit_test(rows_that_cannot_be),
         cmocka_unit_test(a_kernel_parks_after_each_program),
         cmocka_unit_test(a_kernels_program_is_interrupted_first),
+        cmocka_unit_test(a_kernel_that_was_killed_is_not_kept),
         cmocka_unit_test(a_kernel_does_not_park_out_of_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
