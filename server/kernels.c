@@ -57,6 +57,7 @@ struct kernels {
     struct kernel *first;
     size_t count;
     struct loop_source *timer; /* the next look at those that are idle */
+    uint64_t armed_ns;         /* when that is due; 0: never */
 };
 
 /* ---- The life of one ---- */
@@ -131,24 +132,29 @@ void kernels_end_session(struct kernels *kernels, const struct session *session)
 
 /* ---- Looking at those that are idle ---- */
 
+/* A look that is due sooner stays: calls that end in quick succession must not put it off for ever. */
 static void arm(struct kernels *kernels)
 {
-    uint64_t soonest_ns = UINT64_MAX, now_ns = clock_now_ns();
+    uint64_t soonest_ns = UINT64_MAX;
     for (const struct kernel *kernel = kernels->first; kernel; kernel = kernel->next) {
         if (!kernel->called && !kernel->dying && jail_watch_due_ns(kernel->jail) < soonest_ns) {
             soonest_ns = jail_watch_due_ns(kernel->jail);
         }
     }
-    uint64_t earliest_ns = now_ns + JAIL_WATCH_INTERVAL_MS * NS_PER_MS;
-    loop_timer_set(kernels->timer, soonest_ns == UINT64_MAX   ? 0
-                                   : soonest_ns < earliest_ns ? earliest_ns
-                                                              : soonest_ns);
+    uint64_t earliest_ns = clock_now_ns() + JAIL_WATCH_INTERVAL_MS * NS_PER_MS;
+    uint64_t at_ns = soonest_ns < earliest_ns ? earliest_ns : soonest_ns;
+    if (soonest_ns == UINT64_MAX || (kernels->armed_ns > 0 && kernels->armed_ns <= at_ns)) {
+        return;
+    }
+    kernels->armed_ns = at_ns;
+    loop_timer_set(kernels->timer, at_ns);
 }
 
 static void on_timer(void *arg, uint32_t events)
 {
     (void)events;
     struct kernels *kernels = arg;
+    kernels->armed_ns = 0;
     for (struct kernel *kernel = kernels->first; kernel; kernel = kernel->next) {
         if (!kernel->called && !kernel->dying) {
             jail_watch(kernel->jail, kernel->scratch_fd);
