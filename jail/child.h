@@ -85,6 +85,7 @@ struct child {
     char parent_path[PATH_MAX];
     const char *call;      /* the system call under way, for the error */
     uint64_t standby_call; /* STANDBY_PARKED: the id of the launcher's call */
+    bool interrupted;      /* a kernel's program has been, and its launcher may not know yet */
     /* Set by the program's process, which shares memory with PID 1 until exec. */
     uint32_t failed_step;
     int failed_error; /* positive errno; 0: exec happened */
@@ -115,8 +116,8 @@ int init_watch_children(struct child *child);
 void init_serve(struct child *child, pid_t program, int signals, int listener_source,
                 struct child_message *end) __attribute__((noreturn));
 
-/* Answers a system call that the filter handed to us: EPERM. */
-void init_deny(const struct child *child, uint64_t id);
+/* Answers a system call that the filter handed to us with `error`, a positive errno. */
+void init_deny(const struct child *child, uint64_t id, int error);
 
 /* The filter's listener has hung up. True if that was the end of a program without others: then how it ended,
  * and the CPU time that the program has used; a child that has hidden itself and ends a moment later may not

@@ -75,9 +75,9 @@ static void count_denied(struct child *child, int32_t nr, uint32_t arch)
     denied_count(child->denied, nr, arch);
 }
 
-void init_deny(const struct child *child, uint64_t id)
+void init_deny(const struct child *child, uint64_t id, int error)
 {
-    struct seccomp_notif_resp response = {.id = id, .error = -EPERM};
+    struct seccomp_notif_resp response = {.id = id, .error = -error};
     int r;
     do {
         r = ioctl(child->listener, SECCOMP_IOCTL_NOTIF_SEND, &response);
@@ -102,7 +102,7 @@ static void answer_notification(struct child *child, pid_t program)
     if (!init_is_standing_by(child)) {
         count_denied(child, request.data.nr, request.data.arch);
     }
-    init_deny(child, request.id);
+    init_deny(child, request.id, EPERM);
 }
 
 enum reaped {

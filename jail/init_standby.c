@@ -68,6 +68,13 @@ bool init_standby_takes(struct child *child, pid_t program, const struct seccomp
     if (again && !child->kernel) {
         _exit(1); /* a launcher that waits cannot call again: a signal has brought it here */
     }
+    if (ends && child->interrupted) {
+        /* Its signal may have come too late for this program, and must not be the next one's: the launcher
+         * takes it, which is there by now, and calls again. */
+        child->interrupted = false;
+        init_deny(child, request->id, EINTR);
+        return true;
+    }
     child->standby_call = request->id;
     if (again) {
         return true; /* a kernel may wait long enough to be frozen and thawed, which makes it call again */
@@ -100,6 +107,7 @@ static void run(struct child *child, const int fds[JAIL_PROGRAM_FDS + 1])
         close(fds[i]);
     }
     child->standby = STANDBY_DONE;
+    child->interrupted = false;
     if (child->denied) {
         denied_clear(child->denied); /* those of a kernel's earlier programs */
     }
@@ -108,7 +116,7 @@ static void run(struct child *child, const int fds[JAIL_PROGRAM_FDS + 1])
     if (child_send(child, &started, -1) < 0) {
         _exit(1);
     }
-    init_deny(child, child->standby_call);
+    init_deny(child, child->standby_call, EPERM);
 }
 
 void init_standby_hear(struct child *child, pid_t program)
@@ -122,6 +130,7 @@ void init_standby_hear(struct child *child, pid_t program)
     }
     if (child->kernel && message.phase == PHASE_INTERRUPT && n_fds == 0) {
         if (child->standby == STANDBY_DONE) {
+            child->interrupted = true;
             kill(-program, SIGINT); /* its process group, as ^C at a terminal */
         }
         return;

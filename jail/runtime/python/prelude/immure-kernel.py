@@ -34,6 +34,7 @@ class state:
     mask = None  # of signals, while all are blocked
     answers = []  # to the system call that waits
     interrupt = _signal.default_int_handler  # the program's own handler of SIGINT, while it is not in place
+    early = False  # a SIGINT has come for the call before that
     stdin = sys.stdin
     args = source = name = None
     error, has_run = None, False
@@ -41,7 +42,8 @@ class state:
 
 
 def calm(number, frame):
-    """SIGINT's handler while nothing of the program runs: one that comes too late is for nobody."""
+    """SIGINT's handler while nothing of the program runs: what comes before it is kept for it, what comes later is for nobody."""
+    state.early = True
 
 
 # ---- The steps of a call ----
@@ -52,10 +54,12 @@ def wait():
         state.mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
     _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())  # any would end the wait
     if not state.answers:
+        _signal.sigtimedwait({_signal.SIGINT}, 0)  # one of the call that has ended
+        state.early = False
         # Whatever is raised right behind the answer, there it is: asking again would mean that this call has ended.
         state.answers.extend(map(libc.inotify_init1, (state.status,)))
     code = ctypes.get_errno()
-    if code == errno.EINTR:
+    if code == errno.EINTR:  # the call that has ended was interrupted, perhaps just now
         state.answers.clear()
         return
     if code != errno.EPERM:
@@ -83,6 +87,8 @@ def run():
     try:
         state.step = report  # never twice
         _signal.signal(_signal.SIGINT, state.interrupt)
+        if state.early:
+            _signal.raise_signal(_signal.SIGINT)
         exec(compile(state.source, state.name, "exec", dont_inherit=True), main.__dict__)
         state.has_run = True
     except BaseException as raised:
