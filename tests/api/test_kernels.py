@@ -320,7 +320,8 @@ def test_nothing_outlives_the_server(serve):
         mark = f"{os.getpid()}{int(how)}424242"
         out(ask(server, f"import os, subprocess\nleft = subprocess.Popen(['sleep', '{mark}'], start_new_session=True)", session_id="a"), "new")
         find = ["pgrep", "-f", f"sleep {mark}"]
-        assert subprocess.run(find, stdout=subprocess.DEVNULL).returncode == 0
+        # An exec lets go of its parent before it shows its command line.
+        wait_for(lambda: subprocess.run(find, stdout=subprocess.DEVNULL).returncode == 0, "its process")
         server.stop(how)
         wait_for(lambda: subprocess.run(find, stdout=subprocess.DEVNULL).returncode == 1, "the end of its processes")
 
