@@ -390,7 +390,7 @@ static void a_kernel_that_was_killed_is_not_kept(void **state)
     (void)state;
     struct fixture fixture;
     start_kernel(&fixture);
-    CLEANUP(fd_closep) int jails_end = fixture.jail->pidfd;
+    close(fixture.jail->pidfd);
     pid_t pid = fork();
     if (pid == 0) {
         pause();
