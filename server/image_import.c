@@ -7,10 +7,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -54,6 +56,32 @@ static int open_source(struct importing *importing, struct err *reterr)
     bool layout = S_ISDIR(st.st_mode) && faccessat(importing->source, "oci-layout", F_OK, 0) == 0;
     importing->form = S_ISREG(st.st_mode) ? FORM_ARCHIVE : layout ? FORM_LAYOUT : FORM_DIRECTORY;
     return 0;
+}
+
+static bool is_same(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* A directory that the store lies in would be copied into itself, until a limit ends that. On another mount
+ * it would not: no other is entered. */
+static int check_apart(const struct importing *importing, struct err *reterr)
+{
+    struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_XDEV};
+    struct stat source, here, below = {0};
+    int at = openat(importing->store, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    bool known = fstat(importing->source, &source) == 0, found = false;
+    while (known && !found && at >= 0 && fstat(at, &here) == 0 && !is_same(&here, &below)) {
+        found = is_same(&here, &source);
+        below = here;
+        int above = (int)syscall(SYS_openat2, at, "..", &how, sizeof how);
+        close(at);
+        at = above;
+    }
+    fd_closep(&at);
+    return found ? err_set(reterr, ERR_INVALID, ELOOP, importing->import->source,
+                           "the directory of images lies in it; import a copy without that")
+                 : 0;
 }
 
 /* Both or neither: each is of no use alone. */
@@ -246,6 +274,7 @@ int image_import(const struct image_import *import, struct image_record *ret, st
         r = r < 0 ? r : unpacker_new(&importing.unpacker, reterr);
     }
     r = r < 0 ? r : image_store_lock(import->directory, &importing.store, reterr);
+    r = r < 0 ? r : check_apart(&importing, reterr);
     r = r < 0 ? r : image_store_stage(importing.store, &importing.staging, reterr);
     if (r == 0) {
         r = import_staged(&importing, reterr);
