@@ -64,8 +64,8 @@ static int refuse(struct err *reterr, const char *field, const char *why)
     X(key)                                                                                                   \
     X(team)                                                                                                  \
     X(runtime)                                                                                               \
-    X(policy) X(execution_id) X(policy_sha256) X(code_sha256) X(submission_sha256) X(decided_by) X(reason)   \
-        X(outcome)
+    X(policy)                                                                                                \
+    X(execution_id) X(policy_sha256) X(code_sha256) X(submission_sha256) X(decided_by) X(reason) X(outcome)
 #define TIMES(X) X(created_ms) X(expires_ms) X(decided_ms) X(ended_ms)
 
 /* `hex` lives as long as the message. */
