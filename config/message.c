@@ -167,7 +167,6 @@ static bool fill_state(const struct msg *msg, struct pool *pool, struct outgoing
     ret->state.leftovers_swept = msg->state.leftovers_swept;
     ret->state.sessions = msg->state.sessions;
     ret->state.kernels = msg->state.kernels;
-    ret->state.has_heap_bytes = true;
     ret->state.heap_bytes = msg->state.heap_bytes;
     ret->state.approvals_pending = msg->state.approvals_pending;
     ret->state.approvals_approved = msg->state.approvals_approved;
