@@ -117,6 +117,9 @@ static int from_message(const Immure__Approval *message, struct approval *ret, s
     if (message->code.len > sizeof approval.code) {
         return refuse(reterr, "approval.code", "is too long");
     }
+    if (message->code.len > 0 && memchr(message->code.data, '\0', message->code.len)) {
+        return refuse(reterr, "approval.code", "has a NUL in it");
+    }
     approval.code_size = message->code.len;
     if (message->code.len > 0) {
         memcpy(approval.code, message->code.data, message->code.len);
@@ -302,6 +305,11 @@ static int check_input(const struct submission *submission, struct err *reterr)
     }
     if (job->code_size == 0 || job->code_size > submission->input_size) {
         return refuse(reterr, "submission.job.code_size", "is not that of a program in the input");
+    }
+    /* As in every request: JSON with one in it is refused by whoever is to read what waits. */
+    if (memchr(submission->input, '\0', (size_t)job->code_size) ||
+        (submission->stdin_size > 0 && memchr(submission->stdin_data, '\0', submission->stdin_size))) {
+        return refuse(reterr, "submission", "has a NUL in a text");
     }
     for (size_t i = 0; i < job->n_files; i++) {
         if (job->files[i].offset > submission->input_size ||

@@ -1,4 +1,5 @@
 /* config/approval.c: packed and read again; what nobody would have packed is refused. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +35,7 @@ static struct approval make_approval(void)
                                 .decided_by = "boss",
                                 .reason = "why",
                                 .outcome = "gone",
-                                .code = "a\0b",
+                                .code = "a\nb",
                                 .code_size = 3,
                                 .code_truncated = true};
     memset(approval.policy_sha256, 'a', SHA256_HEX - 1);
@@ -69,14 +70,16 @@ static void test_approvals_that_are_none(void **state)
     (void)state;
     static const size_t damaged[] = {offsetof(struct approval, id), offsetof(struct approval, policy_sha256),
                                      offsetof(struct approval, submission_sha256)};
-    for (size_t i = 0; i < ARRAY_SIZE(damaged) + 1; i++) {
+    for (size_t i = 0; i < ARRAY_SIZE(damaged) + 2; i++) {
         CLEANUP(buf_free) struct buf packed = BUF_INIT;
         struct approval approval = make_approval(), again;
         struct err err = {0};
         if (i < ARRAY_SIZE(damaged)) {
             ((char *)&approval)[damaged[i]] = '/';
-        } else {
+        } else if (i == ARRAY_SIZE(damaged)) {
             approval.state = APPROVAL_STATE_COUNT;
+        } else {
+            approval.code[1] = '\0';
         }
         assert_int_equal(approval_encode(&approval, &packed), 0);
         assert_true(approval_decode(packed.data, packed.len, &again, &err) < 0);
@@ -150,6 +153,22 @@ static void test_submissions(void **state)
     assert_int_equal(submission_encode(&read, &again), 0);
     assert_int_equal(again.len, packed.len);
     assert_memory_equal(again.data, packed.data, packed.len);
+    for (int in_code = 0; in_code < 2; in_code++) {
+        CLEANUP(buf_free) struct buf bad = BUF_INIT;
+        struct submission none = {0}, with_nul = submission;
+        char nul[] = "print(1)data", stdin_nul[] = "x";
+        nul[in_code ? 3 : 10] = '\0'; /* a file may hold one */
+        stdin_nul[0] = in_code ? 'x' : '\0';
+        with_nul.input = nul;
+        with_nul.stdin_data = stdin_nul;
+        assert_int_equal(submission_encode(&with_nul, &bad), 0);
+        assert_int_equal(submission_decode(bad.data, bad.len, &none, NULL), -EBADMSG);
+        stdin_nul[0] = nul[3] = 'n';
+        bad.len = 0;
+        assert_int_equal(submission_encode(&with_nul, &bad), 0);
+        assert_int_equal(submission_decode(bad.data, bad.len, &none, NULL), 0);
+        submission_clear(&none);
+    }
     const struct {
         uint64_t code_size, offset, size;
     } beyond[] = {{0, 8, 4}, {13, 13, 0}, {8, 8, 5}, {8, 13, 0}, {8, UINT64_C(1) << 62, 1}};
