@@ -15,6 +15,7 @@
 #include <limits.h>
 #include <linux/openat2.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
@@ -56,12 +57,10 @@ static int open_in(int dirfd, const char *name, uint64_t flags)
 static int fail(const struct walk *walk, int r, const char *name)
 {
     char plain[201];
-    size_t len = 0;
-    for (; name[len] && len < sizeof plain - 1; len++) {
-        unsigned char c = (unsigned char)name[len];
-        plain[len] = c < ' ' || c > '~' ? '?' : name[len];
+    snprintf(plain, sizeof plain, "%s", name);
+    for (char *at = plain; *at; at++) {
+        *at = *at < ' ' || *at > '~' ? '?' : *at;
     }
-    plain[len] = '\0';
     return walk->lenient ? 0 : err_set(walk->reterr, ERR_INTERNAL, -r, NULL, "%s: %s", plain, strerror(-r));
 }
 

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "soak"))
 
 from harness import BUILD, CGROUP_PARENT, IMMURE, Cgroup, Server, wait_for  # noqa: E402
-from soak import MEMORY, children, descendants, measure, own_mounts, stock_is_full  # noqa: E402
+from soak import HEAP, MEMORY, children, descendants, measure, own_mounts, stock_is_full  # noqa: E402
 
 SEED = int(os.environ.get("IMMURE_TEST_SEED", "1"))
 PR_SET_CHILD_SUBREAPER = 36
@@ -176,7 +176,7 @@ class Storm:
         figures = measure(self.server)
         with open("/proc/self/mountinfo") as mounts:
             figures["mounts of the host"] = len(mounts.readlines())
-        return {name: value for name, value in figures.items() if name not in MEMORY and name != "front restarts"}
+        return {name: value for name, value in figures.items() if name not in {*MEMORY, *HEAP, "front restarts"}}
 
     def rest(self, load):
         """Compares, with some patience: what is just ending may still be there."""
