@@ -8,7 +8,6 @@
 #include "config/job.h"
 #include "config/json.h"
 #include "jail/base/buf.h"
-#include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "server/json_out.h"
 
@@ -157,25 +156,6 @@ static void write_env(const struct job *job, struct buf *ret)
     buf_putc(ret, ']');
 }
 
-/* 0: the policy's own. */
-static void write_limits(const struct job_limits *limits, struct buf *ret)
-{
-    const struct {
-        const char *name;
-        uint64_t value;
-    } rows[] = {
-        {"memory_bytes", limits->memory_bytes},   {"pids", limits->pids},
-        {"cpu_percent", limits->cpu_percent},     {"cpu_ms", limits->cpu_ms},
-        {"scratch_bytes", limits->scratch_bytes}, {"output_bytes", limits->output_bytes},
-        {"timeout_ms", limits->timeout_ms},
-    };
-    json_out_open(ret, "limits", '{');
-    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-        json_out_known(ret, rows[i].name, rows[i].value > 0, rows[i].value);
-    }
-    buf_putc(ret, '}');
-}
-
 void approval_write_one(const struct approval *approval, const struct submission *submission, struct buf *ret)
 {
     buf_putc(ret, '{');
@@ -196,7 +176,9 @@ void approval_write_one(const struct approval *approval, const struct submission
     write_texts("args", job->args, job->n_args, ret);
     write_env(job, ret);
     write_texts("outputs", job->outputs, job->n_outputs, ret);
-    write_limits(&job->limits, ret);
+    json_out_open(ret, "limits", '{'); /* null: the policy's own */
+    json_out_limits(ret, &job->limits);
+    buf_putc(ret, '}');
     json_out_bytes(ret, "stdin", submission->stdin_data ? submission->stdin_data : "",
                    submission->stdin_size);
     write_files(submission, ret);

@@ -9,7 +9,6 @@
 
 #include "config/job.h"
 #include "jail/base/buf.h"
-#include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
@@ -180,20 +179,8 @@ static void put_usage(struct buf *ret, const struct job_result *result)
 
 static void put_limits(struct buf *ret, const struct job_result *result)
 {
-    const struct job_limits *limits = &result->limits;
-    const struct {
-        const char *name;
-        uint64_t value;
-    } rows[] = {
-        {"memory_bytes", limits->memory_bytes},   {"pids", limits->pids},
-        {"cpu_percent", limits->cpu_percent},     {"cpu_ms", limits->cpu_ms},
-        {"scratch_bytes", limits->scratch_bytes}, {"output_bytes", limits->output_bytes},
-        {"timeout_ms", limits->timeout_ms},
-    };
     json_out_open(ret, "limits", '{');
-    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-        json_out_known(ret, rows[i].name, rows[i].value > 0, rows[i].value);
-    }
+    json_out_limits(ret, &result->limits);
     json_out_text(ret, "enforced_by", result->enforced_by_cgroup ? "cgroup2" : "rlimit");
     buf_putc(ret, '}');
     json_out_text(ret, "policy", result->policy);

@@ -7,8 +7,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "config/job.h"
 #include "config/json.h"
 #include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
 
 /* What precedes tells whether a comma is due: no member or element ends in an opening bracket. */
 void json_out_separator(struct buf *ret)
@@ -93,4 +95,20 @@ void json_out_time(struct buf *ret, const char *key, uint64_t since_epoch_ms)
     strftime(seconds, sizeof seconds, "%Y-%m-%dT%H:%M:%S", &utc);
     snprintf(text, sizeof text, "%s.%03uZ", seconds, (unsigned)(since_epoch_ms % 1000));
     json_out_text(ret, key, text);
+}
+
+void json_out_limits(struct buf *ret, const struct job_limits *limits)
+{
+    const struct {
+        const char *name;
+        uint64_t value;
+    } rows[] = {
+        {"memory_bytes", limits->memory_bytes},   {"pids", limits->pids},
+        {"cpu_percent", limits->cpu_percent},     {"cpu_ms", limits->cpu_ms},
+        {"scratch_bytes", limits->scratch_bytes}, {"output_bytes", limits->output_bytes},
+        {"timeout_ms", limits->timeout_ms},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        json_out_known(ret, rows[i].name, rows[i].value > 0, rows[i].value);
+    }
 }

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 struct buf;
+struct job_limits;
 
 /* The comma where one is due, and the quoted name. `key` is a constant of ours: nothing in it is escaped. */
 void json_out_key(struct buf *ret, const char *key);
@@ -23,3 +24,5 @@ void json_out_time(struct buf *ret, const char *key, uint64_t since_epoch_ms);
 void json_out_open(struct buf *ret, const char *key, char bracket);
 /* The comma between two elements of an array. */
 void json_out_separator(struct buf *ret);
+/* The members of an object that is open: each of the limits, null where it is 0. */
+void json_out_limits(struct buf *ret, const struct job_limits *limits);

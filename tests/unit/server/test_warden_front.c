@@ -299,21 +299,38 @@ static void make_pipes(int ret[MSG_RUN_FDS])
     }
 }
 
+/* A front that serves, and a job that waits for approval. */
+static struct approval_entry *begin_with_a_job(struct talk *talk, struct warden *warden)
+{
+    const struct approval approval = {.key = "default", .runtime = "python", .policy = "python"};
+    struct approval_entry *entry = NULL;
+    CLEANUP(buf_free) struct buf packed = BUF_INIT;
+    buf_puts(&packed, "a job");
+    begin_talk(talk, warden, 1);
+    hello(talk);
+    front_receive(talk->front, 16);
+    assert_int_equal(approvals_add(warden->approvals, &approval, &packed, &entry, NULL), 0);
+    return entry;
+}
+
+static void end_of_a_job(struct talk *talk, struct approval_entry *entry)
+{
+    struct warden *warden = talk->warden;
+    assert_int_equal(approvals_move(entry, APPROVAL_LOST, NULL, "the test is over", NULL), 0);
+    front_kill(talk->front, "the conversation is over");
+    run_until(warden, has_no_front);
+    close(talk->sock);
+}
+
 /* Neither what waits, nor what was approved and given to nobody. */
 static void a_front_runs_only_what_it_is_told_to(void **state)
 {
     struct warden *warden = *state;
     struct talk talk;
-    struct approval approval = {.key = "default", .runtime = "python", .policy = "python"};
-    struct approval_entry *entry = NULL;
-    CLEANUP(buf_free) struct buf packed = BUF_INIT;
+    struct approval_entry *entry;
     struct err err = {0};
     int fds[MSG_RUN_FDS];
-    buf_puts(&packed, "a job");
-    begin_talk(&talk, warden, 1);
-    hello(&talk);
-    front_receive(talk.front, 16);
-    assert_int_equal(approvals_add(warden->approvals, &approval, &packed, &entry, &err), 0);
+    entry = begin_with_a_job(&talk, warden);
     make_pipes(fds);
     talk.n_jobs = 2;
     for (uint64_t id = 1; id <= 2; id++) {
@@ -332,10 +349,7 @@ static void a_front_runs_only_what_it_is_told_to(void **state)
     for (int i = 0; i < MSG_RUN_FDS; i++) {
         close(fds[i]);
     }
-    assert_int_equal(approvals_move(entry, APPROVAL_LOST, NULL, "the test is over", &err), 0);
-    front_kill(talk.front, "the conversation is over");
-    run_until(warden, has_no_front);
-    close(talk.sock);
+    end_of_a_job(&talk, entry);
 }
 
 /* It had no memory, say: it, or another, is told once more. */
@@ -343,14 +357,8 @@ static void a_front_that_could_not_run_a_job_does_not_keep_it(void **state)
 {
     struct warden *warden = *state;
     struct talk talk;
-    struct approval approval = {.key = "default", .runtime = "python", .policy = "python"};
-    struct approval_entry *entry = NULL;
-    CLEANUP(buf_free) struct buf packed = BUF_INIT;
-    buf_puts(&packed, "a job");
-    begin_talk(&talk, warden, 1);
-    hello(&talk);
-    front_receive(talk.front, 16);
-    assert_int_equal(approvals_add(warden->approvals, &approval, &packed, &entry, NULL), 0);
+    struct approval_entry *entry;
+    entry = begin_with_a_job(&talk, warden);
     assert_int_equal(approvals_move(entry, APPROVAL_APPROVED, "boss", NULL, NULL), 0);
     listen_to_the_warden(&talk);
     guard_tick(warden, 0);
@@ -367,10 +375,7 @@ static void a_front_that_could_not_run_a_job_does_not_keep_it(void **state)
         guard_tick(warden, 0);
         listen_to_the_warden(&talk);
     }
-    assert_int_equal(approvals_move(entry, APPROVAL_LOST, NULL, "the test is over", NULL), 0);
-    front_kill(talk.front, "the conversation is over");
-    run_until(warden, has_no_front);
-    close(talk.sock);
+    end_of_a_job(&talk, entry);
 }
 
 /* Nor where fronts may take for ever, and are not asked otherwise whether they live. */
@@ -380,15 +385,9 @@ static void a_front_without_a_timeout_does_not_keep_it_either(void **state)
     uint64_t *timeout_ms = &warden->settings->config->front_timeout_ms;
     uint64_t before_ms = *timeout_ms;
     struct talk talk;
-    struct approval approval = {.key = "default", .runtime = "python", .policy = "python"};
-    struct approval_entry *entry = NULL;
-    CLEANUP(buf_free) struct buf packed = BUF_INIT;
-    buf_puts(&packed, "a job");
+    struct approval_entry *entry;
     *timeout_ms = 0;
-    begin_talk(&talk, warden, 1);
-    hello(&talk);
-    front_receive(talk.front, 16);
-    assert_int_equal(approvals_add(warden->approvals, &approval, &packed, &entry, NULL), 0);
+    entry = begin_with_a_job(&talk, warden);
     assert_int_equal(approvals_move(entry, APPROVAL_APPROVED, "boss", NULL, NULL), 0);
     guard_tick(warden, 0);
     listen_to_the_warden(&talk);
@@ -407,10 +406,7 @@ static void a_front_without_a_timeout_does_not_keep_it_either(void **state)
     check(&talk, LIVES);
     assert_int_equal(approvals_handed_over(warden), 0);
     *timeout_ms = before_ms;
-    assert_int_equal(approvals_move(entry, APPROVAL_LOST, NULL, "the test is over", NULL), 0);
-    front_kill(talk.front, "the conversation is over");
-    run_until(warden, has_no_front);
-    close(talk.sock);
+    end_of_a_job(&talk, entry);
 }
 
 /* Four ticks without an answer, and not one less; an answer in time starts the count again. */
