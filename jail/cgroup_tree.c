@@ -37,6 +37,8 @@
 
 #define JOB_PREFIX   "job-"
 #define KILL_WAIT_MS 2000
+#define MOVE_WAIT_MS 50
+#define MOVE_TRIES   40
 #define LOCK_TRIES   2000
 #define LOCK_WAIT_MS 5
 
@@ -62,8 +64,9 @@ static void lock(int own)
     }
 }
 
-/* Waits until no process is left in the cgroup behind `dir`. cgroup.events signals changes as POLLPRI. */
-static void wait_until_empty(int dir)
+/* Waits until no process is left in the cgroup behind `dir`, at most `wait_ms` for each change of it.
+ * cgroup.events signals changes as POLLPRI. */
+static void wait_until_empty(int dir, int wait_ms)
 {
     CLEANUP(fd_closep) int events = openat(dir, "cgroup.events", O_RDONLY | O_CLOEXEC);
     for (int tries = 0; events >= 0 && tries < 8; tries++) {
@@ -77,7 +80,7 @@ static void wait_until_empty(int dir)
             return;
         }
         struct pollfd change = {.fd = events, .events = POLLPRI};
-        if (poll(&change, 1, KILL_WAIT_MS) == 0) {
+        if (poll(&change, 1, wait_ms) == 0) {
             return;
         }
     }
@@ -113,7 +116,7 @@ static bool sweep_job(int dir, const char *name, void *arg)
         return false;
     }
     io_write_file_at(job, "cgroup.kill", "1");
-    wait_until_empty(job);
+    wait_until_empty(job, KILL_WAIT_MS);
     return unlinkat(dir, name, AT_REMOVEDIR) == 0;
 }
 
@@ -152,6 +155,22 @@ static int open_self(int instance)
     return openat(instance, CGROUP_SELF, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
+/* Moves what is in SELF of the instance behind `dir` to the cgroup behind `to` (-1: nowhere) and removes it.
+ * A process that is just ending is still listed and stays where it is; the next round finds it gone. */
+static void remove_self(int dir, int to)
+{
+    CLEANUP(fd_closep) int self = open_self(dir);
+    for (unsigned tries = 0; tries < MOVE_TRIES; tries++) {
+        if (self >= 0 && to >= 0) {
+            move_processes(self, to, NULL);
+        }
+        if (unlinkat(dir, CGROUP_SELF, AT_REMOVEDIR) == 0 || errno != EBUSY || self < 0 || to < 0) {
+            return;
+        }
+        wait_until_empty(self, MOVE_WAIT_MS);
+    }
+}
+
 /* Takes down the subtree of an instance that is dead. The processes in its SELF are not ours to end. */
 static bool sweep_instance(int own, const char *name, void *arg)
 {
@@ -161,13 +180,8 @@ static bool sweep_instance(int own, const char *name, void *arg)
         return false;
     }
     tree->swept += for_each_below(dir, JOB_PREFIX, sweep_job, NULL);
-    CLEANUP(fd_closep) int from = open_self(dir);
     CLEANUP(fd_closep) int ours = open_self(tree->dir);
-    int to = is_real_root(own) ? own : ours;
-    if (from >= 0 && to >= 0) {
-        move_processes(from, to, NULL);
-    }
-    unlinkat(dir, CGROUP_SELF, AT_REMOVEDIR);
+    remove_self(dir, is_real_root(own) ? own : ours);
     return unlinkat(own, name, AT_REMOVEDIR) == 0;
 }
 
@@ -318,12 +332,7 @@ static void leave(struct jail_cgroup_tree *tree)
     CLEANUP(fd_closep)
     int neighbour = last ? -1 : openat(tree->own, tree->neighbour, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     CLEANUP(fd_closep) int neighbours_self = neighbour < 0 ? -1 : open_self(neighbour);
-    CLEANUP(fd_closep) int self = open_self(tree->dir);
-    int to = root || last ? tree->own : neighbours_self;
-    if (self >= 0 && to >= 0) {
-        move_processes(self, to, NULL);
-    }
-    unlinkat(tree->dir, CGROUP_SELF, AT_REMOVEDIR);
+    remove_self(tree->dir, root || last ? tree->own : neighbours_self);
     unlinkat(tree->own, tree->name, AT_REMOVEDIR);
 }
 
