@@ -77,6 +77,7 @@ static void remove_entry(struct approval_entry *entry)
     }
     *at = entry->next;
     free(entry->packed);
+    free(entry->session_id);
     free(entry);
 }
 

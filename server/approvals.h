@@ -22,6 +22,10 @@ struct approval_entry {
     char *packed;         /* the job, in memory; NULL: it is on disk, or not needed any more */
     const void *runner;   /* the front that has been told to run it; NULL: none */
     uint64_t runner_ping; /* the last ping that it was sent before that */
+
+    /* What its job enters besides a slot; known when its turn is looked at first (warden_turn.c). */
+    bool looked_at, needs_kernel;
+    char *session_id; /* NULL: none */
 };
 
 struct approvals_options {

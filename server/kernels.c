@@ -174,6 +174,13 @@ static struct kernel *find(const struct kernels *kernels, const struct session *
     return kernel;
 }
 
+static int check_room(const struct kernels *kernels, const struct server_config *config, struct err *reterr)
+{
+    return kernels->count < config->max_kernels
+               ? 0
+               : err_set(reterr, ERR_BUSY, EAGAIN, NULL, "server busy: there is no room for another kernel");
+}
+
 static int kernel_new(struct kernels *kernels, const struct server_config *config, struct session *session,
                       const struct runtime_config *runtime, const struct policy *policy, struct kernel **ret,
                       struct err *reterr)
@@ -184,8 +191,9 @@ static int kernel_new(struct kernels *kernels, const struct server_config *confi
             "policy '%s' keeps the interpreters of sessions, and the runtime '%s' has none to keep",
             policy_name(policy), runtime->name);
     }
-    if (kernels->count >= config->max_kernels) {
-        return err_set(reterr, ERR_BUSY, EAGAIN, NULL, "server busy: there is no room for another kernel");
+    int r = check_room(kernels, config, reterr);
+    if (r < 0) {
+        return r;
     }
     struct kernel *kernel = calloc(1, sizeof *kernel);
     char *runtime_name = strdup(runtime->name), *policy_text = strdup(policy_name(policy));
@@ -222,6 +230,23 @@ static int refuse_call(const struct kernel *kernel, uint64_t *ret_retry_after_ms
                    "server busy: the kernel of this session runs another call");
 }
 
+/* What it may do is what the policy says now. */
+static bool is_current(const struct kernel *kernel, const struct policy *policy)
+{
+    return strcmp(kernel->policy_sha256, policy_sha256(policy)) == 0;
+}
+
+int kernel_try(const struct kernels *kernels, const struct server_config *config,
+               const struct session *session, const struct policy *policy, struct err *reterr)
+{
+    const struct kernel *kernel = find(kernels, session);
+    uint64_t retry_after_ms;
+    if (kernel && kernel->called) {
+        return refuse_call(kernel, &retry_after_ms, reterr);
+    }
+    return kernel && is_current(kernel, policy) ? 0 : check_room(kernels, config, reterr);
+}
+
 int kernel_enter(struct kernels *kernels, const struct server_config *config, struct session *session,
                  const struct runtime_config *runtime, const struct policy *policy, struct kernel **ret,
                  uint64_t *ret_retry_after_ms, struct err *reterr)
@@ -238,8 +263,8 @@ int kernel_enter(struct kernels *kernels, const struct server_config *config, st
                        "first, or use another one",
                        kernel->runtime, kernel->policy);
     }
-    if (kernel && strcmp(kernel->policy_sha256, policy_sha256(policy)) != 0) {
-        kill_kernel(kernel); /* what it may do is not what the policy says now */
+    if (kernel && !is_current(kernel, policy)) {
+        kill_kernel(kernel);
         kernel = NULL;
     }
     if (!kernel) {

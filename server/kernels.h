@@ -44,6 +44,9 @@ size_t kernels_count(const struct kernels *kernels);
 int kernel_enter(struct kernels *kernels, const struct server_config *config, struct session *session,
                  const struct runtime_config *runtime, const struct policy *policy, struct kernel **ret,
                  uint64_t *ret_retry_after_ms, struct err *reterr);
+/* Whether it would be ERR_BUSY now; nothing is begun. `session` NULL: one that is to be made. */
+int kernel_try(const struct kernels *kernels, const struct server_config *config,
+               const struct session *session, const struct policy *policy, struct err *reterr);
 /* The call has ended, or never began: the kernel waits for the next one; or is freed, with a jail that has
  * ended or was never parked. Takes NULL. */
 void kernel_leave(struct kernel *kernel);

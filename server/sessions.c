@@ -307,22 +307,38 @@ static void go_by(struct sessions *sessions, const struct server_config *config)
     sessions->free_bytes = config->session_free_bytes;
 }
 
+/* The session that a job enters; NULL: there is room for it, and it is to be made. */
+static int look_up(const struct sessions *sessions, const struct server_config *config, const char *key,
+                   const char *session_id, unsigned char ret_owner[KEY_HASH_BYTES], struct session **ret,
+                   uint64_t *ret_retry_after_ms, struct err *reterr)
+{
+    uint32_t key_most;
+    *ret_retry_after_ms = 0;
+    if (owner_of(config, key, ret_owner, &key_most) < 0) {
+        return err_set(reterr, ERR_INTERNAL, ENOENT, "key", "a job's key is not in the configuration");
+    }
+    int r = session_find(sessions, config, key, session_id, ret, reterr);
+    return r < 0 || *ret ? r : check_room(sessions, config, ret_owner, key_most, ret_retry_after_ms, reterr);
+}
+
+int session_try(const struct sessions *sessions, const struct server_config *config, const char *key,
+                const char *session_id, struct session **ret, struct err *reterr)
+{
+    unsigned char owner[KEY_HASH_BYTES];
+    uint64_t retry_after_ms;
+    return look_up(sessions, config, key, session_id, owner, ret, &retry_after_ms, reterr);
+}
+
 int session_enter(struct sessions *sessions, const struct server_config *config, const char *key,
                   const char *session_id, struct session **ret, uint64_t *ret_retry_after_ms,
                   struct err *reterr)
 {
     struct session *session;
     unsigned char owner[KEY_HASH_BYTES];
-    uint32_t key_most;
-    *ret_retry_after_ms = 0;
     go_by(sessions, config);
-    if (owner_of(config, key, owner, &key_most) < 0) {
-        return err_set(reterr, ERR_INTERNAL, ENOENT, "key", "a job's key is not in the configuration");
-    }
-    int r = session_find(sessions, config, key, session_id, &session, reterr);
+    int r = look_up(sessions, config, key, session_id, owner, &session, ret_retry_after_ms, reterr);
     if (r == 0 && !session) {
-        r = check_room(sessions, config, owner, key_most, ret_retry_after_ms, reterr);
-        r = r < 0 ? r : session_new(sessions, owner, session_id, &session, reterr);
+        r = session_new(sessions, owner, session_id, &session, reterr);
     }
     if (r < 0) {
         return r;

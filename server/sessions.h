@@ -47,6 +47,9 @@ size_t sessions_count(const struct sessions *sessions);
 int session_enter(struct sessions *sessions, const struct server_config *config, const char *key,
                   const char *session_id, struct session **ret, uint64_t *ret_retry_after_ms,
                   struct err *reterr);
+/* How that would end now; nothing is begun. `*ret` NULL: it would be made. */
+int session_try(const struct sessions *sessions, const struct server_config *config, const char *key,
+                const char *session_id, struct session **ret, struct err *reterr);
 /* The job has ended; `ran` false: it never began, and a session that was made for it goes. Takes NULL. */
 void session_leave(struct session *session, bool ran);
 /* After that: nothing of its jail is left, and the session's id and workspace are no longer in use. Takes

@@ -445,17 +445,12 @@ void approval_query_answer(struct front *front, const struct msg_approval_query 
 
 /* ---- Approved jobs ---- */
 
-static bool is_handed_over(const struct approval_entry *entry)
-{
-    return entry->runner && entry->approval.state == APPROVAL_APPROVED;
-}
-
 unsigned approvals_handed_over(const struct warden *warden)
 {
     unsigned n = 0;
     for (const struct approval_entry *entry = approvals_first(warden->approvals); entry;
          entry = entry->next) {
-        n += is_handed_over(entry);
+        n += approval_is_handed_over(entry);
     }
     return n;
 }
@@ -507,8 +502,10 @@ void approvals_tend(struct warden *warden)
         if (taken >= warden->settings->config->max_concurrent_jobs || !front->channel) {
             return;
         }
-        hand_over(front, entry);
-        taken++;
+        if (approval_turn_has_come(front, entry)) {
+            hand_over(front, entry);
+            taken++;
+        }
     }
 }
 

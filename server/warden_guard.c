@@ -93,6 +93,7 @@ void guard_tick(void *arg, uint32_t events)
     for (struct front *front = warden->fronts; front; front = front->next) {
         look_after(front);
     }
+    approvals_tend(warden); /* a session's end may have made room, of which nobody tells */
     arm(warden);
 }
 

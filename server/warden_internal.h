@@ -8,6 +8,7 @@
  *     warden_session.c  queries about sessions
  *     warden_keys.c     the file of keys
  *     warden_approval.c jobs that wait for approval
+ *     warden_turn.c     approved jobs that wait for their session
  *     warden_audit.c    audit lines, from the fronts to the file
  *     warden_selftest.c one trivial job per runtime, for /readyz */
 #pragma once
@@ -22,6 +23,7 @@
 #include "server/host.h"
 #include "server/listen.h"
 
+struct approval_entry;
 struct approvals;
 struct audit_trail;
 struct channel;
@@ -251,6 +253,14 @@ int approval_begin(struct front *front, const char *approval_id, struct job **re
                    struct err *reterr);
 /* It has ended, or nobody knows (`known`). */
 void approval_end(struct warden *warden, const char *approval_id, bool known, const char *outcome);
+
+/* warden_turn.c */
+/* Its front has been told to run it, and has not sent it back yet. */
+bool approval_is_handed_over(const struct approval_entry *entry);
+/* An approved job that is to be handed over to that front finds its session, and the kernel of that, free. */
+bool approval_turn_has_come(const struct front *front, struct approval_entry *entry);
+/* The kernel of that session is about to run an approved job. */
+bool approvals_claim_kernel(const struct warden *warden, const char *session_id);
 
 /* warden_session.c */
 /* Handles MSG_SESSION_QUERY. */

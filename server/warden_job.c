@@ -328,12 +328,17 @@ static int enter_session(struct warden_job *job, const struct settings *settings
 }
 
 /* The kernel of the job's session, where its policy keeps one; `*ret` is NULL otherwise. */
-static int enter_kernel(const struct warden_job *job, const struct settings *settings,
+static int enter_kernel(const struct warden_job *job, const struct settings *settings, const struct job *wish,
                         const struct runtime_config *runtime, const struct policy *policy,
                         struct kernel **ret, uint64_t *ret_retry_after_ms, struct err *reterr)
 {
     if (!job->session || policy_spec(policy)->state != POLICY_STATE_KERNEL) {
         return 0;
+    }
+    if (approvals_claim_kernel(job->warden, wish->session_id)) {
+        *ret_retry_after_ms = 0;
+        return err_set(reterr, ERR_BUSY, EAGAIN, NULL,
+                       "server busy: the kernel of this session is about to run an approved job");
     }
     return kernel_enter(job->warden->kernels, settings->config, job->session, runtime, policy, ret,
                         ret_retry_after_ms, reterr);
@@ -385,7 +390,7 @@ static int start(struct warden *warden, const struct settings *settings, struct 
     r = open_image(settings, policy, runtime, wish, &image, reterr);
     job->image_fd = TAKE_FD(image.lock_fd);
     r = r < 0 ? r : enter_session(job, settings, wish, &session, ret_retry_after_ms, reterr);
-    r = r < 0 ? r : enter_kernel(job, settings, runtime, policy, &kernel, ret_retry_after_ms, reterr);
+    r = r < 0 ? r : enter_kernel(job, settings, wish, runtime, policy, &kernel, ret_retry_after_ms, reterr);
     if (r < 0) {
         image_close(&image);
         fd_closep(&session.mount_fd);
@@ -505,23 +510,25 @@ void job_run(struct front *front, uint64_t id, const char *approval_id, const in
         return;
     }
     front->last_job_id = id;
-    if (approval_begin(front, approval_id, &wish, &fds[JOB_FD_INPUT], &err) < 0) {
-        report_failure(front, id, &err, 0);
-        return;
-    }
-    wish->id = id;
     struct warden_job *job;
     uint64_t retry_after_ms = 0;
-    int r = start(warden, front->settings, wish, fds, false, &job, &retry_after_ms, &err);
-    fd_closep(&fds[JOB_FD_INPUT]);
-    if (r < 0) {
-        approval_end(warden, approval_id, true, err.text);
-        report_failure(front, id, &err, retry_after_ms);
-        return;
+    int r = approval_begin(front, approval_id, &wish, &fds[JOB_FD_INPUT], &err);
+    if (r == 0) {
+        wish->id = id;
+        r = start(warden, front->settings, wish, fds, false, &job, &retry_after_ms, &err);
+        fd_closep(&fds[JOB_FD_INPUT]);
+        if (r < 0) {
+            approval_end(warden, approval_id, true, err.text);
+        }
     }
-    job->front = front;
-    memcpy(job->approval_id, approval_id, sizeof job->approval_id);
-    die_here("started");
+    if (r < 0) {
+        report_failure(front, id, &err, retry_after_ms);
+    } else {
+        job->front = front;
+        memcpy(job->approval_id, approval_id, sizeof job->approval_id);
+        die_here("started");
+    }
+    approvals_tend(warden); /* the next one that enters a session */
 }
 
 int job_start_selftest(struct warden *warden, const struct settings *settings, struct job *wish,
