@@ -6,6 +6,8 @@ import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from harness import PATIENCE
+
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
@@ -69,6 +71,22 @@ class CallbackServer:
         self.server.shutdown()
         self.server.server_close()
         self.thread.join()
+
+
+class Hold(CallbackServer):
+    """Holds jobs, so that a test need not guess for how long: `call_tool('hold')` returns once `go` is set.
+
+    `environment` is for their server, `fields` for their requests."""
+
+    def __init__(self):
+        self.go = threading.Event()
+        super().__init__({"hold": lambda: {"data": ""} if self.go.wait(PATIENCE * 60) else {"error": "nobody let it go"}})
+        self.environment = {"SANDBOX_EXECUTOR_CALLBACK_URLS": self.url}
+        self.fields = {"callback_url": self.url, "timeout": 60}
+
+    def __exit__(self, *_):
+        self.go.set()
+        super().__exit__()
 
 
 class QuickServer:

@@ -8,6 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from callback_server import Hold  # noqa: E402
 from harness import BUILD, Server, runtimes  # noqa: E402
 from wire import Wire  # noqa: E402
 
@@ -45,6 +46,12 @@ def serve(tmp_path):
             stack.callback(made.stop)
             return made
         yield start
+
+
+@pytest.fixture
+def hold():
+    with Hold() as holding:
+        yield holding
 
 
 @pytest.fixture

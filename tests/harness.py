@@ -119,6 +119,10 @@ class Server:
             raise
         return self
 
+    def ended(self):
+        """-> the exit code, of a server that ends by itself or has been told to"""
+        return self.process.wait(PATIENCE * STOP_S)
+
     def stop(self, how=signal.SIGTERM):
         """-> the exit code"""
         if self.process.poll() is None:

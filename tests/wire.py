@@ -2,6 +2,8 @@
 
 import socket
 
+from harness import PATIENCE
+
 
 class WireReply:
     def __init__(self, status, headers, body):
@@ -14,8 +16,8 @@ class WireReply:
 class Wire:
     """One TCP connection. Nothing is sent or read but by a call."""
 
-    def __init__(self, port, timeout=20):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout)
+    def __init__(self, port, timeout=60):
+        self.socket = socket.create_connection(("127.0.0.1", port), PATIENCE * timeout)
         self.buffer = b""
 
     def __enter__(self):

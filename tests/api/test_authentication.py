@@ -82,7 +82,7 @@ def test_a_local_server_may_be_open(serve, wire):
 @pytest.mark.parametrize("environment", ["production", "staging"])
 def test_no_other_server_starts_without_a_key(serve, environment):
     server = serve(ready=False, SANDBOX_EXECUTOR_SERVICE_API_KEY="", SANDBOX_EXECUTOR_ENV=environment)
-    assert server.process.wait(20) not in (0, None)
+    assert server.ended() != 0
     assert "key" in server.log().lower()
 
 
@@ -90,7 +90,7 @@ def test_the_key_may_come_from_a_file(serve, wire, tmp_path):
     (tmp_path / "key").write_text("from-a-file\n")
     named = {"SANDBOX_EXECUTOR_SERVICE_API_KEY_FILE": str(tmp_path / "key")}
     both = serve(ready=False, **named)
-    assert both.process.wait(20) not in (0, None)  # one setting, two values
+    assert both.ended() != 0  # one setting, two values
     server = serve(SANDBOX_EXECUTOR_SERVICE_API_KEY=None, **named)
     assert ask(wire, server, {"Authorization": "Bearer from-a-file"}).status == 200
     assert ask(wire, server, {"Authorization": f"Bearer {server.key}"}).status == 401

@@ -189,7 +189,7 @@ def test_json_that_is_deep_wide_or_long(server):
     def post(body):
         started = time.monotonic()
         reply = server.request("POST", "/execute", body)
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 30
         return reply.status, reply.json["error"]
 
     assert post(b"[" * 4_000_000)[0] == 400
@@ -216,7 +216,7 @@ def many_descriptors():
 
 
 def connect(server, source):
-    client = socket.create_connection(("127.0.0.1", server.port), 20, (source, 0))
+    client = socket.create_connection(("127.0.0.1", server.port), 60, (source, 0))
     client.setblocking(False)
     return client
 
@@ -245,7 +245,7 @@ def test_slow_requests_have_a_deadline(serve):
         slow.send(start or b"G")
         started = time.monotonic()
         slow.socket.settimeout(0.05)
-        while time.monotonic() - started < 15:
+        while time.monotonic() - started < 60:
             try:
                 slow.send(b"x")  # each byte in time; all of them never
                 if not slow.fill():
@@ -254,7 +254,7 @@ def test_slow_requests_have_a_deadline(serve):
                 continue
             except (BrokenPipeError, ConnectionResetError):
                 break
-        assert time.monotonic() - started < 15
+        assert time.monotonic() - started < 60
         assert statuses(slow.buffer) in ([408], [])
         slow.close()
     assert server.metric("immure_http_connections") == 1
@@ -313,7 +313,7 @@ def guess(server, key="wrong", **options):
 def guess_often(server, count=60):
     """More wrong keys than an address may send, however slow the machine. -> the longest that one was answered after"""
     started = []
-    clients = [socket.create_connection(("127.0.0.1", server.port), 20) for _ in range(count)]
+    clients = [socket.create_connection(("127.0.0.1", server.port), 60) for _ in range(count)]
     for client in clients:
         started.append(time.monotonic())
         client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Service-API-Key: wrong\r\n\r\n")
@@ -354,7 +354,7 @@ def test_nobody_else_waits_for_who_guesses(serve, wire):
         except BlockingIOError:
             held = []
         for connection in guesses:
-            connection.socket.settimeout(20)
+            connection.socket.settimeout(60)
             assert connection.reply().status == 401
         if not held:
             return
@@ -365,7 +365,7 @@ def test_a_guess_that_is_held_back_can_leave(serve):
     server = serve()
     before = server.metric("process_open_fds")
     for _ in range(120):
-        with socket.create_connection(("127.0.0.1", server.port), 20) as client:
+        with socket.create_connection(("127.0.0.1", server.port), 60) as client:
             client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Service-API-Key: wrong\r\n\r\n")
     wait_for(lambda: server.metric("process_open_fds") <= before, "no descriptor left")
     assert server.metric("immure_auth_failures_total") == 120

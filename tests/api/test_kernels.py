@@ -422,10 +422,11 @@ def test_what_idles_too_busily_is_ended(serve):
 def test_what_grows_between_calls_is_ended(serve):
     server = serve(config=KEYS)
     limits = {"memory_bytes": 100 << 20}
-    hog = ("import mmap, threading\ndef work():\n    begin.wait()\n    while True:\n        keep.append(mmap.mmap(-1, 1 << 22)); "
-           "keep[-1].write(b'x' * (1 << 22))\nkeep, begin = [], threading.Event()\nthreading.Thread(target=work, daemon=True).start()\n"
-           "threading.Timer(2, begin.set).start()")
+    hog = ("import mmap, os, threading, time\ndef work():\n    while not os.path.exists('begin'): time.sleep(0.01)\n"
+           "    while True:\n        keep.append(mmap.mmap(-1, 1 << 22)); keep[-1].write(b'x' * (1 << 22))\n"
+           "keep = []\nthreading.Thread(target=work, daemon=True).start()")
     assert out(ask(server, hog, session_id="hog", limits=limits), "new") == ""
+    assert server.execute("open('begin', 'w').close()", session_id="hog")["status"] == "success"
     wait_for(lambda: server.metric("immure_kernels") == 0, "the end of the hog")
     assert out(ask(server, "print(1)", session_id="hog", limits=limits), "new") == "1\n"
 

@@ -261,12 +261,12 @@ def test_429_for_a_keys_own_limit(serve, wire):
 def test_503_without_a_free_slot(serve, wire):
     server = serve(SANDBOX_EXECUTOR_MAX_CONCURRENT_JOBS="2")
     for number in range(2):
-        Background(wire, server, timeout=10 + number)
+        Background(wire, server, timeout=20 + number)
     wait_for(lambda: server.metric("immure_jobs_running") == 2, "two jobs that run")
     status, headers, error = post(server, json.dumps({"code": "print(1)"}))
     assert status == 503
     assert error == {"error": "server busy: execution capacity reached", "code": "busy", "field": None}
-    assert 1 <= int(headers["Retry-After"]) <= 10
+    assert 1 <= int(headers["Retry-After"]) <= 20
     assert post(server, json.dumps({"code": "1", "timeout": -1}))[0] == 400  # validated before a slot is looked for
     assert server.get("/healthz").status == 200
 
@@ -324,7 +324,7 @@ def test_head_is_get_without_the_body(server, wire):
 def test_garbage_is_answered_or_cut_off_and_hurts_nobody(server, wire):
     for garbage in (b"\x16\x03\x01\x02\x00\x01\x00", b"GET\r\n\r\n", b"\0" * 1000, b"GET / HTTP/9.9\r\n\r\n", b"GET /healthz HTTP/1.1\r\n\r\n",
                     b"POST /execute HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n"):
-        connection = wire(server, timeout=5)
+        connection = wire(server)
         connection.send(garbage)
         connection.socket.shutdown(socket.SHUT_WR)
         while connection.fill():

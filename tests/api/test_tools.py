@@ -304,7 +304,7 @@ def test_parallel_calls_keep_order(tools):
     barrier = threading.Barrier(4)
 
     def meet(n):
-        barrier.wait(20)  # all four are there at once
+        barrier.wait(60)  # all four are there at once
         return {"data": str(n)}
     verdict = call(tools, "set_result(call_tools_parallel([('meet', {'n': n}) for n in range(4)] + [('one',), 'one', ['one', None]]))",
                    {"meet": meet, "one": {"data": "1"}})
@@ -429,19 +429,22 @@ def test_call_that_takes_longer_than_the_job(tools):
 
 def test_program_that_does_not_wait_for_its_call(tools):
     before = tools.metric("immure_tool_calls_total")
-    verdict = call(tools, "import threading, time, os\nthreading.Thread(target=call_tool, args=('slow',)).start()\n"
-                   "while not os.path.exists('x'): open('x', 'w')\ntime.sleep(0.3)\nos._exit(3)",
-                   {"slow": lambda: time.sleep(2) or {"data": ""}})
+    entered, gone = threading.Event(), threading.Event()
+    verdict = call(tools, "import threading, os\nthreading.Thread(target=call_tool, args=('slow',)).start()\ncall_tool('entered')\nos._exit(3)",
+                   {"slow": lambda: entered.set() or gone.wait(60) and {"data": ""}, "entered": lambda: entered.wait(60) and {"data": ""}})
+    gone.set()
     assert (verdict["status"], verdict["exit_code"]) == ("execution_error", 3)
-    assert tools.metric("immure_tool_calls_total") == before + 1
+    assert tools.metric("immure_tool_calls_total") == before + 2
     assert run(tools, "set_result(1)")["output"] == "1"
 
 
 def test_timeout_of_one_call(serve):
-    with CallbackServer({"slow": lambda: time.sleep(3) or {"data": ""}, "quick": {"data": "1"}}) as callbacks:
-        server = serve(config=f'callback {{ url: "{callbacks.url}" }} tool_timeout_ms: 500')
+    gone = threading.Event()
+    with CallbackServer({"slow": lambda: gone.wait(60) and {"data": ""}, "quick": {"data": "1"}}) as callbacks:
+        server = serve(config=f'callback {{ url: "{callbacks.url}" }} tool_timeout_ms: 1500')
         verdict = server.execute("try: call_tool('slow')\nexcept RuntimeError as e: print(e)\nprint(call_tool('quick'))", callback_url=callbacks.url)
     assert verdict["stdout"] == "Tool 'slow': request failed: timed out\n1\n"
+    gone.set()
 
 
 def test_counted_and_audited(tools):
@@ -480,11 +483,11 @@ def test_broken_frames(tools, bytes, why):
 def test_answers_for_other_numbers(tools):
     """A program may use the same number twice, or one of another job's: it gets its own answers and nothing else."""
     entered, go = threading.Event(), threading.Event()
-    tools.callbacks.tools = {"wait": lambda: entered.set() or go.wait(20) and {"data": "mine"}, "n": {"data": "theirs"}}
+    tools.callbacks.tools = {"wait": lambda: entered.set() or go.wait(60) and {"data": "mine"}, "n": {"data": "theirs"}}
     other = threading.Thread(target=lambda: results.append(tools.execute("set_result(call_tool('wait'))", callback_url=tools.callbacks.url)))
     results = []
     other.start()
-    assert entered.wait(20)
+    assert entered.wait(60)
     code = FRAME + """os.read(3, 4096)
 for id in 1, 1, 2:
     frame(json.dumps({'op': 'call', 'id': id, 'name': 'n', 'args': {}}))
@@ -648,7 +651,7 @@ def open_to_all(path):
 
 def test_bad_configuration_is_named(serve):
     server = serve(config='callback { url: "http://example.com/a/../b" }', ready=False)
-    assert server.process.wait(20) != 0
+    assert server.ended() != 0
     assert 'callback[0].url: "http://example.com/a/../b" has a path with' in server.log()
 
 
@@ -661,16 +664,16 @@ def quick_server(urls, ended):
 
 
 def test_calls_per_second(serve):
-    """1,000 calls one after the other; on a quiet machine it is more than 8,000 a second."""
+    """1,000 calls one after the other; on a quiet machine it is more than 8,000 a second. Whatever waits is seen on a busy one."""
     urls, ended = multiprocessing.Queue(), multiprocessing.Event()
     process = multiprocessing.Process(target=quick_server, args=(urls, ended))
     process.start()
     try:
-        url = urls.get(timeout=20)
+        url = urls.get(timeout=60)
         server = serve(config=f'callback {{ url: "{url}" }} log_level: WARNING audit_log: "/dev/null"')
         code = ("import time\ncall_tool('x')\nbegin = time.perf_counter()\nfor n in range(1000): assert call_tool('x', {'n': n}) == 42\n"
                 "set_result(1000 / (time.perf_counter() - begin))")
-        least = 3000 if (BUILD / "immure-python3.11").exists() else 300  # sanitizers take most of the time
+        least = 1000 if (BUILD / "immure-python3.11").exists() else 300  # sanitizers take most of the time
         seen = []
         while len(seen) < 30 and max(seen, default=0) < least:
             seen.append(float(server.execute(code, callback_url=url)["output"]))

@@ -67,7 +67,7 @@ def die_at(place, where, decision="approve"):
             assert place.runs() == 0
             approval_id = reply.json["approval_id"]
             attempt(decide, server, approval_id, decision)
-        assert server.process.wait(60) == -signal.SIGKILL
+        assert server.ended() == -signal.SIGKILL
         return approval_id if reply is not None else None
 
 
@@ -136,7 +136,7 @@ def test_after_it_has_expired(place, where):
     file.write_text("approval_expiry_ms: 500\n" + file.read_text())
     with place.server(IMMURE_DIE_AT=where) as server:
         attempt(submit, server, COUNT, session_id="s")
-        assert server.process.wait(60) == -signal.SIGKILL
+        assert server.ended() == -signal.SIGKILL
     approval_id, = (path.name for path in place.path.glob("approvals/*-*") if path.suffix == "")
     with place.server() as server:
         assert look(server, approval_id).json["status"] == "expired"
@@ -148,7 +148,7 @@ def test_while_it_is_given_up(place, where):
     approval_id = die_at(place, "started")
     dying = place.server(IMMURE_DIE_AT=where)
     dying.start()
-    assert dying.process.wait(60) == -signal.SIGKILL
+    assert dying.ended() == -signal.SIGKILL
     with place.server() as server:
         assert look(server, approval_id).json["status"] == "lost"
     assert place.runs() <= 1
