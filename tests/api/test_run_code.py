@@ -114,7 +114,10 @@ def test_console_may_be_the_callers(client):
 
 def test_logs_of_a_failed_run_are_kept(client):
     assert client.run("console.log(1); throw 1")["logs"][0]["args"] == [1]
-    assert client.run("console.log(1); for (;;);", timeout_ms=300)["logs"][0]["args"] == [1]
+    for timeout_ms in (300, 20000):  # on a busy machine it may need longer to begin
+        if logs := client.run("console.log(1); for (;;);", timeout_ms=timeout_ms)["logs"]:
+            break
+    assert logs[0]["args"] == [1]
 
 
 def test_report_is_there_only_if_asked_for(client):

@@ -128,7 +128,7 @@ assert datetime.datetime(2024, 7, 1, tzinfo=zoneinfo.ZoneInfo("Europe/Berlin")).
 assert time.tzname[0] == "UTC"
 hashlib.scrypt(b"x", salt=b"y", n=2, r=1, p=1); shelve.open("/tmp/shelf").close()
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-signal.signal(signal.SIGALRM, lambda *_: None); signal.setitimer(signal.ITIMER_REAL, 0.01); signal.pause()
+signal.signal(signal.SIGALRM, lambda *_: None); signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01); signal.pause(); signal.setitimer(signal.ITIMER_REAL, 0)
 signal.pthread_sigmask(signal.SIG_BLOCK, [10]); os.kill(os.getpid(), 10); assert signal.sigtimedwait([10], 1)
 os.nice(1); os.sched_setaffinity(0, os.sched_getaffinity(0)); os.setuid(os.getuid()); os.setgid(os.getgid()); os.eventfd(0)
 assert os.cpu_count() and os.sysconf("SC_PHYS_PAGES") and os.path.expanduser("~") == os.getcwd() == "/workspace"

@@ -55,7 +55,7 @@ def relay(server):
 
 
 def test_answers_come_as_they_are_ready(relay):
-    relay.say(call("import time; time.sleep(1); print('slow')", id="slow"), call("print('quick')", id="quick"), PING)
+    relay.say(call("import time; time.sleep(4); print('slow')", id="slow"), call("print('quick')", id="quick"), PING)
     answers = [relay.hear() for _ in range(3)]
     assert answers[-1]["id"] == "slow" and {answer["id"] for answer in answers} == {"slow", "quick", "p"}
     assert answers[-1]["result"]["content"][0]["text"] == "slow\n"

@@ -192,12 +192,12 @@ static void test_cpu_time(void **state)
     struct outcome o = run_in(state, &(struct recipe){.script = "while :; do :; done", .cpu_ms = 200},
                               &(struct jail_limits){.pids = 30});
     assert_int_equal(o.result.end, JAIL_END_CPU);
-    assert_in_range(o.result.cpu_ns / 1000000, 200, 1000);
+    assert_in_range(o.result.cpu_ns / 1000000, 200, 10000);
     /* Half a CPU. */
     o = run_in(state, &(struct recipe){.script = "while :; do :; done", .timeout_ms = 1000},
                &(struct jail_limits){.cpu_percent = 50});
     assert_int_equal(o.result.end, JAIL_END_DEADLINE);
-    assert_in_range(o.result.cpu_ns / 1000000, 1, 700);
+    assert_in_range(o.result.cpu_ns, 1, o.result.duration_ns / 4 * 3);
 }
 
 static void test_cgroup_namespace(void **state)

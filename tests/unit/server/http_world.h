@@ -23,7 +23,7 @@
 #include "jail/base/loop.h"
 #include "server/http.h"
 
-#define WAIT_NS (10 * NS_PER_S)
+#define WAIT_NS (60 * NS_PER_S)
 
 struct world {
     struct loop *loop;
@@ -146,7 +146,7 @@ static inline void pump(struct world *world)
     http_server_run(world->server);
 }
 
-/* Pumps until the condition holds; fails after ten seconds. */
+/* Pumps until the condition holds; fails after a minute. */
 #define PUMP_UNTIL(world, condition)                                                                         \
     do {                                                                                                     \
         uint64_t until_ = clock_now_ns() + WAIT_NS;                                                          \

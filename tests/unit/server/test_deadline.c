@@ -13,6 +13,10 @@
 
 enum { SHORT, LONG, QUEUES };
 
+/* Far enough apart for their order to be certain on a busy machine. */
+#define SHORT_NS (10 * NS_PER_MS)
+#define LONG_NS (400 * NS_PER_MS)
+
 struct world {
     struct loop *loop;
     struct deadline_queue queues[QUEUES];
@@ -35,7 +39,7 @@ static void on_passed(void *arg, struct deadline *deadline)
 
 static void open_world(struct world *world)
 {
-    *world = (struct world){.queues = {{.timeout_ns = 10 * NS_PER_MS}, {.timeout_ns = 60 * NS_PER_MS}}};
+    *world = (struct world){.queues = {{.timeout_ns = SHORT_NS}, {.timeout_ns = LONG_NS}}};
     world->deadlines =
         (struct deadlines){.queues = world->queues, .n_queues = QUEUES, .passed = on_passed, .arg = world};
     assert_int_equal(loop_new(&world->loop, NULL), 0);
@@ -67,7 +71,7 @@ static void pass_in_order_and_not_too_early(void **state)
     deadline_join(&world.deadlines, &first, &world.queues[SHORT]);
     deadline_join(&world.deadlines, &second, &world.queues[SHORT]);
     wait_for(&world, 3);
-    assert_true(clock_now_ns() - start >= 60 * NS_PER_MS);
+    assert_true(clock_now_ns() - start >= LONG_NS);
     assert_ptr_equal(world.passed[0], &first);
     assert_ptr_equal(world.passed[1], &second);
     assert_ptr_equal(world.passed[2], &third);
@@ -81,9 +85,9 @@ static void latecomers_find_their_place(void **state)
     struct deadline now = {0}, latest = {0}, later = {0}, other = {0};
     open_world(&world);
     deadline_join(&world.deadlines, &now, &world.queues[LONG]);
-    deadline_join_late(&world.deadlines, &later, &world.queues[LONG], 20 * NS_PER_MS);
-    deadline_join_late(&world.deadlines, &latest, &world.queues[LONG], 50 * NS_PER_MS);
-    deadline_join_late(&world.deadlines, &other, &world.queues[LONG], 30 * NS_PER_MS);
+    deadline_join_late(&world.deadlines, &later, &world.queues[LONG], LONG_NS / 4);
+    deadline_join_late(&world.deadlines, &latest, &world.queues[LONG], LONG_NS / 4 * 3);
+    deadline_join_late(&world.deadlines, &other, &world.queues[LONG], LONG_NS / 2);
     struct deadline *const expected[] = {&latest, &other, &later, &now};
     struct deadline *at = world.queues[LONG].first;
     for (size_t i = 0; i < 4; i++, at = at->next) {

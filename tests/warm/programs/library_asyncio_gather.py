@@ -2,7 +2,7 @@ import asyncio
 
 
 async def work(n):
-    await asyncio.sleep(0.01 * (3 - n))
+    await asyncio.sleep(0.05 * (3 - n))
     return n * n
 
 
