@@ -15,7 +15,7 @@ enum { SHORT, LONG, QUEUES };
 
 /* Far enough apart for their order to be certain on a busy machine. */
 #define SHORT_NS (10 * NS_PER_MS)
-#define LONG_NS (400 * NS_PER_MS)
+#define LONG_NS  (400 * NS_PER_MS)
 
 struct world {
     struct loop *loop;
