@@ -5,16 +5,19 @@ import json
 import os
 import random
 import shutil
+import threading
 import time
 from collections import Counter
 
-from harness import ROOT, config_key, runtimes
+from harness import PATIENCE, ROOT, config_key, runtimes
+from images import image, imported, make_root, policy
 
 SEED = int(os.environ.get("IMMURE_TEST_SEED", "1"))
 NODE, BASH = {"runtime": "node"}, {"runtime": "bash"}
 # Replaced by what this caller has: the address of a server that answers tool calls, or of none, and one of its sessions.
 CALLBACK, NOBODY, SESSION = {"callback_url": "answers"}, {"callback_url": "nobody"}, {"session_id": "its own"}
 KERNEL = {**SESSION, "policy": "python-kernel"}
+IMAGE = {**BASH, "policy": "image", "environment": "image", "image": "soak"}
 
 # Program, what it is sent with, the status it must end with, and how often it is chosen.
 JOBS = [
@@ -55,6 +58,14 @@ JOBS = [
     ("assert call_tool('sum', {'a': 1}) == 42\n1 / 0", {**KERNEL, **CALLBACK}, "execution_error", 1),
     ("while True: pass", {**KERNEL, "timeout_ms": 60}, "timeout", 2),
     ("import os\nos.kill(os.getpid(), 9)", KERNEL, "execution_error", 1),
+    ("import threading\ndef spin():\n    while True: pass\nthreading.Thread(target=spin, daemon=True).start()", KERNEL, "success", 1),
+]
+# In the image, which now and then another one takes the place of.
+IN_IMAGE = [
+    ("read line </etc/image; echo $line; exec cat /etc/image", IMAGE, "success", 3),
+    ("echo x >/etc/image", IMAGE, "execution_error", 1),
+    ("while :; do :; done & wait", {**IMAGE, "timeout_ms": 60}, "timeout", 1),
+    ("echo x >>notes", {**IMAGE, **SESSION}, "success", 1),
 ]
 # Where the machine is emulated these would take long: what is exhausted there is the clock, and Node is slow.
 EMULATED = "IMMURE_VM" in os.environ
@@ -76,7 +87,7 @@ OTHERS = {
 }
 NODE_RUNS = shutil.which("/usr/bin/node") and shutil.which("esbuild") and not EMULATED
 JOBS += [job for runtime, jobs in OTHERS.items() if shutil.which(f"/usr/bin/{runtime}") and (runtime != "node" or NODE_RUNS) for job in jobs]
-JOBS += [] if EMULATED else EXHAUSTING
+JOBS += [] if EMULATED else [*EXHAUSTING, *IN_IMAGE]
 
 
 def function(name):
@@ -104,9 +115,20 @@ CALLS = [
     ({"code": "while True: pass", "timeout": 1}, "timeout", 1),
     ({"code": "1", "timeout": 0}, "setup_error", 1),
 ]
+# Jobs that need an approval: what they are sent with, what becomes of them, how they end, and how often each is chosen.
+HELD = [
+    ({"code": "print(6 * 7)"}, "approve", "success", 4),
+    ({"code": "print(1)", "wait_ms": 1}, "approve", "success", 1),
+    ({"code": "open('log', 'a').write('x' * 300)", **SESSION}, "approve", "success", 1),
+    ({"code": "1 / 0"}, "approve", "execution_error", 1),
+    ({"code": "while True: pass", "timeout_ms": 60}, "approve", "timeout", 1),
+    ({"code": "print(1)"}, "reject", "rejected", 2),
+    ({"code": "print(1)"}, "nothing", "approval_required", 1),
+]
 # Of a hundred jobs, so many come by each door but /execute, and so many by a key that may start few in a minute.
-DOORS = {"run-code": 4 if NODE_RUNS else 0, "mcp": 6, "limited": 4}
+DOORS = {"run-code": 4 if NODE_RUNS else 0, "mcp": 6, "limited": 4, "held": 5, "import": 0 if EMULATED else 1}
 LIMITED_KEY, LIMITED_JOBS = "limited-key", 12
+APPROVER_KEY = "approver-key"
 END_MCP_SESSION = 20  # of a hundred calls
 
 # How the reply is taken: waited for, as a stream of events, or asked for later; of a hundred jobs.
@@ -115,12 +137,30 @@ WAYS = {"waited for": 80, "streamed": 10, "asked for": 7, "ended": 2, "forgotten
 HANG_UP, KEEP = 3, 60
 SESSIONS = 3  # of each caller
 END_SESSION = 15  # of a hundred jobs of one
+EXPIRE_SESSION = 10  # of a hundred that are left
 # The slot of one that has hung up is free within this time.
 BUSY_S = 30
 
-# Few replies are kept, so that there are as many at every rest.
-CONFIG = ("max_kept_jobs: 8\n" + config_key("limited", LIMITED_KEY, max_jobs_per_minute=LIMITED_JOBS)
-          + (runtimes() or (ROOT / "config/server.textproto").read_text()))
+# What is kept for callers who ask later is gone at every rest: replies, sessions, and what became of approvals.
+KEPT_MS, UNDECIDED_MS = (6000, 3000) if EMULATED else (2000, 1000)
+MISSED = "missed"  # by a caller who was kept from asking for so long
+
+
+def configuration(directory):
+    """Writes what the server needs, an image among it. -> the configuration"""
+    policies = directory / "policies"
+    shutil.rmtree(directory, ignore_errors=True)
+    policies.mkdir(parents=True)
+    held = (ROOT / "config/policies/python.textproto").read_text().replace('name: "python"', 'name: "held" approval: ALWAYS', 1)
+    (policies / "held.textproto").write_text(held)
+    if not EMULATED:
+        (policies / "image.textproto").write_text(policy("image", "bash", 'images: "soak"'))
+        imported(directory / "images", "soak", make_root(directory / "root", "/usr/bin/bash", "/usr/bin/cat"))
+    return (f'kept_job_ttl_ms: {KEPT_MS} session_ttl_ms: {KEPT_MS} approval_expiry_ms: {UNDECIDED_MS} kernel_idle_cpu_ms: 200\n'
+            f'policy_path: "{policies}" image_directory: "{directory}/images"\n'
+            + config_key("limited", LIMITED_KEY, max_jobs_per_minute=LIMITED_JOBS)
+            + config_key("approver", APPROVER_KEY).replace(" }", " approver: true }")
+            + (runtimes() or (ROOT / "config/server.textproto").read_text()))
 
 
 class Wrong(Exception):
@@ -130,7 +170,10 @@ class Wrong(Exception):
 class Caller:
     """A connection at a time, verdicts counted. `addresses`: callback URLs by what JOBS call them."""
 
-    def __init__(self, server, number, addresses):
+    importing = threading.Lock()
+
+    def __init__(self, server, number, addresses, directory):
+        self.directory, self.approvals = directory, []
         self.server, self.number, self.addresses, self.chance = server, number, addresses, random.Random(SEED * 1000 + number)
         self.outcomes, self.ways, self.wrong, self.connection, self.sessions = Counter(), Counter(), [], None, set()
         self.mcp_session = None
@@ -175,18 +218,19 @@ class Caller:
 
     def one(self):
         [door] = self.chance.choices([*DOORS, "execute"], [*DOORS.values(), 100 - sum(DOORS.values())])
-        if door == "limited":
-            return self.limited()
-        table = {"run-code": RUNS, "mcp": CALLS, "execute": JOBS}[door]
+        if door in ("limited", "import"):
+            return {"limited": self.limited, "import": self.import_image}[door]()
+        table = {"run-code": RUNS, "mcp": CALLS, "held": HELD, "execute": JOBS}[door]
         [row] = self.chance.choices(table, [row[-1] for row in table])
         if door != "execute":
-            return {"run-code": self.run_code, "mcp": self.mcp}[door](*row[:-1])
+            return {"run-code": self.run_code, "mcp": self.mcp, "held": self.held}[door](*row[:-1])
         [way] = self.chance.choices(list(WAYS), list(WAYS.values()))
         return self.execute(way, *row[:-1])
 
     def warm_up(self, part, parts):
         """Its part of every row of the tables, once: what libraries do but once is done then."""
         calls = [*[(self.execute, ("waited for", *row[:-1])) for row in JOBS], *[(self.mcp, row[:-1]) for row in CALLS],
+                 *[(self.held, row[:-1]) for row in HELD], *[(self.import_image, ()) for _ in range(DOORS["import"])],
                  *[(self.run_code, row[:-1]) for row in RUNS if DOORS["run-code"]]]
         self.each(calls[part::parts])
 
@@ -216,7 +260,7 @@ class Caller:
             time.sleep(0.002)
 
     def judge(self, way, what, outcome, expected, reply):
-        if outcome not in expected:
+        if outcome not in expected | {MISSED}:
             raise Wrong(f"{way}, {what!r}: {outcome} instead of {' or '.join(sorted(expected))}: {self.told(*reply)}")
         self.outcomes[outcome] += 1
         self.ways[way] += 1
@@ -264,6 +308,35 @@ class Caller:
             outcome = "too many" if reply[0] == 429 and int(self.reply.headers["Retry-After"]) <= 60 else self.outcome("limited", *reply)
             self.judge("limited", LIMITED_KEY, outcome, {"success", "too many"}, reply)
 
+    def held(self, job, decision, expected):
+        """A job that waits for somebody else, who decides or does not."""
+        reply = self.ask("held", "/execute", {"policy": "held", **self.filled_in(job)})
+        if not reply:
+            return
+        status, body = reply
+        told = json.loads(body)
+        if status != 202:
+            raise Wrong(f"held, {job!r}: {self.told(status, body)}")
+        path = self.reply.headers["Location"]
+        self.approvals.append(path)
+        outcome = told["status"]
+        if decision != "nothing":
+            self.send("POST", path, {"decision": decision}, {"X-Service-API-Key": APPROVER_KEY})
+            status, body = reply = self.receive()
+            # Somebody who was kept from it may be too late.
+            outcome = json.loads(body)["status"] if status == 200 else MISSED if status in (404, 409) and b"expired" in body else f"HTTP {status}"
+        if outcome not in ("rejected", "approval_required", MISSED):
+            outcome = self.later("held", "/jobs/" + told["approval_id"], until_there=True)
+        self.judge("held", job, outcome, {expected}, reply)
+
+    def import_image(self):
+        """Another one takes the image's place, whoever runs in it."""
+        with self.importing:
+            done = image("import", "soak", self.directory / "root", "--replace", directory=self.directory / "images")
+        if done.returncode != 0:
+            raise Wrong(f"image import: {done.stderr}")
+        self.ways["import"] += 1
+
     def hang_up(self, way):
         if way == "streamed" and self.chance.randrange(2):
             self.connection.getresponse().read(1)
@@ -279,20 +352,31 @@ class Caller:
             body = body.rpartition(b"event: result\ndata: ")[2]
         return json.loads(body)["status"]
 
-    def later(self, way, path):
-        """An asynchronous job's outcome; all but those that are forgotten are taken from what the server keeps."""
+    def later(self, way, path, until_there=False):
+        """An asynchronous job's outcome; all but those that are forgotten are taken from what the server keeps. `until_there`: it
+        has not begun yet, perhaps."""
         if way == "ended":
             self.call("DELETE", path, 204)
             if self.call("GET", path, 200, 404)[0] == 404:
                 return "cancelled"  # or it had just ended
-        while (job := json.loads(self.call("GET", path, 200)[1]))["status"] == "running":
+        began = asked = time.monotonic()
+        while True:
+            status, body = self.call("GET", path, 200, 404)
+            asked, before = time.monotonic(), asked
+            if status == 200 and json.loads(body)["status"] != "running":
+                break
+            if status == 404 and asked - before > KEPT_MS / 2000:
+                return MISSED
+            if status == 404 and not (until_there and asked - began < PATIENCE * BUSY_S):
+                raise Wrong(f"GET {path}: {self.told(status, body)}")
+            until_there = until_there and status == 404
             time.sleep(0.005)
         if way != "forgotten":
-            self.call("DELETE", path, 204)
-        return job["status"]
+            self.call("DELETE", path, 204, 404)
+        return json.loads(body)["status"]
 
     def end_session(self, session):
-        self.call("DELETE", f"/workspace/{session}", 204)
+        self.call("DELETE", f"/workspace/{session}", 204, 404)  # or it has expired
         self.sessions.discard(session)
 
     def run(self, n):
@@ -308,7 +392,8 @@ class Caller:
                 self.drop()
                 self.wrong.append(str(error) if isinstance(error, Wrong) else repr(error))
         for session in sorted(self.sessions):
-            self.end_session(session)
+            if self.chance.randrange(100) >= EXPIRE_SESSION:
+                self.end_session(session)
         if self.mcp_session:
             self.end_mcp_session()
         self.drop()

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Runs many jobs, good, bad and hostile, through one server (callers.py: in every runtime, by every door, with tool calls and
-sessions, waited for, streamed, asynchronous, with callers that hang up), and compares what the server has at rest after each fifth
+"""Runs many jobs, good, bad and hostile, through one server (callers.py: in every runtime, by every door, with tool calls, approvals,
+sessions, kernels and images, waited for, streamed, asynchronous, with callers that hang up), and compares what the server has at rest after each fifth
 of them: nothing may be left, nothing may grow.
 
 usage: soak.py [N]      (2000; BUILD names the build; the server's log is BUILD/soak/log)
@@ -23,8 +23,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from callback_server import QuickServer  # noqa: E402
-from callers import CONFIG, SEED, Caller  # noqa: E402
-from harness import BUILD, IMMURE, STANDBY, WARM, Server, free_port, wait_for  # noqa: E402
+from callers import APPROVER_KEY, SEED, Caller, configuration  # noqa: E402
+from harness import BUILD, IMMURE, STANDBY, WARM, Server, call, free_port, wait_for  # noqa: E402
 
 WORKERS = 4  # as many as jobs run at once
 
@@ -147,9 +147,12 @@ def stock_is_full(server):
     return {runtime: int(n) for runtime, n in parked if int(n) > 0} == STOCK
 
 
-def settled(server, callback_port):
-    """Figures of a server at rest."""
+def settled(server, callback_port, approvals):
+    """Figures of a server at rest, once what it keeps for a while is gone."""
     wait_for(lambda: server.metric("immure_jobs_running") == 0, "the last job's end")
+    wait_for(lambda: server.metric("immure_sessions") == server.metric("immure_kernels") == 0, "the end of the last session")
+    for path in approvals:
+        wait_for(lambda: call(server, "GET", path, key=APPROVER_KEY).status == 404, "the end of the last approval")  # noqa: B023
 
     # The warden tells of its heap when the number of sessions changes: at rest, therefore, once more.
     probe = {"code": "print(1)", "session_id": "probe"}
@@ -166,9 +169,9 @@ def settled(server, callback_port):
     return wait_for(full, "rest again")
 
 
-def run(server, n, part, addresses):
+def run(server, n, part, addresses, directory):
     """`n` jobs; or, in part -1, every kind of job once."""
-    callers = [Caller(server, part * WORKERS + number, addresses) for number in range(WORKERS)]
+    callers = [Caller(server, part * WORKERS + number, addresses, directory) for number in range(WORKERS)]
     threads = [threading.Thread(target=caller.run, args=(n // WORKERS,)) if part >= 0 else
                threading.Thread(target=caller.warm_up, args=(number, WORKERS)) for number, caller in enumerate(callers)]
     for thread in threads:
@@ -200,7 +203,7 @@ def main():
     directory = Path(BUILD, "soak")
     directory.mkdir(parents=True, exist_ok=True)
     config = directory / "server.textproto"
-    config.write_text(CONFIG)
+    config.write_text(configuration(directory / "made"))
     with QuickServer() as callbacks:
         return soak(n, directory, callbacks.url, SANDBOX_EXECUTOR_CONFIG=str(config))
 
@@ -213,10 +216,10 @@ def soak(n, directory, callback_url, **environment):
     try:
         wait_for(server.ready, "a server", 60)
         started = time.monotonic()
-        callers, rests = run(server, 0, -1, addresses), []
+        callers, rests = run(server, 0, -1, addresses, directory / "made"), []
         for part in range(PARTS):
-            callers += run(server, n // PARTS, part, addresses)
-            rests.append(settled(server, port))
+            callers += run(server, n // PARTS, part, addresses, directory / "made")
+            rests.append(settled(server, port, callers[-1].approvals))
         seconds = time.monotonic() - started
     finally:
         server.stop()
