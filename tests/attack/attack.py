@@ -32,6 +32,7 @@ class Attack:
     alone: bool       # disturbs others or is disturbed by them
     unfiltered: bool  # run without a filter, too: the next layer must hold
     runtime: str = "python"
+    in_image: dict = field(default_factory=dict)  # what it must say there instead
     check: object = field(default=None, repr=False)   # check(verdict) yields what else is wrong with the reply
     victim: object = field(default=None, repr=False)  # an attack that fails: the job that runs at the same time
     first: object = field(default=None, repr=False)   # the job that has run before
@@ -67,13 +68,13 @@ def body_of(function):
     return textwrap.dedent("\n".join(source.splitlines()[body[0].lineno - 1:])) + "\n"
 
 
-def make(function, refused_by, expect, denied=(), verdict=None, outside=False, alone=False, unfiltered=False, **request):
+def make(function, refused_by, expect, denied=(), verdict=None, outside=False, alone=False, unfiltered=False, in_image=(), **request):
     return Attack(
         name=function.__name__, kind=function.__module__, tries=" ".join(function.__doc__.split()), refused_by=refused_by,
         code=PRELUDE + "\n\n" + body_of(function), expect=expect,
         denied=denied if denied is None or isinstance(denied, dict) else dict.fromkeys(denied),
         verdict={"status": "success", "exit_code": 0, **(verdict or {})}, request=request, outside=outside, alone=alone,
-        unfiltered=unfiltered)
+        unfiltered=unfiltered, in_image=dict(in_image))
 
 
 def attack(refused_by, expect=(), **options):

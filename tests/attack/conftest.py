@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import json
 import os
 import re
@@ -35,8 +36,9 @@ CONFIGURATIONS["image"] = CONFIGURATIONS["exec"]
 # As the call of a session's interpreter that lives on.
 CONFIGURATIONS["kernel"] = CONFIGURATIONS["exec"]
 CHOSEN = {"pool": ["template"], "template": ["stockless"], "off": ["exec"]}
-# What is tried in an image, too: all that has to do with files, ids, namespaces and the kernel. The rest sees nothing of a root.
-IN_IMAGE = {"host_files", "identity", "kernel_settings", "namespaces", "node_escapes", "own_secrets"}
+# All of them are tried in an image, too; by a server of an ordinary user, those that have to do with files, ids, namespaces and the
+# kernel: the rest sees nothing of a root.
+IN_IMAGE_AS_USER = {"host_files", "identity", "kernel_settings", "namespaces", "node_escapes", "own_secrets"}
 # Its jail is like any other but for how programs begin and end in it.
 IN_KERNEL = {"bridge_frames", "endings", "identity", "namespaces", "network", "output_files"}
 # What attacks call, beside the interpreters.
@@ -67,7 +69,7 @@ def world(tmp_path_factory):
 def is_tried(way, one):
     if way == "kernel":
         return one.kind in IN_KERNEL and not one.first and not {"policy", "session_id"} & set(one.request)
-    return way != "image" or one.kind in IN_IMAGE
+    return way != "image" or os.geteuid() == 0 or one.kind in IN_IMAGE_AS_USER
 
 
 def unhurried(condition):
@@ -107,8 +109,8 @@ def beside(one, run, secret):
 class Arena:
     """One server, and the attacks of this session on it, two at a time."""
 
-    def __init__(self, server, world, wanted, kernel=False):
-        self.server, self.world, self.kernel = server, world, kernel
+    def __init__(self, server, world, wanted, way="exec"):
+        self.server, self.world, self.kernel, self.image = server, world, way == "kernel", way == "image"
         self.given = world.given(server.port)
         # The process that keeps sessions is started for the first one, and stays.
         self.send("pass", session_id="first")
@@ -140,6 +142,8 @@ class Arena:
             # On a machine that is busy with other things, a short time may end before the attack has begun.
             if "begun" not in (one.expect or ()) or "begun" in verdict.get("stdout", ""):
                 break
+        if self.image and one.in_image:
+            one = dataclasses.replace(one, expect={**one.expect, **one.in_image})
         return judge(one, verdict, self.world.secrets) + ([f"{late:.0f} s after the deadline"] if late > LATE_S else [])
 
     def run(self, one):
@@ -225,7 +229,7 @@ def arena(request, world, tmp_path_factory):
                             "the stock is full", STOCK_S)
             if 'runtime="node"' in text:
                 wait_for(unhurried(lambda: 'runtime="node",state="parked"} 2' in server.get("/metrics").body.decode()), "Node stands ready", STOCK_S)
-        made = Arena(server, world, wanted, request.param == "kernel")
+        made = Arena(server, world, wanted, request.param)
         yield made
         made.pool.shutdown()
 

@@ -210,9 +210,10 @@ def takes_locks():
         hold()
 
 
-@attack("nothing: documented, not blocked", {"locked": "EAGAIN"})
+@attack("nothing: documented, not blocked", {"locked": "EAGAIN"}, in_image={"locked": "done"})
 def channel_by_locks():
-    """Hears from another job that wants to be heard: both can lock the same read-only program of the host."""
+    """Hears from another job that wants to be heard: both can lock the same read-only program of the host. In an image each has
+    files of its own overlay."""
     import fcntl
     with open("/usr/bin/env") as file:
         attempt("locked", fcntl.flock, file, fcntl.LOCK_EX | fcntl.LOCK_NB)
