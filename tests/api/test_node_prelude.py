@@ -157,6 +157,12 @@ def test_result_while_calls_are_open(tmp_path):
     assert program.stdout == "early\n"
 
 
+def test_calls_after_results(tmp_path):
+    """A result waits for its answer by itself; who calls a tool after it hears of that as ever."""
+    program = run("setResult(1); callTool('t', {q: 7}).then(v => setResult(v.q))", echo, tmp_path)
+    assert [(frame["op"], frame.get("data")) for frame in program.frames] == [("result", 1), ("call", None), ("result", 7)]
+
+
 def test_frames_in_pieces(tmp_path):
     def bytewise(frame):
         text = json.dumps(echo(frame)[0]).encode()

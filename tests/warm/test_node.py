@@ -79,7 +79,7 @@ PROGRAMS = {
     "fork": "const c = require('child_process').fork('./child.js'); c.on('message', (m) => console.log(m)).on('exit', (x) => console.log('exit', x)); c.send(21)",
     "worker": "new (require('worker_threads').Worker)('./worker.js', {workerData: 21}).on('message', console.log).on('exit', console.log)",
     "worker throws": "new (require('worker_threads').Worker)('throw new Error(\"w\")', {eval: true}).on('error', (e) => console.log(e.message))",
-    "timers": "setImmediate(() => console.log('i')); setTimeout(() => console.log('t'), 30); process.nextTick(() => console.log('n')); queueMicrotask(() => console.log('m'))",
+    "timers": "setImmediate(() => console.log('i')); setTimeout(() => console.log('t'), 1000); process.nextTick(() => console.log('n')); queueMicrotask(() => console.log('m'))",
     "denied": "try { require('fs').watch('.') } catch (e) { console.log(e.message) }",
     "denied twice": "for (let i = 0; i < 3; i++) try { require('fs').watch('.') } catch (e) { console.log(e.code) }",
     "network": "require('net').connect(80, '192.0.2.1').on('error', (e) => console.log(e.code))",
@@ -94,6 +94,16 @@ PROGRAMS = {
     "large program": "/* " + "x" * 300000 + " */ console.log('large')",
     "not ASCII": "const größe = '🙂'; console.log(größe.length, größe)",
     "NUL": "console.log('a\\0b'.length)",
+    "main module": "console.log(process.mainModule === module, Object.keys(require('module')._cache).join(), module.exports, module.loaded)",
+    "found modules": "console.log(Object.keys(require('module')._pathCache).map((key) => key.split('\\0')[0]).join())",
+    "result": "console.log(1); setResult({a: [1, 'é'], b: null}); console.log(2)",
+    "results": "setResult(1); try { setResult(() => 1) } catch (e) { console.log(e.message) } setResult('last', ['nope'])",
+    "result later": "setTimeout(() => setResult(process.argv.length), 5)",
+    "result in module": "import fs from 'fs'\nsetResult(typeof fs.readFileSync)",
+    "result with files": "require('fs').writeFileSync('r.txt', 'r'); setResult(null, ['r.txt'])",
+    "result without a bridge": "require('fs').closeSync(4); try { setResult(1) } catch (e) { console.log(e.message) }",
+    "result at exit": "process.on('exit', () => setResult('exit'))",
+    "tool after result": "setResult(1); try { await callTool('t') } catch (e) { console.log(e.message) } setResult(2)",
 }
 
 
@@ -142,7 +152,7 @@ TRACE = re.compile(r"(?s)\n----- .*")
 
 def outcome(verdict):
     compared = ["stdout", "status", "exit_code", "signal", "error_message", "denied_syscalls", "output_files", "truncated"]
-    return {**{name: verdict[name] for name in compared}, "stderr": TRACE.sub("", ADDRESS.sub("0x...", verdict["stderr"]))}
+    return {**{name: verdict[name] for name in compared}, "output": verdict.get("output"), "stderr": TRACE.sub("", ADDRESS.sub("0x...", verdict["stderr"]))}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -52,15 +52,22 @@ class Bridge {
     if (this.hello === null || this.hello.version !== 1) {
       throw new Error('not a bridge');
     }
+  }
+
+  // From here on answers are heard of while the program does something else. Who waits for each of them needs no socket.
+  listen() {
+    if (this.socket !== null || this.closed !== null) {
+      return;
+    }
     const net = require('net');
     this.socket = new net.Socket({ fd: place.input, readable: true, writable: false });
     this.socket.on('data', (data) => this.take(data));
     this.socket.on('end', () => this.close("its descriptors are gone"));
     this.socket.on('error', () => this.close("its descriptors are gone"));
-    this.socket.unref();
+    this.keepAlive();
   }
 
-  // Blocks, where the descriptor does; null where nothing is there.
+  // Blocks, until there is a socket; then it is empty where nothing is there.
   readNow() {
     const buffer = Buffer.allocUnsafe(65536);
     try {
@@ -70,7 +77,7 @@ class Bridge {
       }
       return buffer.subarray(0, n);
     } catch (error) {
-      if (error.code !== 'EAGAIN') {
+      if (error.code !== 'EAGAIN' && error.code !== 'EINTR') {
         this.close('its descriptors are gone');
       }
       return Buffer.alloc(0);
@@ -164,6 +171,7 @@ class Bridge {
         data = data.subarray(fs.writeSync(place.output, data));
       }
     } catch {
+      this.listen(); // does not block
       this.readNowAndTake(); // the reason may have come
       this.close('its descriptors are gone');
     }
@@ -171,6 +179,7 @@ class Bridge {
 
   // -> the answer's text
   ask(caller, members) {
+    this.listen();
     return new Promise((resolve, reject) => {
       this.send(caller, members, (error, data) => (error ? reject(error) : resolve(data)));
     });
@@ -178,6 +187,7 @@ class Bridge {
 
   // -> the connection's number; what comes before the answer is read later
   openStream(members, stream, settle) {
+    this.listen();
     this.streams.set(this.lastId + 1, stream);
     this.send('installPackage', members, settle);
     return this.lastId;
@@ -210,6 +220,7 @@ class Bridge {
     }
     const members = `"op":"call","name":${toJson(caller, name)},"args":${text}`;
     this.checkSize(caller, 'the arguments are', members);
+    this.listen();
     return () => new Promise((resolve, reject) => {
       const settle = (error, data) => (error ? reject(error) : resolve(fromJson(data)));
       const send = () => this.send(caller, members, settle);
@@ -326,4 +337,24 @@ for (const value of [callTool, callToolsParallel, setResult, installPackage]) {
   Object.defineProperty(globalThis, value.name, { value, writable: true, configurable: true, enumerable: false });
 }
 
-module.exports = { place };
+// Answers a result at once, and writes to nobody: what setResult() needs has then been loaded and compiled.
+class Rehearsal extends Bridge {
+  readNow() {
+    const frame = this.hello === null ? { op: 'hello', version: 1, max_frame_bytes: 65536, max_result_bytes: 65536 }
+      : { op: 'answer', id: this.lastId };
+    const body = Buffer.from(stringify(frame));
+    const head = Buffer.alloc(4);
+    head.writeUInt32BE(body.length);
+    return Buffer.concat([head, body]);
+  }
+}
+
+// In a process that stands by, the bridge's descriptors are /dev/null.
+function rehearse() {
+  try {
+    connect('rehearse');
+  } catch {} // it is no bridge
+  new Rehearsal().setResult({ a: [1, 'b'] }, ['c']);
+}
+
+module.exports = { place, rehearse };
