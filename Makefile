@@ -110,6 +110,15 @@ $(BUILD)/obj/%.o: %.c | $(GEN)
 $(BUILD)/obj/config/shipped.o: $(wildcard config/*.textproto config/policies/*.textproto jail/runtime/*/prelude/*)
 $(BUILD)/obj/server/openapi.o: server/openapi.json
 
+# The prelude as code, which saves each interpreter's start the compiling. It says which version can run it. Where that version is
+# not at hand, it is empty, and jobs compile the text (immure.pth).
+PRELUDE    := jail/runtime/python/prelude/immure-prelude
+COMPILE_PY := import py_compile, sys; py_compile.compile(*sys.argv[1:], True, 0, py_compile.PycInvalidationMode.UNCHECKED_HASH)
+$(BUILD)/gen/$(PRELUDE).pyc: $(PRELUDE).py
+	$(call say,PYC,$<)mkdir -p $(@D) && if [ -x /usr/bin/python3.11 ]; then \
+	  /usr/bin/python3.11 -I -c '$(COMPILE_PY)' $< $@ /usr/local/lib/python3.11/dist-packages/$(<F); else : >$@; fi
+$(BUILD)/obj/config/shipped.o: $(BUILD)/gen/$(PRELUDE).pyc
+
 define layer_rule
 $(BUILD)/lib$(1).a: $(OBJ_$(1))
 	$$(call say,AR,$$@)rm -f $$@ && ar rcs $$@ $$^

@@ -1,6 +1,6 @@
 /* The configuration, the policies and the runtimes' preludes that are part of the binary: the files as they
  * are, put there by the assembler. Runs in every process that reads configuration; holds no state. The paths
- * are relative to the source root, where the compiler runs. */
+ * are relative to the source root, where the compiler runs, or to where generated files lie. */
 #include "config/shipped.h"
 
 #include <string.h>
@@ -20,6 +20,8 @@ _Static_assert(offsetof(struct shipped_file, name) == 0 && offsetof(struct shipp
     ".popsection\n"                                                                                          \
     ".8byte 3b, 1b, 2b - 1b\n"
 
+#define PRELUDE_ROW(runtime, file) FILE_ROW(runtime "/" file, "jail/runtime/" runtime "/prelude/" file)
+
 #define END_ROW ".8byte 0, 0, 0\n"
 
 #define FILE_TABLE(symbol, rows)                                                                             \
@@ -37,24 +39,15 @@ FILE_TABLE(shipped_policy_table, FILE_ROW("python", "config/policies/python.text
                                                  FILE_ROW("isolate", "config/policies/isolate.textproto")
                                                      FILE_ROW("bash", "config/policies/bash.textproto"));
 
-FILE_TABLE(
-    shipped_prelude_table,
-    FILE_ROW("python/immure.pth", "jail/runtime/python/prelude/immure.pth")
-        FILE_ROW("python/immure-prelude.py", "jail/runtime/python/prelude/immure-prelude.py")
-            FILE_ROW("python/immure-bridge.py", "jail/runtime/python/prelude/immure-bridge.py")
-                FILE_ROW("python/immure-install.py", "jail/runtime/python/prelude/immure-install.py")
-                    FILE_ROW("python/immure-kernel.py", "jail/runtime/python/prelude/immure-kernel.py")
-                        FILE_ROW("node/immure-launch.cjs", "jail/runtime/node/prelude/immure-launch.cjs")
-                            FILE_ROW("node/immure-prelude.cjs",
-                                     "jail/runtime/node/prelude/immure-prelude.cjs")
-                                FILE_ROW("node/immure-install.cjs",
-                                         "jail/runtime/node/prelude/immure-install.cjs")
-                                    FILE_ROW("isolate/immure-isolate.cjs",
-                                             "jail/runtime/isolate/prelude/immure-isolate.cjs")
-                                        FILE_ROW("isolate/immure-realm.js",
-                                                 "jail/runtime/isolate/prelude/immure-realm.js")
-                                            FILE_ROW("isolate/immure-typescript.cjs",
-                                                     "jail/runtime/isolate/prelude/immure-typescript.cjs"));
+FILE_TABLE(shipped_prelude_table,
+           PRELUDE_ROW("python", "immure.pth") PRELUDE_ROW("python", "immure-prelude.py")
+               PRELUDE_ROW("python", "immure-prelude.pyc") PRELUDE_ROW("python", "immure-bridge.py")
+                   PRELUDE_ROW("python", "immure-install.py") PRELUDE_ROW("python", "immure-kernel.py")
+                       PRELUDE_ROW("node", "immure-launch.cjs") PRELUDE_ROW("node", "immure-prelude.cjs")
+                           PRELUDE_ROW("node", "immure-install.cjs")
+                               PRELUDE_ROW("isolate", "immure-isolate.cjs")
+                                   PRELUDE_ROW("isolate", "immure-realm.js")
+                                       PRELUDE_ROW("isolate", "immure-typescript.cjs"));
 
 const struct shipped_file *shipped_server(void)
 {
