@@ -41,14 +41,21 @@ static bool has_capabilities(uint64_t wanted)
     return (effective & wanted) == wanted;
 }
 
-/* True if every id of base .. base+count-1 exists in our user namespace. */
-static bool range_is_mapped(const char *map_path, uint32_t base, uint32_t count)
+/* Every id of the pool must exist in our user namespace. */
+static int check_range(const struct idmap_pool *pool, const char *map_path, struct err *reterr)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
-    if (io_read_file_at(AT_FDCWD, map_path, 1 << 20, &text) < 0) {
-        return false;
+    int r = io_read_file_at(AT_FDCWD, map_path, 1 << 20, &text);
+    if (r < 0) {
+        return err_set(reterr, ERR_HOST, -r, NULL, "reading %s: %s", map_path, strerror(-r));
     }
-    return proc_text_maps_range(text.data, base, count);
+    if (pool->base > 0 && pool->count > 0 && proc_text_maps_range(text.data, pool->base, pool->count)) {
+        return 0;
+    }
+    return err_set(reterr, ERR_HOST, ERANGE, "outer_uid_base",
+                   "outer uids %u to %lu are not all mapped in this user namespace: set outer_uid_base to a "
+                   "range that /proc/self/uid_map holds and nobody else uses",
+                   pool->base, (unsigned long)pool->base + pool->count - 1);
 }
 
 static int write_self(const char *path, const char *text, struct err *reterr)
@@ -102,14 +109,10 @@ static int open_self(struct idmap_pool *pool, struct err *reterr)
 static int open_range(struct idmap_pool *pool, struct err *reterr)
 {
     pool->mode = IDMAP_RANGE;
-    if (pool->base == 0 || pool->count == 0 ||
-        !range_is_mapped("/proc/self/uid_map", pool->base, pool->count) ||
-        !range_is_mapped("/proc/self/gid_map", pool->base, pool->count)) {
-        return err_set(reterr, ERR_HOST, ERANGE, "outer_uid_base",
-                       "outer uids %u to %lu are not all mapped in this user namespace: set outer_uid_base "
-                       "to a range that "
-                       "/proc/self/uid_map holds and nobody else uses",
-                       pool->base, (unsigned long)pool->base + pool->count - 1);
+    int r = check_range(pool, "/proc/self/uid_map", reterr);
+    r = r < 0 ? r : check_range(pool, "/proc/self/gid_map", reterr);
+    if (r < 0) {
+        return r;
     }
     pool->taken = calloc(pool->count, sizeof *pool->taken);
     return pool->taken ? 0 : err_errno(reterr, ENOMEM, "making the pool of outer ids");

@@ -293,10 +293,17 @@ static void close_all(int *fds, size_t n)
     }
 }
 
-/* Decodes what has arrived and holds it against the table. On failure the descriptors are still the caller's.
- */
-static int accept_message(struct channel *channel, size_t size, const int *fds, size_t n_fds, struct msg *ret,
-                          struct err *reterr)
+/* The messages that can be refused, so that a want of descriptors need not end the channel: how many there
+ * must have been beside one. 0: any other. */
+static size_t fds_of_refusable(enum msg_type type)
+{
+    return type == MSG_JOB ? MSG_JOB_FDS : type == MSG_SUBMIT ? 1 : 0;
+}
+
+/* Decodes what has arrived and holds it against the table; `bare`: its descriptors are lost. On failure those
+ * that there are are still the caller's. */
+static int accept_message(struct channel *channel, size_t size, const int *fds, size_t n_fds, bool bare,
+                          struct msg *ret, struct err *reterr)
 {
     struct msg msg = {.type = MSG_NONE};
     int r = msg_decode(channel->received, size, fds, n_fds, &msg, reterr);
@@ -304,7 +311,12 @@ static int accept_message(struct channel *channel, size_t size, const int *fds, 
         return r;
     }
     const char *why;
-    const struct channel_rule *rule = permitted(channel, msg.type, peer_of(channel), n_fds, &why);
+    size_t n_sent = bare ? fds_of_refusable(msg.type) : n_fds;
+    const struct channel_rule *rule = permitted(channel, msg.type, peer_of(channel), n_sent, &why);
+    if (rule && bare && n_sent == 0) {
+        rule = NULL;
+        why = "no room for its descriptors";
+    }
     if (rule && msg.type == MSG_CONFIG && n_fds != (msg.config.audit ? 2u : 1u)) {
         rule = NULL;
         why = "wrong number of descriptors";
@@ -328,7 +340,9 @@ int channel_recv(struct channel *channel, struct msg *ret, int *fds, size_t *n_f
 {
     int all[IO_FDS_MAX];
     size_t n_all = IO_FDS_MAX;
-    ssize_t size = io_recv_fds(channel->sock, channel->received, sizeof channel->received, all, &n_all);
+    bool bare = false;
+    ssize_t size =
+        io_recv_fds_or_bare(channel->sock, channel->received, sizeof channel->received, all, &n_all, &bare);
     if (is_passing((int)size)) {
         return 0;
     }
@@ -339,7 +353,7 @@ int channel_recv(struct channel *channel, struct msg *ret, int *fds, size_t *n_f
     if (size < 0) {
         return err_errno(reterr, (int)-size, "receiving a message");
     }
-    int r = accept_message(channel, (size_t)size, all, n_all, ret, reterr);
+    int r = accept_message(channel, (size_t)size, all, n_all, bare, ret, reterr);
     if (r < 0) {
         close_all(all, n_all);
         return r;
@@ -354,5 +368,5 @@ int channel_recv(struct channel *channel, struct msg *ret, int *fds, size_t *n_f
     }
     memcpy(fds, all, n_all * sizeof all[0]);
     *n_fds = n_all;
-    return 1;
+    return bare ? CHANNEL_BARE : 1;
 }

@@ -389,6 +389,10 @@ int warden_main(const struct warden_options *options)
     if (r == 0) {
         r = loop_run(warden.loop, &err);
     }
+    if (r == 0 && warden.hopeless.kind != ERR_NONE) {
+        err = warden.hopeless;
+        r = -ECHILD;
+    }
     if (r == 0) {
         LOG(warden.log, LOG_INFO, "stopped", LOG_FIELD_U64("front_restarts", warden.state.front_restarts));
     }

@@ -9,6 +9,7 @@
 #include "server/warden_internal.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,13 @@
 #include "server/settings.h"
 #include "server/verdict.h"
 #include "server/warm.h"
+
+/* When a caller may try again whose job found no descriptor. */
+#define BARE_RETRY_MS 1000u
+
+/* A server that none of its fronts has begun to serve gives up once they die so often that it would wait so
+ * long for the next one. */
+#define HOPELESS_WAIT_NS (4 * NS_PER_S)
 
 static const char *const state_names[FRONT_STATE_COUNT] = {
     [FRONT_STARTING] = "starting",
@@ -194,6 +202,7 @@ static void on_hello(struct front *front, int denials)
     if (!set_state(front, FRONT_SERVING)) {
         return; /* drains already */
     }
+    warden->has_served = true;
     LOG(warden->log, LOG_INFO, "front_serving", LOG_FIELD_I64("pid", front->process.pid));
     if (front == warden->successor) {
         warden_reload_succeeded(warden);
@@ -243,6 +252,30 @@ static void handle(struct front *front, struct msg *msg, int *fds, size_t n_fds)
     msg_clear(msg);
 }
 
+/* There was no descriptor left for what came with it. Its sender lives on, and so do the jobs of others. */
+static void refuse_bare(struct front *front, struct msg *msg)
+{
+    static const char why[] = "server busy: no descriptor is free";
+    struct msg reply = {.type = MSG_APPROVAL_ANSWER};
+    LOG(front->warden->log, LOG_WARNING, "job_refused", LOG_FIELD_STR("error", why));
+    if (msg->type == MSG_SUBMIT) {
+        reply.approval_answer.id = msg->submit.id;
+        reply.approval_answer.kind = ERR_BUSY;
+        snprintf(reply.approval_answer.text, sizeof reply.approval_answer.text, "%s", why);
+    } else {
+        reply =
+            (struct msg){.type = MSG_REFUSED,
+                         .refused = {.id = msg->job->id, .kind = ERR_BUSY, .retry_after_ms = BARE_RETRY_MS}};
+        snprintf(reply.refused.text, sizeof reply.refused.text, "%s", why);
+        if (msg->job->id <= front->last_job_id) {
+            front_kill(front, "a job's id was used before");
+        }
+        front->last_job_id = msg->job->id;
+    }
+    msg_clear(msg);
+    front_send(front, &reply, NULL, 0);
+}
+
 void front_receive(struct front *front, int most)
 {
     for (int i = 0; i < most && front->channel; i++) {
@@ -265,6 +298,10 @@ void front_receive(struct front *front, int most)
         if (r < 0) {
             front_kill(front, err.text);
             return;
+        }
+        if (r == CHANNEL_BARE) {
+            refuse_bare(front, &msg);
+            continue;
         }
         handle(front, &msg, fds, n_fds);
     }
@@ -329,6 +366,13 @@ static void schedule_restart(struct warden *warden, uint64_t lived_ns)
     uint64_t delay_ns = backoff_after_death(&warden->backoff, lived_ns);
     if (delay_ns == 0) {
         front_start_current(warden);
+        return;
+    }
+    if (!warden->has_served && delay_ns >= HOPELESS_WAIT_NS) {
+        err_set(&warden->hopeless, ERR_HOST, ECHILD, NULL,
+                "none of %" PRIu64 " fronts could begin to serve: the log says what each of them ended with",
+                warden->state.front_restarts);
+        loop_stop(warden->loop);
         return;
     }
     LOG(warden->log, LOG_WARNING, "front_restart_delayed", LOG_FIELD_U64("delay_ms", delay_ns / NS_PER_MS));

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "config/message.h"
+#include "jail/base/err.h"
 #include "server/backoff.h"
 #include "server/front_process.h"
 #include "server/host.h"
@@ -119,6 +120,8 @@ struct warden {
     struct front *current;   /* the one that serves, or starts to */
     struct front *successor; /* after a reload: takes over when it says hello */
     struct backoff backoff;
+    bool has_served;     /* one of them */
+    struct err hopeless; /* why this server gives up */
 
     struct warden_job *jobs;
     unsigned n_jobs; /* of fronts; the self-test's do not count */

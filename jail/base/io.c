@@ -222,7 +222,7 @@ static int take_fds(struct msghdr *msg, int *fds, size_t room, size_t *ret_count
     return over ? -EMSGSIZE : 0;
 }
 
-ssize_t io_recv_fds(int sock, void *data, size_t size, int *fds, size_t *n_fds)
+ssize_t io_recv_fds_or_bare(int sock, void *data, size_t size, int *fds, size_t *n_fds, bool *ret_bare)
 {
     union fd_control control;
     struct iovec iov = {.iov_base = data, .iov_len = size};
@@ -239,18 +239,28 @@ ssize_t io_recv_fds(int sock, void *data, size_t size, int *fds, size_t *n_fds)
     }
     size_t count = 0;
     int r = take_fds(&msg, fds, *n_fds, &count);
-    if (r == 0 && (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
+    /* The kernel cuts them off for want of space in `control`, or of free numbers. */
+    bool bare = r == 0 && !(msg.msg_flags & MSG_TRUNC) && (msg.msg_flags & MSG_CTRUNC) && count < IO_FDS_MAX;
+    if (r == 0 && !bare && (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
         r = -EMSGSIZE;
     }
-    if (r < 0) {
+    *ret_bare = bare;
+    if (r < 0 || bare) {
         for (size_t i = 0; i < count; i++) {
             fd_closep(&fds[i]); /* and -1 in the caller's array: nobody closes such a number twice */
         }
         *n_fds = 0;
-        return r;
+        return bare ? n : r;
     }
     *n_fds = count;
     return n;
+}
+
+ssize_t io_recv_fds(int sock, void *data, size_t size, int *fds, size_t *n_fds)
+{
+    bool bare = false;
+    ssize_t n = io_recv_fds_or_bare(sock, data, size, fds, n_fds, &bare);
+    return bare ? -EMSGSIZE : n;
 }
 
 size_t io_reads_pending(int pipe, size_t size)

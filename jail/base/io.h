@@ -44,3 +44,6 @@ int io_send_fds(int sock, const void *data, size_t size, const int *fds, size_t 
  * message that was cut, or descriptors that did not fit, is -EMSGSIZE and nothing stays open. Returns the
  * size, 0 at end of file, -errno otherwise (-EAGAIN where the socket is non-blocking and empty). */
 ssize_t io_recv_fds(int sock, void *data, size_t size, int *fds, size_t *n_fds);
+/* The same, but where this process had no room for a message's descriptors it is received all the same:
+ * without any of them, and with `*ret_bare`. */
+ssize_t io_recv_fds_or_bare(int sock, void *data, size_t size, int *fds, size_t *n_fds, bool *ret_bare);

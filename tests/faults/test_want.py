@@ -1,6 +1,7 @@
 """Wants: no memory, no descriptors, no processes, no namespaces, no scratch, nothing that may be written to. Each is an answer
 or a sentence, never a crash, and once it is over the next job works."""
 
+import http.client
 import json
 import os
 import re
@@ -81,7 +82,7 @@ def during(server, pid, name, value, tried):
 
 @pytest.mark.parametrize("who", ["warden", "front"])
 def test_descriptors(tmp_path, who, tried):
-    """A few that are free, and enough. (With none at all nobody is heard; test_start_with_too_little.)"""
+    """A few that are free, and enough."""
     with made(tmp_path, AS_USER) as server:
         seen = set()
         for spare in range(8 if who == "warden" else 2, 32, 4):
@@ -90,6 +91,21 @@ def test_descriptors(tmp_path, who, tried):
             seen |= during(server, pid, "nofile", highest + spare, tried)
             unharmed(server)
         assert "works" in seen and seen & {"error reply", "no reply"}, seen
+
+
+def test_no_descriptor_at_all(tmp_path, tried):
+    """A warden that has none to receive a job's says so; nobody is disturbed."""
+    with made(tmp_path, AS_USER) as server:
+        front, warden = front_of(server), server.process.pid
+        other = http.client.HTTPConnection("127.0.0.1", server.port)
+        other.request("POST", "/execute", json.dumps({"code": "import time; time.sleep(25)"}), {"X-Service-API-Key": server.key, "Content-Type": "application/json"})
+        wait_for(lambda: server.metric("immure_jobs_running") == 1, "a job that runs")
+        free = min(set(range(1000)) - {int(fd) for fd in os.listdir(f"/proc/{warden}/fd")})
+        assert during(server, warden, "nofile", free, tried) == {"error reply"}
+        assert server.metric("immure_jobs_running") == 1 and front_of(server) == front, server.log()
+        other.close()
+        wait_for(lambda: server.metric("immure_jobs_running") == 0, "its end")
+        unharmed(server)
 
 
 @pytest.mark.parametrize("who", ["warden", "front"])
@@ -157,6 +173,18 @@ def test_start_with_too_little(tmp_path, most):
             one_sentence(server)
         else:
             assert job(server) in ("works", "error reply", "execution_error")
+    finally:
+        server.stop()
+
+
+def test_no_front_ever_serves(tmp_path):
+    """Address space for a warden, and none for a front's libraries."""
+    server = made(tmp_path, ["prlimit", "--as=7000000"])
+    server.start()
+    try:
+        assert wait_for(lambda: server.process.poll(), "the end", END_S)
+        one_sentence(server)
+        assert re.search("immure serve: none of [0-9]+ fronts could begin to serve", server.log())
     finally:
         server.stop()
 

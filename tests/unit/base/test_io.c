@@ -305,6 +305,22 @@ static void test_receive_too_much(void **state)
     setrlimit(RLIMIT_NOFILE, &limit);
     assert_int_equal(r, -EMSGSIZE);
     assert_int_equal(count_fds(), before);
+    /* Or the message comes without any of them. */
+    bool bare = false;
+    assert_int_equal(io_send_fds(sockets[0], "bare", 4, many, 3), 0);
+    setrlimit(RLIMIT_NOFILE, &low);
+    n = 3;
+    r = io_recv_fds_or_bare(sockets[1], text, sizeof text, got, &n, &bare);
+    setrlimit(RLIMIT_NOFILE, &limit);
+    assert_int_equal(r, 4);
+    assert_true(bare && n == 0);
+    assert_memory_equal(text, "bare", 4);
+    assert_int_equal(count_fds(), before);
+    assert_int_equal(io_send_fds(sockets[0], "x", 1, many, 1), 0);
+    n = 3;
+    assert_int_equal(io_recv_fds_or_bare(sockets[1], text, sizeof text, got, &n, &bare), 1);
+    assert_true(!bare && n == 1);
+    close(got[0]);
     close(sockets[0]);
     close(sockets[1]);
 }
