@@ -98,7 +98,8 @@ def test_no_descriptor_at_all(tmp_path, tried):
     with made(tmp_path, AS_USER) as server:
         front, warden = front_of(server), server.process.pid
         other = http.client.HTTPConnection("127.0.0.1", server.port)
-        other.request("POST", "/execute", json.dumps({"code": "import time; time.sleep(25)"}), {"X-Service-API-Key": server.key, "Content-Type": "application/json"})
+        headers = {"X-Service-API-Key": server.key, "Content-Type": "application/json"}
+        other.request("POST", "/execute", json.dumps({"code": "import time; time.sleep(25)"}), headers)
         wait_for(lambda: server.metric("immure_jobs_running") == 1, "a job that runs")
         free = min(set(range(1000)) - {int(fd) for fd in os.listdir(f"/proc/{warden}/fd")})
         assert during(server, warden, "nofile", free, tried) == {"error reply"}

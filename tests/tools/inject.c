@@ -1,7 +1,7 @@
 /* Makes one system call fail: the N-th of one process, in whatever it starts and everything that comes of it.
  *
  *     inject COMMAND [ARGUMENT...]
- *     inject --arm WHO N ERROR COMMAND [ARGUMENT...]
+ *     inject --arm WHO N ERROR COMMAND [ARGUMENT...]      N: or NAME:N, the N-th call of that name
  *
  * The command runs traced, with all its descendants. What is done to them is told by lines on standard input,
  * each answered by lines on standard output; the second form is told beforehand, counts from the command's
@@ -9,7 +9,8 @@
  *
  *     record             → ok                     from now on every system call is noted
  *     end                → WHO N NAME ... ok      what has been noted
- *     arm WHO N ERROR    → ok                     the N-th call of WHO from now will fail with errno ERROR
+ *     arm WHO N ERROR    → ok                     the N-th call of WHO from now (NAME:N: of those of
+ *                                                 that name) will fail with errno ERROR
  *     look               → as disarm, which goes on
  *     disarm             → fired NAME | idle      whether it has; `spared NAME`: it is one that cannot
  *
@@ -51,6 +52,7 @@ int main(void)
 
 #define TRACEES_MAX  512
 #define RECORDED_MAX 65536
+#define CALLS_MAX    1024 /* numbers of system calls are below this */
 #define OPTIONS                                                                                              \
     (PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |                \
      PTRACE_O_TRACEEXEC)
@@ -61,6 +63,7 @@ struct tracee {
     unsigned exec;  /* which one it is since the command's; 0: none of them */
     bool counted;   /* since the last record or arm, and has not exec'd, but for a target by its exec */
     unsigned calls; /* since then */
+    unsigned named; /* of them, those of the name that is aimed at */
     bool failing;   /* the call that it is in has been replaced */
     bool interrupted;
 };
@@ -81,6 +84,7 @@ struct inject {
     size_t n_recorded;
     pid_t target_pid;                                 /* 0: the target_number-th new one */
     unsigned target_number, target_exec, target_call; /* target_exec: or 0 */
+    int target_nr;                                    /* any but this is not counted; -1: all are */
     int target_error, fired_nr;                       /* fired_nr: or spared */
     bool spared;
 };
@@ -220,7 +224,9 @@ static void on_syscall(struct inject *inject, struct tracee *tracee)
     if (inject->recording) {
         note(inject, tracee, (int)info.entry.nr);
     }
-    if (is_target(inject, tracee) && tracee->calls == inject->target_call) {
+    bool fits = inject->target_nr < 0 || info.entry.nr == (uint64_t)inject->target_nr;
+    tracee->named += fits;
+    if (fits && is_target(inject, tracee) && tracee->named == inject->target_call) {
         if (can_fail(&info, inject->target_error)) {
             fail_at_entry(inject, tracee, (int)info.entry.nr);
         } else {
@@ -247,7 +253,7 @@ static void on_stop(struct inject *inject, pid_t pid, int status)
     } else if (event == PTRACE_EVENT_EXEC) {
         tracee->exec = inject->started ? ++inject->n_execs : 0;
         tracee->counted = !inject->started || (tracee->exec && tracee->exec == inject->target_exec);
-        tracee->calls = 0;
+        tracee->calls = tracee->named = 0;
         inject->started = true;
         signal = 0;
     } else if (event == PTRACE_EVENT_STOP) {
@@ -291,7 +297,7 @@ static void begin(struct inject *inject, pid_t pid)
         struct tracee *tracee = &inject->tracees[i];
         if (tracee->pid > 0) {
             tracee->number = 0;
-            tracee->calls = 0;
+            tracee->calls = tracee->named = 0;
             tracee->counted = true;
             tracee->interrupted =
                 (pid == 0 || pid == tracee->pid) && ptrace(PTRACE_INTERRUPT, tracee->pid, NULL, NULL) == 0;
@@ -342,13 +348,32 @@ static void print_recorded(struct inject *inject)
     puts("ok");
 }
 
-static void aim(struct inject *inject, const char *who, unsigned call, int error)
+/* "N" or "NAME:N"; -1 and nothing else where there is no call of that name. */
+static int read_call(const char *text, int *ret_nr, unsigned *ret_call)
+{
+    char buffer[64];
+    const char *colon = strchr(text, ':');
+    int nr = colon ? 0 : -1;
+    while (colon && nr < CALLS_MAX) {
+        const char *name = name_of(nr, buffer);
+        if (strlen(name) == (size_t)(colon - text) && memcmp(name, text, (size_t)(colon - text)) == 0) {
+            break;
+        }
+        nr++;
+    }
+    *ret_nr = nr;
+    *ret_call = (unsigned)strtoul(colon ? colon + 1 : text, NULL, 10);
+    return nr == CALLS_MAX ? -1 : 0;
+}
+
+static void aim(struct inject *inject, const char *who, int nr, unsigned call, int error)
 {
     unsigned number = (unsigned)strtoul(who + 4, NULL, 10);
     bool by_pid = strncmp(who, "pid:", 4) == 0, by_exec = strncmp(who, "exec:", 5) == 0;
     inject->target_pid = by_pid ? (pid_t)number : 0;
     inject->target_exec = by_exec ? (unsigned)strtoul(who + 5, NULL, 10) : 0;
     inject->target_number = by_pid || by_exec ? 0 : number;
+    inject->target_nr = nr;
     inject->target_call = call;
     inject->target_error = error;
     inject->fired = inject->spared = false;
@@ -357,9 +382,9 @@ static void aim(struct inject *inject, const char *who, unsigned call, int error
 
 static void obey(struct inject *inject, const char *line)
 {
-    char who[32];
+    char who[32], which[64];
     unsigned call;
-    int error;
+    int nr, error;
     if (strcmp(line, "record\n") == 0) {
         inject->recording = true;
         begin(inject, 0);
@@ -367,8 +392,9 @@ static void obey(struct inject *inject, const char *line)
     } else if (strcmp(line, "end\n") == 0) {
         inject->recording = false;
         print_recorded(inject);
-    } else if (sscanf(line, "arm %31s %u %d", who, &call, &error) == 3) {
-        aim(inject, who, call, error);
+    } else if (sscanf(line, "arm %31s %63s %d", who, which, &error) == 3 &&
+               read_call(which, &nr, &call) == 0) {
+        aim(inject, who, nr, call, error);
         begin(inject, inject->target_pid > 0 ? inject->target_pid : -1);
         puts("ok");
     } else if (strcmp(line, "disarm\n") == 0 || strcmp(line, "look\n") == 0) {
@@ -472,7 +498,13 @@ int main(int argc, char **argv)
         die("starting");
     }
     if (argc > 5 && strcmp(argv[1], "--arm") == 0) {
-        aim(&inject, argv[2], (unsigned)atoi(argv[3]), atoi(argv[4]));
+        unsigned call;
+        int nr;
+        if (read_call(argv[3], &nr, &call) < 0) {
+            fprintf(stderr, "inject: what is %s\n", argv[3]);
+            return 2;
+        }
+        aim(&inject, argv[2], nr, call, atoi(argv[4]));
         pid_t command = start(argv + 5, STDOUT_FILENO);
         find_or_add(&inject, command);
         return run_armed(&inject, command);
