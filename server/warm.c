@@ -27,6 +27,10 @@
  * made. */
 #define AGE_MAX_NS (10 * 60 * NS_PER_S)
 
+/* To start an interpreter keeps a processor busy for longer than most jobs run, beside one that has just
+ * begun: it may end first. */
+#define SHORT_JOB_NS (50 * NS_PER_MS)
+
 static void measure(struct warm_jail *jail)
 {
     struct warm_template *template = jail->template;
@@ -119,11 +123,24 @@ static void tend_template(struct warm_template *template, uint64_t now_ns)
     }
 }
 
+static void tend_by(struct warm *warm, uint64_t due_ns)
+{
+    if (due_ns < warm->due_ns) {
+        warm->due_ns = due_ns;
+        loop_timer_set(warm->timer, due_ns);
+    }
+}
+
 void warm_tend_empty(struct warm *warm)
 {
     uint64_t now_ns = clock_now_ns();
     for (struct warm_template *template = warm->templates; template; template = template->next) {
-        if (!template->stock) {
+        if (template->stock) {
+            continue;
+        }
+        if (warm_is_standby(template)) {
+            tend_by(warm, now_ns + SHORT_JOB_NS);
+        } else {
             tend_template(template, now_ns);
         }
     }
@@ -143,7 +160,8 @@ static void on_timer(void *arg, uint32_t events)
     struct warm *warm = arg;
     warm_tend(warm);
     warm->options.publish(warm->options.publish_arg);
-    loop_timer_set(warm->timer, clock_now_ns() + NS_PER_S);
+    warm->due_ns = clock_now_ns() + NS_PER_S;
+    loop_timer_set(warm->timer, warm->due_ns);
 }
 
 static int add_templates(struct warm *warm, struct err *reterr)

@@ -40,7 +40,8 @@ void warm_free(struct warm *warm);
 
 /* A job has ended: time to look whether jails should be parked. */
 void warm_tend(struct warm *warm);
-/* A job has started: parking would be in its way, unless the next job would find nothing. */
+/* A job has started: parking would be in its way, unless the next job would find nothing; and what costs an
+ * interpreter's start is put off for as long as short jobs run. */
 void warm_tend_empty(struct warm *warm);
 
 /* A jail for a job: a parked one, or one that its template is now asked for; NULL where there is no template

@@ -56,6 +56,7 @@ struct warm {
     unsigned n_cpus;
     int loadavg_fd; /* -1: not to be had */
     struct loop_source *timer;
+    uint64_t due_ns; /* when the timer goes off */
 };
 
 /* warm_template.c */
