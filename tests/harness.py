@@ -26,6 +26,9 @@ WARM = os.environ.get("IMMURE_TEST_WARM", "pool")
 # "off" where a machine is emulated: an interpreter of Node that is to stand ready keeps it busy for minutes.
 STANDBY = os.environ.get("IMMURE_TEST_STANDBY", "on")
 
+# "off" there, too, where a test is about other things: each start of a server tries out every runtime that it has.
+NODE = os.environ.get("IMMURE_TEST_NODE", "on")
+
 # How much longer everything may take here than on an ordinary machine.
 PATIENCE = int(os.environ.get("IMMURE_TEST_PATIENCE", "1"))
 READY_S = 60
@@ -49,9 +52,11 @@ def wait_for(condition, what, seconds=30):
 
 
 def runtimes():
-    """The shipped runtimes, made to start as IMMURE_TEST_WARM and _STANDBY say; "" where that is as shipped."""
+    """The shipped runtimes, made to start as IMMURE_TEST_WARM, _STANDBY and _NODE say; "" where that is as shipped."""
     gone = {"pool": [], "template": ["warm_jails"], "off": ["warm_jails", "template"]}[WARM]
     text = shipped = (ROOT / "config/server.textproto").read_text()
+    if NODE == "off":
+        text = re.sub(r'\nruntime \{\n  name: "(node|isolate)"\n.*?\n\}\n', "\n", text, flags=re.S)
     if STANDBY == "off":
         text = re.sub(r"\s*standby:.*\s*warm_jails:.*", "", text)
     for field in gone:

@@ -41,10 +41,16 @@ def descendants(pid):
     return found
 
 
+def command_line(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""  # of a jail that has ended meanwhile
+
+
 def templates(server):
     """The processes that have the warm interpreter, the parked ones included; the template itself is the first."""
-    return [pid for pid in descendants(server.process.pid)
-            if b"/immure/template" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in descendants(server.process.pid) if b"/immure/template" in command_line(pid)]
 
 
 def test_stock_is_filled_and_renewed(serve):
