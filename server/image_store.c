@@ -297,25 +297,35 @@ void image_store_unstage(int store)
     remove_staging(store);
 }
 
+/* What cannot be made durable has not happened. */
+static int give_name(int store, const char *name, unsigned flags)
+{
+    if (renameat2(store, STAGING, store, name, flags) < 0) {
+        return -errno;
+    }
+    int r = fsync(store) < 0 ? -errno : 0;
+    if (r < 0) {
+        renameat2(store, name, store, STAGING, flags);
+    }
+    return r;
+}
+
 int image_store_publish(int store, int staging, const char *name, bool replace, struct err *reterr)
 {
     bool in_use;
     /* Before its name is there, its content is. */
     int r = fchmod(staging, 0755) < 0 || syncfs(staging) < 0 ? -errno : 0;
-    if (r == 0 && renameat2(store, STAGING, store, name, RENAME_NOREPLACE) < 0) {
-        r = -errno;
-    }
+    r = r < 0 ? r : give_name(store, name, RENAME_NOREPLACE);
     if (r == -EEXIST && !replace) {
         return err_set(reterr, ERR_INVALID, EEXIST, name,
                        "there is an image of that name; --replace takes its place");
     }
     if (r == -EEXIST) {
-        r = renameat2(store, STAGING, store, name, RENAME_EXCHANGE) < 0 ? -errno : 0;
+        r = give_name(store, name, RENAME_EXCHANGE);
         if (r == 0) {
             set_aside(store, STAGING, &in_use); /* the image is in place: what stays is for the next sweep */
         }
     }
-    r = r < 0 ? r : fsync(store) < 0 ? -errno : 0;
     return r < 0 ? err_errno(reterr, -r, "giving the image its name") : 0;
 }
 

@@ -93,8 +93,13 @@ static int for_each(struct walk *walk, visit_fn visit, int from, int to, unsigne
     }
     TAKE_FD(fd);
     int r = 0;
-    for (const struct dirent *entry; r == 0 && (entry = readdir(dir));) {
+    while (r == 0) {
         struct stat st;
+        errno = 0; /* the end of a directory and one that cannot be read further look alike otherwise */
+        const struct dirent *entry = readdir(dir);
+        if (!entry) {
+            return errno ? fail(walk, -errno, "a directory") : 0;
+        }
         const char *name = entry->d_name;
         if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
             continue;

@@ -67,14 +67,16 @@ def descriptors(pid):
 
 
 class Injected(Server):
-    """`immure serve` under tests/tools/inject; `runtime` is COLD or WARM."""
+    """`immure serve` under tests/tools/inject; `runtime` is COLD or WARM, or other text; `keeper`: there are sessions."""
 
-    def __init__(self, directory, runtime):
+    def __init__(self, directory, runtime, keeper=False):
         config = Path(directory, "server.textproto")
         config.write_text(f'policy_path: "{confessing_policy(directory)}"\n{runtime}')
         super().__init__(Path(directory, "log"), prefix=[str(TOOLS / "inject")], immure=IMMURE,
                          SANDBOX_EXECUTOR_CONFIG=str(config))
-        self.warm = "template" in runtime
+        self.warm = "template:" in runtime
+        # The front; and, warm, the template with its init, a parked jail of two.
+        self.resting = 1 + 4 * self.warm + keeper
 
     def start(self):
         with open(self.log_path, "wb") as log:
@@ -150,6 +152,6 @@ class Injected(Server):
         return states[-1]
 
     def is_settled(self, held):
-        # The front, with its channel and the port; and, warm, the template with its init, a parked jail of two.
+        # The front has its channel and the port.
         return (held["front"] is not None and held["front"]["socket:[]"] == 2 and
-                held["processes"] == (5 if self.warm else 1) and (not self.warm or self.part("parked") is not None))
+                held["processes"] == self.resting and (not self.warm or self.part("parked") is not None))

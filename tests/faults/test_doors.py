@@ -1,12 +1,17 @@
 """The other doors, whose jails are set up as those of /execute are (test_setup.py has every call of that): calls here and there
-fail in jails of POST /run-code, under its policy and with Node, and in jobs of POST /mcp. What comes of it is told as the door
+fail in jails of POST /run-code, under its policy and with Node, in jobs of POST /mcp, and in jails of POST /execute that are set up
+otherwise: in an image, and for the interpreter of a session, which is ended again. What comes of it is told as the door
 tells errors; nothing is left behind, and the next one works."""
 
+import itertools
 import json
 import os
+import re
 import shutil
 
 import pytest
+from harness import ROOT, wait_for
+from images import imported, make_root, policy
 from injected import COLD, ERRORS, Injected
 
 from test_setup import EVERY_ONE, SEED, nothing_is_left
@@ -25,14 +30,26 @@ runtime {
 """
 
 
+SHIPPED = re.findall(r"^runtime \{.*?^\}\n", (ROOT / "config/server.textproto").read_text(), re.M | re.S)
+
+
 class Door:
+    keeper = False
+
     def __init__(self, server):
         self.server = server
 
+    @classmethod
+    def configuration(cls, directory):
+        return cls.runtimes
+
     def ask(self):
         """-> what came of one job, in a few words"""
+        return self.post(self.BODY)
+
+    def post(self, body):
         try:
-            reply = self.server.request("POST", self.path, json.dumps(self.BODY), 60)
+            reply = self.server.request("POST", self.path, json.dumps(body), 60)
         except OSError:
             return "no reply"
         if reply.status != 200:
@@ -51,6 +68,48 @@ class RunCode(Door):
         return "the jail was lost" if body["status"] == "error" and "outside" in body["error"]["message"] else str(body)
 
 
+class Execute(Door):
+    path = "/execute"
+
+    def told(self, body):
+        if body["status"] == "success":
+            return "success" if body["stdout"] == self.STDOUT else str(body)
+        return "the jail was lost" if body.get("error_message") == "The jail was killed from outside." else str(body)
+
+
+class Image(Execute):
+    BODY, STDOUT = {"code": "cat /etc/image", "runtime": "bash"}, "of the image\n"
+
+    @classmethod
+    def configuration(cls, directory):
+        imported(directory / "images", "small", make_root(directory / "root", "/usr/bin/bash", "/usr/bin/cat"))
+        (directory / "bash.textproto").write_text(policy("bash", "bash", 'image: "small"'))
+        return COLD + f'policy_path: "{directory}/bash.textproto" image_directory: "{directory}/images"\n' + SHIPPED[-1]
+
+
+class Kernel(Execute):
+    """Each call is a session's first, and its last."""
+
+    STDOUT, keeper = "42\n", True
+    sessions = itertools.count()
+
+    @classmethod
+    def configuration(cls, directory):
+        return re.sub(r"\s*(template|warm_jails):.*", "", SHIPPED[0])
+
+    def end(self, session):
+        try:
+            return self.server.request("DELETE", "/workspace/" + session).status in (204, 404)
+        except OSError:
+            return False
+
+    def ask(self):
+        session = f"s{next(self.sessions)}"
+        outcome = self.post({"code": "print(6 * 7)", "policy": "python-kernel", "session_id": session})
+        wait_for(lambda: self.end(session), "the session's end")
+        return outcome
+
+
 class Mcp(Door):
     path, runtimes = "/mcp", COLD
     BODY = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "execute_code", "arguments": {"language": "python", "code": "x"}}}
@@ -65,12 +124,18 @@ class Mcp(Door):
 
 
 # Door, whose calls, every how-manieth, and the outcomes that may be.
+ANY = {"success", "setup error", "error reply", "no reply", "the jail was lost"}
 SWEEPS = [
+    (Image, "new:1", 9, {"success", "setup error", "the jail was lost"}),
+    (Image, "warden", 13, ANY),
+    (Kernel, "new:1", 18, {"success", "setup error", "the jail was lost"}),
+    (Kernel, "new:3", 12, {"success", "setup error"}),
+    (Kernel, "warden", 20, ANY),
     (RunCode, "new:1", 60, {"success", "setup error", "the jail was lost"}),
     (RunCode, "new:3", 12, {"success", "setup error"}),
-    (RunCode, "warden", 40, {"success", "setup error", "error reply", "no reply", "the jail was lost"}),
+    (RunCode, "warden", 40, ANY),
     (Mcp, "new:1", 60, {"success", "setup error", "the jail was lost"}),
-    (Mcp, "warden", 40, {"success", "setup error", "error reply", "no reply", "the jail was lost"}),
+    (Mcp, "warden", 40, ANY),
 ]
 
 
@@ -78,7 +143,7 @@ SWEEPS = [
 def test_calls_that_fail(tmp_path, tried, door, who, stride, may_be):
     if door is RunCode and not NODE:
         pytest.skip("no Node")
-    with Injected(tmp_path, door.runtimes) as server:
+    with Injected(tmp_path, door.configuration(tmp_path), door.keeper) as server:
         caller = door(server)
         assert caller.ask() == "success"
         before, n, fired = server.at_rest(), 1 + SEED % stride, 0
