@@ -204,10 +204,8 @@ static void wake_up(const struct python *python)
 
 void job_park(const struct python *python, bool is_awaited)
 {
-    /* Usual programs need more pages than any one of them. */
-    if (!is_awaited) {
-        pages_fetch(&python->pages);
-    }
+    /* Usual programs need more pages than any one of them: too many to wait for. */
+    pages_fetch(&python->pages, is_awaited ? python->n_least_runs : python->pages.n_runs);
     wake_up(python);
 }
 
@@ -242,5 +240,6 @@ static void run_usual(void *python)
 void job_rehearse(struct python *python)
 {
     pages_learn(run_least, python, &python->pages);
+    python->n_least_runs = python->pages.n_runs;
     pages_learn(run_usual, python, &python->pages);
 }

@@ -138,9 +138,9 @@ void pages_learn(void (*job)(void *argument), void *argument, struct pages *page
     pages->n_runs += n > 0 ? (size_t)n / sizeof *pages->runs : 0;
 }
 
-void pages_fetch(const struct pages *pages)
+void pages_fetch(const struct pages *pages, size_t n_runs)
 {
-    for (size_t i = 0; i < pages->n_runs; i++) {
+    for (size_t i = 0; i < n_runs; i++) {
         const struct page_run *run = &pages->runs[i];
         madvise((void *)run->begin, run->size_bytes, run->written ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
     }

@@ -23,5 +23,5 @@ struct pages {
  * effort: nothing is added where it cannot be seen. */
 void pages_learn(void (*job)(void *argument), void *argument, struct pages *pages);
 
-/* Gets all of them at once, where a job would fault for each. */
-void pages_fetch(const struct pages *pages);
+/* Gets those of the first `n_runs` at once, where a job would fault for each. */
+void pages_fetch(const struct pages *pages, size_t n_runs);

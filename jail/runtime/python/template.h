@@ -34,6 +34,7 @@ struct python_words {
 struct python {
     struct memory memory;
     struct pages pages;
+    size_t n_least_runs; /* the first of them, which every program needs */
     /* How every job's command line begins: the interpreter and its options. */
     char **argv;
     size_t argc;
