@@ -26,7 +26,7 @@ WARM = os.environ.get("IMMURE_TEST_WARM", "pool")
 # "off" where a machine is emulated: an interpreter of Node that is to stand ready keeps it busy for minutes.
 STANDBY = os.environ.get("IMMURE_TEST_STANDBY", "on")
 
-# "off" there, too, where a test is about other things: each start of a server tries out every runtime that it has.
+# "off" there, too, and in files WITHOUT_NODE (conftest.py): each start of a server tries out every runtime that it has.
 NODE = os.environ.get("IMMURE_TEST_NODE", "on")
 
 # How much longer everything may take here than on an ordinary machine.

@@ -13,6 +13,8 @@ import pytest
 from conftest import IMMURE
 from harness import wait_for
 
+WITHOUT_NODE = True
+
 
 def verify(*paths, options=()):
     """-> exit code, what it says"""

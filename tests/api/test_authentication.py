@@ -6,6 +6,8 @@ import json
 import pytest
 from harness import config_key
 
+WITHOUT_NODE = True
+
 OPEN_PATHS = ["/healthz", "/health", "/readyz", "/openapi.json"]
 RUN = json.dumps({"code": "print(1)"})
 

@@ -10,6 +10,8 @@ import pytest
 from harness import BUILD, wait_for
 from wire import Wire
 
+WITHOUT_NODE = True
+
 JSON = "application/json"
 SANITIZED = b"__asan_init" in (BUILD / "immure").read_bytes()  # keeps freed memory for a while
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"

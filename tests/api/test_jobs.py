@@ -10,6 +10,8 @@ from urllib.parse import quote
 import pytest
 from harness import call, config_key, wait_for
 
+WITHOUT_NODE = True
+
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 FIELDS = {"job_id", "execution_id", "status", "created_at", "ended_at", "expires_at", "reply"}
 

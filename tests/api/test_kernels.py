@@ -13,6 +13,8 @@ from callback_server import CallbackServer
 from conftest import IMMURE
 from harness import Server, call, config_key, runtimes, wait_for
 
+WITHOUT_NODE = True
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 POLICIES = ROOT / "config/policies"
 KEYS = config_key("alice", "alice-key", policy="*") + config_key("bob", "bob-key", policy="*")

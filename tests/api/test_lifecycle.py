@@ -9,6 +9,8 @@ import time
 import pytest
 from harness import wait_for
 
+WITHOUT_NODE = True
+
 JSON = "application/json"
 
 

@@ -34,6 +34,8 @@ from test_sessions import (  # noqa: F401  the same things, told of a directory
     test_processes_of_two_jobs_do_not_see_each_other,
 )
 
+WITHOUT_NODE = True
+
 ROOT = os.geteuid() == 0
 OWNER = 54321  # of files on disk, where the server runs with privileges
 KEYS = config_key("alice", "alice-key", policy="*", max_sessions=2) + config_key("bob", "bob-key", policy="*")

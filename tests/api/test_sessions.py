@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from harness import BUILD, PATIENCE, WARM, call, config_key, wait_for
 
+WITHOUT_NODE = True
+
 
 def run(server, key, code, **fields):
     return call(server, "POST", "/execute", {"code": code, **fields}, key)

@@ -7,6 +7,8 @@ import socket
 import pytest
 from harness import wait_for
 
+WITHOUT_NODE = True
+
 JSON = "application/json"
 
 

@@ -14,6 +14,8 @@ import pytest
 
 from harness import BUILD, CGROUP, PATIENCE, ROOT, free_port, runtimes, wait_for
 
+WITHOUT_NODE = True
+
 IMMURE = str(BUILD / "immure")
 
 HELD = "print('up', flush=True)\ncall_tool('hold')\nprint('done')"
