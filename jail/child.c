@@ -272,7 +272,7 @@ static int prepare(struct child *child)
 
 void child_main(struct child *child)
 {
-    child->root = child->parent = child->listener = -1;
+    child->root = child->parent = child->listener = child->proc = -1;
     int r = prepare(child);
     bool prepared = r == 0;
     uint32_t index = 0;

@@ -81,6 +81,7 @@ struct child {
     int parent;   /* the directory in it that a step has opened last, by `parent_path`; -1: none */
     int listener; /* seccomp user notification; -1: none */
     struct denied_table *denied; /* NULL: no call of the job has been denied yet */
+    int proc;                    /* PID 1's own procfs, attached nowhere, where the plan has none; -1: none */
     bool proc_absent;
     char parent_path[PATH_MAX];
     const char *call;      /* the system call under way, for the error */
@@ -147,6 +148,9 @@ void child_forget_parent(struct child *child);
 int child_open_below(struct child *child, int parent, const char *name);
 /* Opens `path` in the new root (O_PATH), beneath it and through no link. */
 int child_open_path(struct child *child, const char *path);
+
+/* Gives PID 1 a procfs of its own, where the kernel does: `child->proc`. */
+void step_mount_own_proc(struct child *child);
 
 /* One function per step; steps.def says what each does. */
 #define X(name, word, where, doc) int step_##name(struct child *child, const struct jail_step *step);

@@ -200,8 +200,9 @@ static bool serve_until_end(struct child *child, pid_t program, int signals, int
                             struct child_message *end)
 {
     /* A kernel's own stdin is the /dev/null that its launcher has between two programs. */
-    const int keep[] = {child->control, child->listener, signals, listener_source,
-                        child->kernel ? STDIN_FILENO : -1};
+    const int keep[] = {
+        child->control, child->listener, signals, listener_source, child->kernel ? STDIN_FILENO : -1,
+        child->proc};
     keep_only(keep, ARRAY_SIZE(keep));
     enum { SIGNALS, LISTENER, LISTENER_SOURCE, CONTROL, WATCHED };
     struct pollfd watched[WATCHED] = {

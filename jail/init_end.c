@@ -142,7 +142,9 @@ bool init_end_known(const struct child *child, pid_t program, int32_t *ret_wstat
     if (child->waits_for_all || jail_plan_has(child->plan, JAIL_STEP_WORKSPACE)) {
         return false;
     }
-    CLEANUP(fd_closep) int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    CLEANUP(fd_closep)
+    int proc = child->proc >= 0 ? openat(child->proc, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+                                : open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (proc < 0 || !is_own_proc(proc) || has_others(proc)) {
         return false;
     }

@@ -127,6 +127,15 @@ static int proc_new(struct child *child, uint32_t flags)
     return mount < 0 ? -errno : mount;
 }
 
+/* Where a plan shows no /proc, PID 1 alone has a procfs, by a descriptor: nothing is attached that a path
+ * could lead to, and no program gets PID 1's descriptors. Where the kernel gives none, the end is learned
+ * later (init_end.c). */
+void step_mount_own_proc(struct child *child)
+{
+    int tree = proc_new(child, JAIL_PROC_SUBSET_PID);
+    child->proc = tree < 0 ? -1 : tree;
+}
+
 int step_PROC(struct child *child, const struct jail_step *step)
 {
     CLEANUP(fd_closep) int tree = proc_new(child, step->proc.flags);

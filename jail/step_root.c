@@ -135,6 +135,9 @@ static int is_alone(struct child *child)
 int step_PIVOT(struct child *child, const struct jail_step *step)
 {
     (void)step;
+    if (!jail_plan_has(child->plan, JAIL_STEP_PROC)) {
+        step_mount_own_proc(child);
+    }
     child->call = "fchdir";
     if (fchdir(child->root) < 0) {
         return -errno;

@@ -388,6 +388,7 @@ static int prepare(const struct zygote_header *header, const unsigned char *mess
                                 .root = -1,
                                 .parent = -1,
                                 .listener = -1,
+                                .proc = -1,
                                 .call = "decoding the plan"};
     for (size_t i = 0; i < JAIL_FD_COUNT; i++) {
         ret->child.fds[i] = -1;

@@ -64,7 +64,8 @@ struct recipe {
     int limited_resource; /* RLIMIT_*, with `limit`; only where `limited` or the limit is not 0 */
     struct rlimit limit;
     bool without_standard_fds; /* the parent has 0, 1 and 2 closed while it launches */
-    int extra_fd;              /* given as the input descriptor; 0: none */
+    bool without_proc;
+    int extra_fd; /* given as the input descriptor; 0: none */
 };
 
 #define ADD(plan, kind, member, ...)                                                                         \
@@ -89,8 +90,10 @@ static inline void add_mounts(struct jail_plan *plan, const struct recipe *recip
     }
     ADD(plan, BIND, bind, .source = jail_plan_text(plan, "/dev/null"),
         .path = jail_plan_text(plan, "/dev/null"), .flags = JAIL_MOUNT_NOSUID);
-    ADD(plan, PROC, proc, .path = jail_plan_text(plan, "/proc"),
-        .flags = safe | JAIL_MOUNT_NOEXEC | JAIL_PROC_HIDE | JAIL_PROC_SUBSET_PID);
+    if (!recipe->without_proc) {
+        ADD(plan, PROC, proc, .path = jail_plan_text(plan, "/proc"),
+            .flags = safe | JAIL_MOUNT_NOEXEC | JAIL_PROC_HIDE | JAIL_PROC_SUBSET_PID);
+    }
     ADD(plan, SCRATCH, scratch, .path = jail_plan_text(plan, "/tmp"),
         .flags = JAIL_MOUNT_NOSUID | JAIL_MOUNT_NODEV);
     ADD(plan, SUBMOUNT, submount, .source = jail_plan_text(plan, "/tmp/work"),

@@ -94,12 +94,13 @@ static pid_t program_of(struct jail *jail)
 /* Whether the verdict on a program came before anybody could wait for it: a process that we trace can be
  * waited for by its parent only when we have done so. PID 1 looks for a moment only, and a program that did
  * not get the processor in that moment is waited for after all. */
-static bool ends_before_it_can_be_waited_for(void **state, const char *script, int expected, int patience_ms)
+static bool ends_before_it_can_be_waited_for(void **state, const struct recipe *recipe, int expected,
+                                             int patience_ms)
 {
     struct launch launch;
     char line;
     int wstatus;
-    launch_begin(state, &(struct recipe){LISTENED(script)}, NULL, &launch);
+    launch_begin(state, recipe, NULL, &launch);
     pid_t program = program_of(launch.jail);
     assert_int_equal(read(launch.output, &line, 1), 1);
     assert_int_equal(ptrace(PTRACE_SEIZE, program, NULL, NULL), 0);
@@ -131,11 +132,13 @@ static void test_the_verdict_does_not_wait_for_the_programs_memory(void **state)
         int wstatus;
     } rows[] = {{"trap 'exit 7' TERM; echo; while :; do :; done", 7 << 8},
                 {"echo; exec sleep 1000", SIGTERM}};
-    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+    /* Also in a jail whose plan has no /proc: PID 1 has one of its own. */
+    for (size_t i = 0; i < 2 * ARRAY_SIZE(rows); i++) {
+        const struct recipe recipe = {LISTENED(rows[i / 2].script), .without_proc = i % 2 == 1};
         bool early = false;
         for (int attempt = 1; !early && attempt <= ATTEMPTS; attempt++) {
-            early = ends_before_it_can_be_waited_for(state, rows[i].script, rows[i].wstatus,
-                                                     attempt * PATIENCE_MS);
+            early =
+                ends_before_it_can_be_waited_for(state, &recipe, rows[i / 2].wstatus, attempt * PATIENCE_MS);
         }
         assert_true(early);
     }
@@ -151,7 +154,8 @@ static void test_no_failure_is_ever_a_success(void **state)
              PR_SET_DUMPABLE, SYS_exit);
     uint64_t until_ns = clock_now_ns() + EXITS_NS;
     for (int i = 0; i < EXITS && (i < EXITS_MIN || clock_now_ns() < until_ns); i++) {
-        struct outcome o = run(state, &(struct recipe){LISTENED(i % 2 == 0 ? hidden : plain)});
+        struct outcome o =
+            run(state, &(struct recipe){LISTENED(i % 2 == 0 ? hidden : plain), .without_proc = i % 4 >= 2});
         assert_int_equal(o.result.end, JAIL_END_PROGRAM);
         assert_int_equal(o.result.wstatus, 3 << 8);
     }
@@ -165,8 +169,8 @@ static void test_cpu_time_of_all_is_counted(void **state)
         "exec perl -e 'pipe R, W; if (fork) { close W; <R> } " /* of one that it has not */
         "else { $i++ while times < 0.3 }'",
     };
-    for (size_t i = 0; i < ARRAY_SIZE(scripts); i++) {
-        struct outcome o = run(state, &(struct recipe){LISTENED(scripts[i])});
+    for (size_t i = 0; i < 2 * ARRAY_SIZE(scripts); i++) {
+        struct outcome o = run(state, &(struct recipe){LISTENED(scripts[i / 2]), .without_proc = i % 2 == 1});
         assert_int_equal(o.result.end, JAIL_END_PROGRAM);
         assert_int_equal(o.result.wstatus, 0);
         assert_in_range(o.result.cpu_ns / 1000000, 250, 5000); /* a busy host makes it more */
