@@ -36,7 +36,7 @@ class Run:
         # A shell whose command has left its cgroups behind has been taken into one of them.
         taken = [path for path in cgroup.below() if path.endswith("/self")]
         enter = f'exec 3>&{says} && echo $$ >{cgroup.path}/{taken[0] if taken else "."}/cgroup.procs && exec "$@"'
-        argv = ["/bin/sh", "-c", enter, "sh", INJECT, "--arm", "new:1", call, str(error),
+        argv = ["/bin/bash", "-c", enter, "bash", INJECT, "--arm", "new:1", call, str(error),
                 IMMURE, "run", "--policy", "bash", "--cgroup", "required", *LIMITS, "--", "/bin/cat"]
         process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=[says])
         os.close(says)
