@@ -24,9 +24,11 @@
 #include "server/ident.h"
 #include "server/log.h"
 
-/* The wall clock may be set: nothing is waited for longer than this without a look at it. Nor is what could
- * not be written tried again any sooner. */
+/* The wall clock may be set: nothing is waited for longer than this without a look at it. Nor is an expiry
+ * that could not be written tried again any sooner. */
 #define LOOK_MS 10000u
+/* Somebody may wait for a job's end. */
+#define END_RETRY_MS 1000u
 
 struct grant {
     struct grant *next;
@@ -42,7 +44,7 @@ struct approvals {
     struct approvals_count count;
     uint64_t bytes; /* of all jobs that are kept */
     struct loop_source *timer;
-    uint64_t not_before_ns; /* when something may expire again, after one could not be written */
+    uint64_t not_before_ns; /* when time may move one on again, after that could not be written */
 };
 
 static uint64_t now_ms(void)
@@ -129,6 +131,9 @@ struct approval_entry *approvals_find(const struct approvals *approvals, const c
 static uint64_t due_ms(const struct approval_entry *entry)
 {
     const struct approval *approval = &entry->approval;
+    if (entry->end_is_due) {
+        return 0;
+    }
     if (approval->state == APPROVAL_PENDING) {
         return approval->expires_ms;
     }
@@ -148,24 +153,38 @@ static void set_timer(struct approvals *approvals)
     loop_timer_set(approvals->timer, soonest == UINT64_MAX ? 0 : at_ns);
 }
 
+static void put_off(struct approvals *approvals, uint32_t ms)
+{
+    approvals->not_before_ns = clock_now_ns() + ms * NS_PER_MS;
+}
+
+static void expire(struct approval_entry *entry)
+{
+    struct err err = {0};
+    if (approvals_move(entry, APPROVAL_EXPIRED, NULL, NULL, &err) < 0) {
+        put_off(entry->all, LOOK_MS);
+        log_err(*entry->all->options.log, LOG_ERROR, "approval_not_expired", &err);
+    }
+}
+
 static void look(struct approvals *approvals)
 {
     uint64_t now = now_ms(), now_ns = clock_now_ns();
     for (struct approval_entry *entry = approvals->first, *next; entry; entry = next) {
-        struct err err = {0};
         next = entry->next;
         if (due_ms(entry) > now) {
             continue;
         }
-        if (entry->approval.state != APPROVAL_PENDING) {
+        bool may_move = now_ns >= approvals->not_before_ns;
+        if (entry->end_is_due && may_move) {
+            approvals_end(entry, entry->end, entry->outcome, NULL);
+        } else if (entry->approval.state == APPROVAL_PENDING && may_move) {
+            expire(entry);
+        } else if (entry->approval.ended_ms > 0) {
             if (approvals->disk) {
                 approval_disk_remove(approvals->disk, entry->approval.id);
             }
             remove_entry(entry);
-        } else if (now_ns >= approvals->not_before_ns &&
-                   approvals_move(entry, APPROVAL_EXPIRED, NULL, NULL, &err) < 0) {
-            approvals->not_before_ns = now_ns + LOOK_MS * NS_PER_MS;
-            log_err(*approvals->options.log, LOG_ERROR, "approval_not_expired", &err);
         }
     }
     set_timer(approvals);
@@ -316,6 +335,23 @@ int approvals_move(struct approval_entry *entry, enum approval_state state, cons
     set_timer(approvals);
     approvals->options.changed(approvals->options.arg, &entry->approval);
     return 0;
+}
+
+int approvals_end(struct approval_entry *entry, enum approval_state state, const char *outcome,
+                  struct err *reterr)
+{
+    int r = approvals_move(entry, state, NULL, outcome, reterr);
+    bool again = r < 0 && approval_may_become(entry->approval.state, state);
+    if (again && !entry->end_is_due) {
+        snprintf(entry->outcome, sizeof entry->outcome, "%s", outcome ? outcome : "");
+        entry->end = state;
+    }
+    entry->end_is_due = again;
+    if (again) {
+        put_off(entry->all, END_RETRY_MS);
+        set_timer(entry->all);
+    }
+    return r;
 }
 
 int approvals_read_job(const struct approval_entry *entry, struct buf *ret, struct err *reterr)

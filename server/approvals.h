@@ -23,6 +23,11 @@ struct approval_entry {
     const void *runner;   /* the front that has been told to run it; NULL: none */
     uint64_t runner_ping; /* the last ping that it was sent before that */
 
+    /* Its job has ended, and that could not be written yet: it is `running` until it could. */
+    bool end_is_due;
+    enum approval_state end;
+    char outcome[APPROVAL_REASON_BYTES];
+
     /* What its job enters besides a slot; known when its turn is looked at first (warden_turn.c). */
     bool looked_at, needs_kernel;
     char *session_id; /* NULL: none */
@@ -68,6 +73,10 @@ int approvals_add(struct approvals *approvals, const struct approval *approval, 
  * NULL. ERR_CONFLICT where there is no such step. */
 int approvals_move(struct approval_entry *entry, enum approval_state state, const char *by, const char *text,
                    struct err *reterr);
+
+/* Its job has run and is DONE or LOST, now or, where that fails, as soon as it can be written. */
+int approvals_end(struct approval_entry *entry, enum approval_state state, const char *outcome,
+                  struct err *reterr);
 
 /* The packed job, which is that whose hash was shown. Appends. */
 int approvals_read_job(const struct approval_entry *entry, struct buf *ret, struct err *reterr);

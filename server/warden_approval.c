@@ -582,7 +582,7 @@ void approval_end(struct warden *warden, const char *approval_id, bool known, co
     struct approval_entry *entry = approvals_find(warden->approvals, approval_id);
     struct err err = {0};
     die_here("ended");
-    if (entry && approvals_move(entry, known ? APPROVAL_DONE : APPROVAL_LOST, NULL, outcome, &err) < 0) {
+    if (entry && approvals_end(entry, known ? APPROVAL_DONE : APPROVAL_LOST, outcome, &err) < 0) {
         log_err(warden->log, LOG_ERROR, "approval_not_ended", &err);
     }
 }

@@ -13,6 +13,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/mman.h>
@@ -402,6 +403,31 @@ static void test_what_cannot_expire_is_tried_again_later(void **state)
     approvals_free(approvals);
 }
 
+/* A job that has run does not stay `running` because the disk was full for a moment. */
+static void test_an_end_that_cannot_be_written_is_written_later(void **state)
+{
+    struct place *place = *state;
+    struct err err = {0};
+    struct approvals *approvals = open_approvals(place, true, &err);
+    struct approval_entry *entry = add(approvals, 1, 10, &err);
+    assert_int_equal(approvals_move(entry, APPROVAL_APPROVED, "boss", NULL, &err), 0);
+    assert_int_equal(approvals_move(entry, APPROVAL_RUNNING, NULL, NULL, &err), 0);
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", place->directory, entry->approval.id);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0700), 0); /* nothing can be renamed to it */
+    assert_true(approvals_end(entry, APPROVAL_DONE, "exit code 7", NULL) < 0);
+    assert_int_equal(entry->approval.state, APPROVAL_RUNNING);
+    assert_int_equal(rmdir(path), 0);
+    for (int i = 0; i < 3000 && entry->approval.state == APPROVAL_RUNNING; i++) {
+        assert_int_equal(loop_once(place->loop, 10, NULL), 0);
+    }
+    assert_int_equal(entry->approval.state, APPROVAL_DONE);
+    assert_string_equal(entry->approval.outcome, "exit code 7");
+    assert_int_equal(access(path, F_OK), 0);
+    approvals_free(approvals);
+}
+
 /* The directory is gone: what cannot be made durable has not happened. */
 static void test_a_step_that_cannot_be_written_is_not_taken(void **state)
 {
@@ -486,6 +512,7 @@ int main(void)
         TEST(test_too_late_is_too_late),
         TEST(test_a_step_that_is_not_durable_is_taken_back),
         TEST(test_what_cannot_expire_is_tried_again_later),
+        TEST(test_an_end_that_cannot_be_written_is_written_later),
         TEST(test_a_step_that_cannot_be_written_is_not_taken),
         TEST(test_first_uses),
         TEST(test_directories_that_will_not_do),
