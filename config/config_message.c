@@ -1,5 +1,5 @@
-/* struct server_config to and from its message: where every rule about the server's configuration is held.
- * Runs in the warden, the front and the command line. */
+/* struct server_config from its message: where every rule about the server's configuration is held. Runs in
+ * the warden, the front and the command line. */
 #include "config/config_message.h"
 
 #include <errno.h>
@@ -8,78 +8,15 @@
 
 #include "config/check.h"
 #include "config/config.h"
+#include "config/config_numbers.h"
 #include "config/digest.h"
 #include "config/key_file.h"
-#include "config/message.h"
 #include "config/package_index.h"
-#include "config/pool.h"
 #include "config/server.pb-c.h"
 #include "config/shipped.h"
 #include "config/source.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/io.h"
-
-#define MS_PER_DAY 86400000ull
-#define MIB        (1024ull * 1024)
-
-/* Escaped for JSON, each byte can become six, and a line of the audit log has a limit. */
-#define AUDIT_CODE_MAX 16384
-
-/* Every whole number of Server: field, least, most. */
-#define NUMBERS(X)                                                                                           \
-    X(max_timeout_ms, 1, MS_PER_DAY)                                                                         \
-    X(max_concurrent_jobs, 1, 4096)                                                                          \
-    X(max_body_bytes, 1024, 1024 * MIB)                                                                      \
-    X(max_header_bytes, 1024, 1 * MIB)                                                                       \
-    X(request_timeout_ms, 1, MS_PER_DAY)                                                                     \
-    X(idle_timeout_ms, 1, MS_PER_DAY)                                                                        \
-    X(max_connections, 1, 65536)                                                                             \
-    X(max_connections_per_address, 0, 65536)                                                                 \
-    X(drain_timeout_ms, 0, MS_PER_DAY)                                                                       \
-    X(front_timeout_ms, 0, MS_PER_DAY)                                                                       \
-    X(audit_log_bytes, 0, 1024 * 1024 * MIB)                                                                 \
-    X(audit_code_bytes, 0, AUDIT_CODE_MAX)                                                                   \
-    X(outer_uid_base, 1000, UINT32_MAX - 65536)                                                              \
-    X(max_output_bytes, 1, 1024 * MIB)                                                                       \
-    X(max_tool_frame_bytes, 1024, 1024 * MIB)                                                                \
-    X(max_tool_bytes, 1024, 1ull << 50)                                                                      \
-    X(max_tool_calls, 0, UINT32_MAX)                                                                         \
-    X(max_tool_calls_in_flight, 1, 1024)                                                                     \
-    X(max_result_bytes, 1, 1024 * MIB)                                                                       \
-    X(tool_timeout_ms, 1, 120000)                                                                            \
-    X(max_tool_answer_bytes, 1024, 1024 * MIB)                                                               \
-    X(session_ttl_ms, 1, 366 * MS_PER_DAY)                                                                   \
-    X(max_sessions, 0, MSG_SESSIONS_MAX)                                                                     \
-    X(session_bytes, 65536, 1024 * 1024 * MIB)                                                               \
-    X(session_inodes, 16, 1048576)                                                                           \
-    X(session_free_bytes, 0, 1ull << 50)                                                                     \
-    X(max_kernels, 0, MSG_SESSIONS_MAX)                                                                      \
-    X(kernel_interrupt_grace_ms, 1, MS_PER_DAY)                                                              \
-    X(kernel_idle_cpu_ms, 0, MS_PER_DAY)                                                                     \
-    X(kept_job_ttl_ms, 1, 366 * MS_PER_DAY)                                                                  \
-    X(max_kept_jobs, 1, 65536)                                                                               \
-    X(max_kept_bytes, 1024, 1024 * 1024 * MIB)                                                               \
-    X(stream_heartbeat_ms, 1, MS_PER_DAY)                                                                    \
-    X(max_egress_bytes, 1024, 1ull << 50)                                                                    \
-    X(max_egress_connections, 0, UINT32_MAX)                                                                 \
-    X(egress_timeout_ms, 1, MS_PER_DAY)                                                                      \
-    X(approval_expiry_ms, 1, 366 * MS_PER_DAY)                                                               \
-    X(max_approvals_per_key, 0, MSG_APPROVALS_MAX)                                                           \
-    X(max_approvals, 0, MSG_APPROVALS_MAX)                                                                   \
-    X(max_approval_job_bytes, 1024, MSG_SUBMISSION_MAX)                                                      \
-    X(max_approval_bytes, 1024, 1024 * MIB)                                                                  \
-    X(max_approval_wait_ms, 0, MS_PER_DAY)
-
-/* What a key may ask for at most: limit, least, most; 0: no ceiling of its own. The least is the least that a
- * job may have. */
-#define KEY_CEILINGS(X)                                                                                      \
-    X(timeout_ms, 1, UINT64_MAX)                                                                             \
-    X(memory_bytes, MIB, 1ull << 50)                                                                         \
-    X(pids, 1, 1ull << 22)                                                                                   \
-    X(cpu_percent, 1, 100000)                                                                                \
-    X(cpu_ms, 1, 366 * MS_PER_DAY)                                                                           \
-    X(scratch_bytes, 4096, 1ull << 50)                                                                       \
-    X(output_bytes, 1, 1024 * MIB)
 
 static bool environment_is_local(const char *environment)
 {
@@ -484,163 +421,4 @@ int config_from_message(const Immure__Server *message, const struct source *sour
     }
     *ret = TAKE_PTR(config);
     return 0;
-}
-
-static Immure__Team **teams_to_messages(const struct server_config *config, struct pool *pool)
-{
-    Immure__Team **pointers = pool_alloc(pool, config->n_teams, sizeof *pointers);
-    for (size_t i = 0; pointers && i < config->n_teams; i++) {
-        Immure__Team *message = pool_alloc(pool, 1, sizeof *message);
-        if (!message) {
-            return NULL;
-        }
-        immure__team__init(message);
-        message->name = config->teams[i].name;
-        message->has_enabled = true;
-        message->enabled = config->teams[i].enabled;
-        message->has_max_concurrent_jobs = true;
-        message->max_concurrent_jobs = config->teams[i].max_concurrent_jobs;
-        pointers[i] = message;
-    }
-    return pointers;
-}
-
-static Immure__Key **keys_to_messages(const struct server_config *config, struct pool *pool)
-{
-    Immure__Key **pointers = pool_alloc(pool, config->n_keys, sizeof *pointers);
-    for (size_t i = 0; pointers && i < config->n_keys; i++) {
-        const struct key_config *key = &config->keys[i];
-        Immure__Key *message = pool_alloc(pool, 1, sizeof *message);
-        char *hex = pool_alloc(pool, 1, SHA256_HEX);
-        if (!message || !hex) {
-            return NULL;
-        }
-        sha256_to_hex(key->sha256, hex);
-        immure__key__init(message);
-        message->name = key->name;
-        message->sha256 = hex;
-        message->policy = key->policies;
-        message->n_policy = key->n_policies;
-        message->runtime = key->runtimes;
-        message->n_runtime = key->n_runtimes;
-        message->has_max_concurrent_jobs = true;
-        message->max_concurrent_jobs = key->max_concurrent_jobs;
-        message->has_max_sessions = true;
-        message->max_sessions = key->max_sessions;
-        message->team = key->team;
-        message->has_max_jobs_per_minute = true;
-        message->max_jobs_per_minute = key->max_jobs_per_minute;
-#define X(limit, least, most)                                                                                \
-    message->has_max_##limit = true;                                                                         \
-    message->max_##limit = key->max.limit;
-        KEY_CEILINGS(X)
-#undef X
-        message->expires = key->expires;
-        message->has_approver = true;
-        message->approver = key->approver;
-        pointers[i] = message;
-    }
-    return pointers;
-}
-
-static Immure__Callback **callbacks_to_messages(const struct server_config *config, struct pool *pool)
-{
-    Immure__Callback **pointers = pool_alloc(pool, config->n_callbacks, sizeof *pointers);
-    Immure__Callback *rows = pool_alloc(pool, config->n_callbacks, sizeof *rows);
-    for (size_t i = 0; pointers && rows && i < config->n_callbacks; i++) {
-        immure__callback__init(&rows[i]);
-        rows[i].url = config->callbacks[i].text;
-        rows[i].has_private_addresses = true;
-        rows[i].private_addresses = config->callbacks[i].private_addresses;
-        pointers[i] = &rows[i];
-    }
-    return pointers;
-}
-
-static Immure__Prelude **preludes_to_messages(const struct runtime_config *runtime, struct pool *pool)
-{
-    Immure__Prelude **pointers = pool_alloc(pool, runtime->n_preludes, sizeof *pointers);
-    Immure__Prelude *rows = pool_alloc(pool, runtime->n_preludes, sizeof *rows);
-    for (size_t i = 0; pointers && rows && i < runtime->n_preludes; i++) {
-        immure__prelude__init(&rows[i]);
-        rows[i].path = runtime->preludes[i].path;
-        rows[i].file = runtime->preludes[i].file;
-        pointers[i] = &rows[i];
-    }
-    return pointers;
-}
-
-static Immure__Runtime **runtimes_to_messages(const struct server_config *config, struct pool *pool)
-{
-    Immure__Runtime **pointers = pool_alloc(pool, config->n_runtimes, sizeof *pointers);
-    for (size_t i = 0; pointers && i < config->n_runtimes; i++) {
-        const struct runtime_config *runtime = &config->runtimes[i];
-        Immure__Runtime *message = pool_alloc(pool, 1, sizeof *message);
-        if (!message) {
-            return NULL;
-        }
-        immure__runtime__init(message);
-        message->name = runtime->name;
-        message->alias = runtime->aliases;
-        message->n_alias = runtime->n_aliases;
-        message->interpreter = runtime->interpreter;
-        message->arg = runtime->args;
-        message->n_arg = runtime->n_args;
-        message->extension = runtime->extension;
-        message->policy = runtime->policy;
-        message->template_ = runtime->template;
-        message->has_warm_jails = true;
-        message->warm_jails = runtime->warm_jails;
-        message->standby = runtime->standby;
-        message->kernel = runtime->kernel;
-        message->has_optional = true;
-        message->optional = runtime->optional;
-        message->has_evaluator = true;
-        message->evaluator = runtime->evaluator;
-        message->prelude = preludes_to_messages(runtime, pool);
-        message->n_prelude = runtime->n_preludes;
-        pointers[i] = message;
-    }
-    return pointers;
-}
-
-void config_to_message(const struct server_config *config, struct pool *pool, Immure__Server *ret)
-{
-    ret->listen = config->listen;
-    ret->environment = config->environment;
-    ret->default_runtime = config->default_runtime;
-    ret->audit_log = config->audit_log;
-    ret->image_directory = config->image_directory;
-    ret->session_directory = config->session_directory;
-    ret->approval_directory = config->approval_directory;
-#define X(field, min, max)                                                                                   \
-    ret->has_##field = true;                                                                                 \
-    ret->field = config->field;
-    NUMBERS(X)
-#undef X
-    ret->has_default_timeout_ms = true;
-    ret->default_timeout_ms = config->default_timeout_ms;
-    ret->has_cgroup = true;
-    ret->cgroup =
-        config->cgroup_best_effort ? IMMURE__CGROUP_MODE__BEST_EFFORT : IMMURE__CGROUP_MODE__REQUIRED;
-    ret->has_log_format = true;
-    ret->log_format =
-        config->log_format == LOG_FORMAT_JSON ? IMMURE__LOG_FORMAT__JSON : IMMURE__LOG_FORMAT__LOGFMT;
-    ret->has_log_level = true;
-    ret->log_level = (Immure__LogLevel)((int)config->log_level + (int)IMMURE__LOG_LEVEL__ERROR);
-    ret->has_metrics_open = true;
-    ret->metrics_open = config->metrics_open;
-    ret->callback = callbacks_to_messages(config, pool);
-    ret->n_callback = config->n_callbacks;
-    ret->callback_ca_file = config->callback_ca_file;
-    package_indexes_to_message(config, pool, ret);
-    ret->policy_path = config->policy_paths;
-    ret->n_policy_path = config->n_policy_paths;
-    ret->key = keys_to_messages(config, pool);
-    ret->n_key = config->n_keys;
-    ret->key_file = config->key_file;
-    ret->team = teams_to_messages(config, pool);
-    ret->n_team = config->n_teams;
-    ret->runtime = runtimes_to_messages(config, pool);
-    ret->n_runtime = config->n_runtimes;
 }
