@@ -104,10 +104,8 @@ int cmd_audit(int argc, char **argv)
     if (argc >= 2 && strcmp(argv[1], "verify") == 0) {
         return verify(argc - 1, argv + 1);
     }
-    bool help = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
-    fputs("usage: immure audit verify [--contains SHA256] FILE...\n"
-          "\n"
-          "`immure audit verify --help` tells more.\n",
-          help ? stdout : stderr);
-    return help ? EXIT_CODE_OK : EXIT_CODE_USAGE;
+    return command_usage(argc, argv,
+                         "usage: immure audit verify [--contains SHA256] FILE...\n"
+                         "\n"
+                         "`immure audit verify --help` tells more.\n");
 }

@@ -204,12 +204,10 @@ int cmd_image(int argc, char **argv)
             return run_action(i, argc - 1, argv + 1);
         }
     }
-    bool help = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
-    fputs("usage: immure image import NAME FILE|DIR [OPTION...]\n"
-          "       immure image list [--directory DIR]\n"
-          "       immure image rm NAME [--directory DIR]\n"
-          "\n"
-          "`immure image import --help` tells more.\n",
-          help ? stdout : stderr);
-    return help ? EXIT_CODE_OK : EXIT_CODE_USAGE;
+    return command_usage(argc, argv,
+                         "usage: immure image import NAME FILE|DIR [OPTION...]\n"
+                         "       immure image list [--directory DIR]\n"
+                         "       immure image rm NAME [--directory DIR]\n"
+                         "\n"
+                         "`immure image import --help` tells more.\n");
 }

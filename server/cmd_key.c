@@ -253,12 +253,10 @@ int cmd_key(int argc, char **argv)
             return run_action(i, argc - 1, argv + 1);
         }
     }
-    bool help = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
-    fputs("usage: immure key add NAME --file FILE [OPTION...]\n"
-          "       immure key list --file FILE\n"
-          "       immure key revoke NAME --file FILE\n"
-          "\n"
-          "`immure key add --help` tells more.\n",
-          help ? stdout : stderr);
-    return help ? EXIT_CODE_OK : EXIT_CODE_USAGE;
+    return command_usage(argc, argv,
+                         "usage: immure key add NAME --file FILE [OPTION...]\n"
+                         "       immure key list --file FILE\n"
+                         "       immure key revoke NAME --file FILE\n"
+                         "\n"
+                         "`immure key add --help` tells more.\n");
 }

@@ -38,15 +38,6 @@ static const struct option_table explain_table = {
     .footer = "Exit code: 0, 1 if the policy is not valid, 2 wrong usage.",
 };
 
-static void print_policy_help(FILE *to)
-{
-    fputs("usage: immure policy lint [--strict] [--sets] NAME|FILE...\n"
-          "       immure policy explain NAME|FILE\n"
-          "\n"
-          "`immure policy lint --help` and `immure policy explain --help` tell more.\n",
-          to);
-}
-
 /* A file in the working directory is meant where the name has a dot, which no policy's name has. */
 static int resolve(const char *name, struct policy **ret, struct err *reterr)
 {
@@ -178,7 +169,9 @@ int cmd_policy(int argc, char **argv)
             return verbs[i].run(argc - 1, argv + 1);
         }
     }
-    bool help = argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
-    print_policy_help(help ? stdout : stderr);
-    return help ? EXIT_CODE_OK : EXIT_CODE_USAGE;
+    return command_usage(argc, argv,
+                         "usage: immure policy lint [--strict] [--sets] NAME|FILE...\n"
+                         "       immure policy explain NAME|FILE\n"
+                         "\n"
+                         "`immure policy lint --help` and `immure policy explain --help` tell more.\n");
 }

@@ -1,7 +1,9 @@
 /* What the sub-commands share. Runs in the process of the command line. */
 #include "server/command.h"
 
+#include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "server/sentence.h"
 
@@ -11,4 +13,11 @@ int command_fail(const char *command, const struct err *err, int code)
     sentence_of(err, sentence);
     fprintf(stderr, "immure %s: %s\n", command, sentence);
     return code;
+}
+
+int command_usage(int argc, char **argv, const char *usage)
+{
+    bool help = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
+    fputs(usage, help ? stdout : stderr);
+    return help ? EXIT_CODE_OK : EXIT_CODE_USAGE;
 }

@@ -26,3 +26,6 @@ int cmd_front(int argc, char **argv);
 
 /* Writes "immure COMMAND: SENTENCE" to stderr and returns `code`. */
 int command_fail(const char *command, const struct err *err, int code);
+/* For a command whose actions have names, when argv[1] is none of them: writes `usage` to stdout where it was
+ * asked for (--help, -h), else to stderr. Returns the exit code. */
+int command_usage(int argc, char **argv, const char *usage);
