@@ -147,15 +147,18 @@ def launchers(bench, scratch):
     return table
 
 
-def node_subjects(bench, servers):
+def race_node(bench, servers):
+    """Jobs that stand ready against a bare Node; then those that are started for it, which keep a processor busy for as long."""
     node = shutil.which("node")
-    subjects = {"node.bare": ["spawn", node, "-e", "0"]} if node else {}
-    for way in {"off", bench.best()} if node else ():
+    results, subjects = [], {"node.bare": ["spawn", node, "-e", "0"]}
+    for way in dict.fromkeys((bench.best(), "off")) if node else ():
         path = bench.request(servers[way], f"node-{way}", code="setResult(1)", runtime="node")
         subjects[f"node.post_{way}"] = ["http", str(servers[way].port), path]
         path = bench.request(servers[way], f"isolate-{way}", target="/run-code", source="export default 42")
         subjects[f"isolate.post_{way}"] = ["http", str(servers[way].port), path]
-    return subjects
+        results += race(bench, subjects, NODE_PAUSE_MS)
+        subjects = {}
+    return results
 
 
 # How long so many calls of a function take, sixteen at a time; the run measures that itself.
@@ -205,7 +208,7 @@ def contest(bench, scratch):
         subjects["healthz"] = ["http", str(health.port), bench.request(health, "healthz", "GET", "/healthz")]
         # crun wants to see cgroup v2 alone; everybody gets the same.
         results = race(bench, subjects, PAUSE_MS, ONLY_CGROUP2 if "crun" in others else ())
-        results += race(bench, node_subjects(bench, servers), NODE_PAUSE_MS)
+        results += race_node(bench, servers)
         logs = {way: server.log() for way, server in servers.items()}
     for subject in results:
         label, times = subject["label"], milliseconds(subject["ns"])
