@@ -1,7 +1,7 @@
 """The other doors, whose jails are set up as those of /execute are (test_setup.py has every call of that): calls here and there
 fail in jails of POST /run-code, under its policy and with Node, in jobs of POST /mcp, and in jails of POST /execute that are set up
-otherwise: in an image, and for the interpreter of a session, which is ended again. What comes of it is told as the door
-tells errors; nothing is left behind, and the next one works."""
+otherwise: in an image, in a session's workspace with a bridge, and for the interpreter of a session, which is ended again. What
+comes of it is told as the door tells errors; nothing is left behind, and the next one works."""
 
 import itertools
 import json
@@ -87,10 +87,10 @@ class Image(Execute):
         return COLD + f'policy_path: "{directory}/bash.textproto" image_directory: "{directory}/images"\n' + SHIPPED[-1]
 
 
-class Kernel(Execute):
-    """Each call is a session's first, and its last."""
+class Session(Execute):
+    """A job with a result, over the bridge, in a session's workspace; it is the session's first, and its last."""
 
-    STDOUT, keeper = "42\n", True
+    BODY, STDOUT, keeper = {"code": "print(6 * 7, file=open('kept', 'x'))\nset_result([open('kept').read()])\nprint(42)"}, "42\n", True
     sessions = itertools.count()
 
     @classmethod
@@ -105,9 +105,17 @@ class Kernel(Execute):
 
     def ask(self):
         session = f"s{next(self.sessions)}"
-        outcome = self.post({"code": "print(6 * 7)", "policy": "python-kernel", "session_id": session})
+        outcome = self.post({**self.BODY, "session_id": session})
         wait_for(lambda: self.end(session), "the session's end")
         return outcome
+
+    def told(self, body):
+        assert body["status"] != "success" or body.get("output") == '["42\\n"]', body
+        return super().told(body)
+
+
+class Kernel(Session):
+    BODY = {"code": "set_result([f'{6 * 7}\\n'])\nprint(42)", "policy": "python-kernel"}
 
 
 class Mcp(Door):
@@ -128,6 +136,8 @@ ANY = {"success", "setup error", "error reply", "no reply", "the jail was lost"}
 SWEEPS = [
     (Image, "new:1", 9, {"success", "setup error", "the jail was lost"}),
     (Image, "warden", 13, ANY),
+    (Session, "new:1", 30, {"success", "setup error", "the jail was lost"}),
+    (Session, "warden", 30, ANY),
     (Kernel, "new:1", 18, {"success", "setup error", "the jail was lost"}),
     (Kernel, "new:3", 12, {"success", "setup error"}),
     (Kernel, "warden", 20, ANY),
