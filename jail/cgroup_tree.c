@@ -35,12 +35,14 @@
 #include "jail/cgroup.h"
 #include "jail/cgroup_own.h"
 
-#define JOB_PREFIX   "job-"
-#define KILL_WAIT_MS 2000
-#define MOVE_WAIT_MS 50
-#define MOVE_TRIES   40
-#define LOCK_TRIES   2000
-#define LOCK_WAIT_MS 5
+#define JOB_PREFIX    "job-"
+#define KILL_WAIT_MS  2000
+#define MOVE_WAIT_MS  50
+#define MOVE_TRIES    40
+#define MOVE_ROUNDS   500
+#define MOVE_PAUSE_MS 10
+#define LOCK_TRIES    2000
+#define LOCK_WAIT_MS  5
 
 struct jail_cgroup_tree {
     char *own_path;                   /* OWN */
@@ -121,10 +123,14 @@ static bool sweep_job(int dir, const char *name, void *arg)
 }
 
 /* Moves every process listed in `from`'s cgroup.procs to the cgroup behind `to`. Forks may add some
- * meanwhile: again until a round finds none. */
+ * meanwhile, and one that is just ending stays where it is although its move succeeds: again until a round
+ * finds none. */
 static int move_processes(int from, int to, struct err *reterr)
 {
-    for (int round = 0; round < 100; round++) {
+    for (int round = 0; round < MOVE_ROUNDS; round++) {
+        if (round > 1) {
+            nanosleep(&(struct timespec){.tv_nsec = MOVE_PAUSE_MS * (long)NS_PER_MS}, NULL);
+        }
         CLEANUP(buf_free) struct buf text = BUF_INIT;
         int r = io_read_file_at(from, "cgroup.procs", 16 << 20, &text);
         if (r < 0) {
@@ -155,16 +161,13 @@ static int open_self(int instance)
     return openat(instance, CGROUP_SELF, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-/* Moves what is in SELF of the instance behind `dir` to the cgroup behind `to` (-1: nowhere) and removes it.
- * A process that is just ending is still listed and stays where it is; the next round finds it gone. */
+/* Moves what is in SELF of the instance behind `dir` to the cgroup behind `to` (-1: none) and removes it. */
 static void remove_self(int dir, int to)
 {
     CLEANUP(fd_closep) int self = open_self(dir);
     for (unsigned tries = 0; tries < MOVE_TRIES; tries++) {
-        if (self >= 0 && to >= 0) {
-            move_processes(self, to, NULL);
-        }
-        if (unlinkat(dir, CGROUP_SELF, AT_REMOVEDIR) == 0 || errno != EBUSY || self < 0 || to < 0) {
+        int r = self < 0 || to < 0 ? -EBADF : move_processes(self, to, NULL);
+        if (unlinkat(dir, CGROUP_SELF, AT_REMOVEDIR) == 0 || errno != EBUSY || r < 0) {
             return;
         }
         wait_until_empty(self, MOVE_WAIT_MS);

@@ -372,9 +372,14 @@ static void be_instance(int ready)
 {
     struct instance self = {.pid = getpid()};
     struct jail_cgroup_tree *tree = NULL;
-    must(jail_cgroup_tree_open(&tree, NULL, NULL));
     struct jail_cgroup *job = NULL;
-    must(jail_cgroup_new(tree, &(struct jail_limits){0}, &job, NULL));
+    struct err err = {0};
+    int r = jail_cgroup_tree_open(&tree, NULL, &err);
+    r = r < 0 ? r : jail_cgroup_new(tree, &(struct jail_limits){0}, &job, &err);
+    if (r < 0) {
+        fprintf(stderr, "%s\n", err.text);
+    }
+    must(r);
     snprintf(self.path, sizeof self.path, "%s", jail_cgroup_tree_path(tree));
     int inside[2];
     must(pipe2(inside, O_CLOEXEC));
