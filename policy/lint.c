@@ -139,12 +139,43 @@ static void lint_conditions(const struct seccomp_rule *rule, size_t index, enum 
                  "the upper ones and pass",
                  index + 1, condition->arg);
         }
-        if (!allows && default_allows && condition->op != OP_MASKED_EQ) {
+        bool reads_32 = condition->op == OP_MASKED_EQ && condition->mask <= UINT32_MAX;
+        if (!allows && default_allows && !reads_32) {
             find(findings,
                  "seccomp rule %zu: condition on argument %u compares 64 bits; where the kernel reads 32, a "
                  "caller can set "
-                 "the upper ones and dodge it: use MASKED_EQ",
+                 "the upper ones and dodge it: use MASKED_EQ with a mask of 32 bits",
                  index + 1, condition->arg);
+        }
+    }
+}
+
+/* Calls that are in no set because some of their arguments reach further than the rest. */
+static const struct {
+    const char *name, *consequence;
+} many_calls_in_one[] = {
+    {"clone", "makes user namespaces, which bring every capability back"},
+    {"clone3",
+     "makes user namespaces, which bring every capability back; no condition can look at its flags"},
+    {"fcntl", "tells when others read files (F_NOTIFY), and makes them wait (F_SETLEASE)"},
+    {"ioctl", "types into a terminal (TIOCSTI), and speaks to whatever devices there are"},
+    {"prlimit64",
+     "changes the limits of PID 1 of the jail, and of cores, which a handler of the host's reads as root"},
+    {"setrlimit", "changes the limit of cores, which a handler of the host's reads as root"},
+    {"socket", "loads seldom used protocols, and reaches past the network namespace (AF_VSOCK)"},
+};
+
+static void lint_call(const struct filter_entry *entry, const char *name, struct findings *findings)
+{
+    const struct syscall_row *danger = syscall_set_danger(name);
+    if (danger) {
+        find(findings, "seccomp rule %u: allows %s of %s: %s", entry->rule + 1, name, danger->name,
+             danger->reason);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(many_calls_in_one); i++) {
+        if (strcmp(name, many_calls_in_one[i].name) == 0) {
+            find(findings, "seccomp rule %u: allows %s whatever its arguments: it also %s", entry->rule + 1,
+                 name, many_calls_in_one[i].consequence);
         }
     }
 }
@@ -161,12 +192,11 @@ static void lint_filter(const struct policy *policy, bool strict, struct finding
     for (size_t i = 0; i < policy->filter.n_entries; i++) {
         const struct filter_entry *entry = &policy->filter.entries[i];
         const struct seccomp_rule *rule = &spec->rules[entry->rule];
-        char name[64];
-        policy_syscall_name(policy_native_arch(), entry->nr, name, sizeof name);
-        const struct syscall_row *danger = syscall_set_danger(name);
-        if (danger && rule->action == ACTION_ALLOW && rule->n_conditions == 0) {
-            find(findings, "seccomp rule %u: allows %s of %s: %s", entry->rule + 1, name, danger->name,
-                 danger->reason);
+        bool allows = rule->action == ACTION_ALLOW || rule->action == ACTION_LOG;
+        if (allows && rule->n_conditions == 0) {
+            char name[64];
+            lint_call(entry, policy_syscall_name(policy_native_arch(), entry->nr, name, sizeof name),
+                      findings);
         }
     }
     for (size_t i = 0; i < spec->n_rules; i++) {

@@ -140,8 +140,7 @@ import multiprocessing, sys
 from multiprocessing import shared_memory
 
 def add(lock, value, array, queue):
-    with lock: value.value += 1; array[0] += 1
-    queue.put(value.value)
+    with lock: value.value += 1; array[0] += 1; queue.put(value.value)
 
 if __name__ == "__main__":
     context = multiprocessing.get_context(sys.argv[1])
@@ -243,6 +242,10 @@ ATTACKS = {
     "sync": (162,),
     "inotify_init1": (294, 0),
     "fanotify_init": (300, 0, 0),
+    # Of the directory that the program stands in; DN_ACCESS. And F_SETLEASE, F_RDLCK.
+    "fcntl F_NOTIFY": (72, 0, 1026, 1),
+    "fcntl F_NOTIFY with unread bits": (72, 0, 0x100000402, 1),
+    "fcntl F_SETLEASE": (72, 0, 1024, 0),
     "iopl": (172, 3),
     "modify_ldt": (154, 0, 0, 0),
     "quotactl": (179, 0, 0, 0, 0),

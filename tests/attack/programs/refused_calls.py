@@ -128,6 +128,17 @@ def watch_files():
     refused(("inotify_init",), ("inotify_init1", 0), ("fanotify_init", 0, 0), ("fanotify_mark", 0, 1, 0x20, -100, b"/"))
 
 
+@attack("fcntl is refused but for a few numbers, of which the kernel reads 32 bits", {"watch": "EPERM", "hold": "EPERM"},
+        denied={"fcntl": 5})
+def watch_files_the_old_way():
+    """Asks for a signal whenever a file of the host's is read (F_NOTIFY), and makes whoever opens one wait (F_SETLEASE)."""
+    directory, file = os.open("/usr/bin", os.O_RDONLY), os.open("/workspace/mine", os.O_RDWR | os.O_CREAT)
+    # DN_ACCESS, DN_MULTISHOT; the number with bits that the kernel does not read
+    attempts("watch", [lambda number=number: syscall("fcntl", directory, number, 0x80000001) for number in (1026, 1 << 32 | 1026)])
+    # F_WRLCK, F_UNLCK; F_SETDELEG
+    attempts("hold", [lambda words=words: syscall("fcntl", file, *words) for words in ((1024, 1), (1 << 63 | 1024, 2), (1040, 0))])
+
+
 @attack("they are answered with EINVAL, and programs copy instead", {"splice": "EINVAL", "tee": "EINVAL", "vmsplice": "EINVAL"})
 def splicing():
     """Puts pages of read-only files into pipes and writes there (CVE-2022-0847, \"Dirty Pipe\")."""
@@ -241,7 +252,7 @@ def all_that_are_new():
 @attack("every refused call is named in the reply, or counted in the last row", {"refused": "True"}, denied=None)
 def every_name_there_is():
     """Calls everything that this file names, so that the reply's table is full."""
-    words = {name for name in NUMBERS} - {"mmap", "ioctl", "socket", "setsockopt", "clone", "mknod", "mknodat", "personality", "prctl",
+    words = {name for name in NUMBERS} - {"mmap", "ioctl", "fcntl", "socket", "setsockopt", "clone", "mknod", "mknodat", "personality", "prctl",
                                           "arch_prctl", "setrlimit", "prlimit64", "pidfd_open", "openat2"}
     refused_calls = 0
     for name in sorted(words):

@@ -53,12 +53,24 @@ static void test_findings(void **state)
          "seccomp rule 2: allows ptrace of @debug: ", false},
         {RULES("rule { action: ALLOW set: '@mount' }"), "seccomp rule 2: allows mount of @mount: ", false},
         {RULES("rule { action: KILL_PROCESS set: '@mount' reason: 'x' }"), NULL, false},
+        {RULES("rule { action: LOG syscall: 'ptrace' }"), "seccomp rule 2: allows ptrace of @debug: ", false},
+        {RULES("rule { action: ALLOW syscall: 'clone3' }"),
+         "seccomp rule 2: allows clone3 whatever its arguments: it also makes user namespaces", false},
+        {RULES("rule { action: LOG syscall: 'fcntl' }"),
+         "seccomp rule 2: allows fcntl whatever its arguments: it also tells when others read files", false},
+        {RULES("rule { action: ALLOW syscall: 'clone' condition { arg: 0 op: MASKED_EQ mask: 0x10000000 "
+               "value: 0 } }"),
+         NULL, false},
+        {RULES("rule { action: ERRNO errno: 'ENOSYS' syscall: 'clone3' }"), NULL, false},
         {RULES("rule { action: ALLOW syscall: 'ioctl' condition { arg: 1 op: NE value: 0x5412 } }"),
          "seccomp rule 2: condition on argument 1 compares 64 bits", false},
         {RULES("rule { action: ALLOW syscall: 'ioctl' condition { arg: 1 value: 0x5401 } }"), NULL, false},
         {"name: 'test'\n" WORKSPACE "seccomp { default_action: ALLOW rule { action: ERRNO syscall: 'ioctl' "
          "condition { arg: 1 value: 0x5412 } } }",
          "dodge it: use MASKED_EQ", false},
+        {"name: 'test'\n" WORKSPACE "seccomp { default_action: ALLOW rule { action: ERRNO syscall: 'ioctl' "
+         "condition { arg: 1 op: MASKED_EQ mask: 0xffffffffffffffff value: 0x5412 } } }",
+         "dodge it: use MASKED_EQ with a mask of 32 bits", false},
         {RULES("rule { action: ALLOW syscall: 'read' }"), "seccomp rule 2: has no reason", true},
         {QUIET, "mount /workspace: programs that the job writes can be run", true},
         {"name: 'test' mount { destination: '/tmp' scratch { directory: TMP } no_exec: true } "
@@ -91,7 +103,8 @@ static void test_shipped(void **state)
     static const struct {
         const char *name;
         bool strict;
-    } rows[] = {{"python", false}, {"strict", false}, {"strict", true}, {"node", false}, {"bash", false}};
+    } rows[] = {{"python", false}, {"python-kernel", false}, {"strict", false}, {"strict", true},
+                {"node", false},   {"bash", false},          {"isolate", false}};
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         CLEANUP(policy_freep) struct policy *policy = NULL;
         assert_int_equal(policy_resolve(rows[i].name, &policy, NULL), 0);

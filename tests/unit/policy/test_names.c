@@ -67,8 +67,19 @@ static void test_env_allowed(void **state)
     char *everything[] = {(char[]){"*"}};
     spec = (struct policy_spec){.env_allow = everything, .n_env_allow = 1};
     assert_true(env_allowed(&spec, "FOO"));
-    static const char *const never[] = {"LD_PRELOAD", "LD_LIBRARY_PATH", "PATH",
-                                        "PYTHONPATH", "PYTHONHOME",      "BASH_ENV"};
+    static const char *const never[] = {"LD_PRELOAD",
+                                        "LD_LIBRARY_PATH",
+                                        "PATH",
+                                        "PYTHONPATH",
+                                        "PYTHONHOME",
+                                        "BASH_ENV",
+                                        "PYTHONPYCACHEPREFIX",
+                                        "OPENSSL_CONF",
+                                        "OPENSSL_MODULES",
+                                        "NODE_COMPILE_CACHE",
+                                        "PERL5DB",
+                                        "PERLLIB",
+                                        "BASHOPTS"};
     for (size_t i = 0; i < ARRAY_SIZE(never); i++) {
         assert_false(env_allowed(&spec, never[i]));
         assert_non_null(env_loader_reason(never[i]));
