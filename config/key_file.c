@@ -79,11 +79,12 @@ int key_file_append(struct Immure__Server *message, struct source *source, struc
     }
     message->key = keys;
     for (size_t i = 0; i < file->n_key; i++) {
-        char path[48];
+        char path[48], own_path[48];
         snprintf(path, sizeof path, "key[%zu]", message->n_key);
+        snprintf(own_path, sizeof own_path, "key[%zu]", i);
         keys[message->n_key++] = TAKE_PTR(file->key[i]);
-        /* What is wrong with it is told with the name of this file. */
-        if (source_note_variable(source, path, message->key_file) < 0) {
+        /* What is wrong with it is told as this file has it. */
+        if (source_adopt(source, path, &own, own_path) < 0) {
             r = err_errno(reterr, ENOMEM, "while reading %s", message->key_file);
         }
     }
@@ -263,8 +264,9 @@ int key_file_add(const char *path, const struct key_wish *wish, struct buf *text
     if (r < 0) {
         return r;
     }
-    if (!is_name(wish->name) || (wish->team && !is_name(wish->team))) {
-        return err_set(reterr, ERR_INVALID, EINVAL, "NAME", "names have 1 to 64 of A-Z a-z 0-9 _ . -");
+    const char *wrong = !is_name(wish->name) ? "NAME" : wish->team && !is_name(wish->team) ? "--team" : NULL;
+    if (wrong) {
+        return err_set(reterr, ERR_INVALID, EINVAL, wrong, "names have 1 to 64 of A-Z a-z 0-9 _ . -");
     }
     if (has(&before, wish->name)) {
         return err_set(reterr, ERR_INVALID, EEXIST, "NAME", "there is a key \"%s\" already", wish->name);

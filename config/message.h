@@ -166,6 +166,8 @@ struct msg {
 /* Appends the packed message. For MSG_DONE, files with fd >= 0 are marked as attached, in order.
  * ERR_TOO_LARGE over MSG_BYTES_MAX. */
 int msg_encode(const struct msg *msg, struct buf *ret, struct err *reterr);
+/* As a number of descriptors: those of a MSG_DONE could not be received, and its files have none. */
+#define MSG_FDS_LOST SIZE_MAX
 /* Strict: every required field, known enum values, no embedded NUL in text, offsets that do not overflow. For
  * MSG_DONE, attached files get fds from `fds` in order and must match n_fds exactly. On failure `*ret` is
  * untouched and the descriptors are still the caller's. */

@@ -383,7 +383,7 @@ static int outputs_from_messages(const Immure__MsgDone *message, size_t n_fds, s
         n_attached += file->attached ? 1 : 0;
         r = copy_name(file->path, "done.file.path", &result->files[i].path, reterr);
     }
-    if (r == 0 && n_attached != n_fds) {
+    if (r == 0 && n_attached != n_fds && n_fds != MSG_FDS_LOST) {
         return refuse(reterr, "done.file.attached", "does not match the descriptors that came along");
     }
     return r;
@@ -460,7 +460,9 @@ int job_result_from_message(const Immure__MsgDone *message, const int *fds, size
     if (r < 0) {
         return r;
     }
-    attach(message, fds, &result);
+    if (n_fds != MSG_FDS_LOST) {
+        attach(message, fds, &result);
+    }
     *ret = result;
     result = (struct job_result){0};
     return 0;

@@ -12,7 +12,8 @@
 
 struct source_place {
     char *path;
-    char *variable; /* NULL: a place in the file */
+    char *variable; /* or another file; NULL: a place in the file */
+    char *own_path; /* what that other file calls it; NULL: the same */
     unsigned line, column;
 };
 
@@ -21,6 +22,7 @@ void source_free(struct source *source)
     for (size_t i = 0; i < source->n_places; i++) {
         free(source->places[i].path);
         free(source->places[i].variable);
+        free(source->places[i].own_path);
     }
     free(source->places);
     source->places = NULL;
@@ -66,6 +68,37 @@ int source_note_variable(struct source *source, const char *path, const char *va
     return 0;
 }
 
+/* `from` NULL: the file alone is known. */
+static int adopt_place(struct source *source, const char *path, const char *file, const char *own_path,
+                       const struct source_place *from)
+{
+    struct source_place *place = add(source, path);
+    if (!place) {
+        return -ENOMEM;
+    }
+    place->variable = strdup(file);
+    place->own_path = strdup(own_path);
+    place->line = from ? from->line : 0;
+    place->column = from ? from->column : 0;
+    return place->variable && place->own_path ? 0 : -ENOMEM;
+}
+
+int source_adopt(struct source *source, const char *path, const struct source *other, const char *own_path)
+{
+    size_t len = strlen(own_path);
+    int r = adopt_place(source, path, other->name, own_path, NULL);
+    for (size_t i = 0; r == 0 && i < other->n_places; i++) {
+        const struct source_place *from = &other->places[i];
+        char there[256];
+        if (strncmp(from->path, own_path, len) != 0 || (from->path[len] != '\0' && from->path[len] != '.')) {
+            continue;
+        }
+        snprintf(there, sizeof there, "%s%s", path, from->path + len);
+        r = adopt_place(source, there, other->name, from->path, from);
+    }
+    return r;
+}
+
 /* The last note wins: a variable overrides the file. */
 static const struct source_place *find(const struct source *source, const char *path, size_t len)
 {
@@ -100,12 +133,13 @@ int source_fail(const struct source *source, const char *path, struct err *reter
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     const struct source_place *place = find_nearest(source, path);
-    if (!place) {
-        snprintf(item, sizeof item, "%s", source->name);
-    } else if (place->variable) {
-        snprintf(item, sizeof item, "%s", place->variable);
+    const char *name = place && place->variable ? place->variable : source->name;
+    if (place && place->line > 0) {
+        snprintf(item, sizeof item, "%.200s:%u:%u", name, place->line, place->column);
     } else {
-        snprintf(item, sizeof item, "%.200s:%u:%u", source->name, place->line, place->column);
+        snprintf(item, sizeof item, "%s", name);
     }
-    return err_set(reterr, ERR_CONFIG, EINVAL, item, "%s%s%s", path, *path ? ": " : "", text);
+    const char *own = place && place->own_path ? place->own_path : "";
+    const char *rest = *own ? path + strlen(place->path) : path;
+    return err_set(reterr, ERR_CONFIG, EINVAL, item, "%s%s%s%s", own, rest, *path ? ": " : "", text);
 }

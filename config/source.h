@@ -23,6 +23,10 @@ int source_note(struct source *source, const char *path, unsigned line, unsigned
 /* The same for a field that an environment variable has set instead. */
 int source_note_variable(struct source *source, const char *path, const char *variable);
 
+/* The message at `path` has come from another file, which has it at `own_path`: it and what is in it is
+ * pointed at there, by the other file's names. */
+int source_adopt(struct source *source, const char *path, const struct source *other, const char *own_path);
+
 /* ERR_CONFIG: item is the field's place ("FILE:LINE:COLUMN" or the variable), or else the nearest field's
  * around it, or the file; text is "PATH: " and the sentence. */
 int source_fail(const struct source *source, const char *path, struct err *reterr, const char *fmt, ...)
