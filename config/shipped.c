@@ -32,19 +32,21 @@ _Static_assert(offsetof(struct shipped_file, name) == 0 && offsetof(struct shipp
             ".hidden " #symbol "\n" #symbol ":\n" rows END_ROW ".popsection\n")
 
 FILE_TABLE(shipped_server_table, FILE_ROW("server", "config/server.textproto"));
-FILE_TABLE(shipped_policy_table, FILE_ROW("python", "config/policies/python.textproto")
-                                     FILE_ROW("python-kernel", "config/policies/python-kernel.textproto")
-                                         FILE_ROW("strict", "config/policies/strict.textproto")
-                                             FILE_ROW("node", "config/policies/node.textproto")
-                                                 FILE_ROW("isolate", "config/policies/isolate.textproto")
-                                                     FILE_ROW("bash", "config/policies/bash.textproto"));
+FILE_TABLE(shipped_policy_table,
+           FILE_ROW("python", "config/policies/python.textproto")
+               FILE_ROW("python-kernel", "config/policies/python-kernel.textproto")
+                   FILE_ROW("strict", "config/policies/strict.textproto")
+                       FILE_ROW("node", "config/policies/node.textproto")
+                           FILE_ROW("node-kernel", "config/policies/node-kernel.textproto")
+                               FILE_ROW("isolate", "config/policies/isolate.textproto")
+                                   FILE_ROW("bash", "config/policies/bash.textproto"));
 
 FILE_TABLE(shipped_prelude_table,
            PRELUDE_ROW("python", "immure.pth") PRELUDE_ROW("python", "immure-prelude.py")
                PRELUDE_ROW("python", "immure-prelude.pyc") PRELUDE_ROW("python", "immure-bridge.py")
                    PRELUDE_ROW("python", "immure-install.py") PRELUDE_ROW("python", "immure-kernel.py")
                        PRELUDE_ROW("node", "immure-launch.cjs") PRELUDE_ROW("node", "immure-prelude.cjs")
-                           PRELUDE_ROW("node", "immure-install.cjs")
+                           PRELUDE_ROW("node", "immure-install.cjs") PRELUDE_ROW("node", "immure-kernel.cjs")
                                PRELUDE_ROW("isolate", "immure-isolate.cjs")
                                    PRELUDE_ROW("isolate", "immure-realm.js")
                                        PRELUDE_ROW("isolate", "immure-typescript.cjs"));

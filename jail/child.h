@@ -87,6 +87,7 @@ struct child {
     const char *call;      /* the system call under way, for the error */
     uint64_t standby_call; /* STANDBY_PARKED: the id of the launcher's call */
     bool interrupted;      /* a kernel's program has been, and its launcher may not know yet */
+    int program_fd;        /* the file that a kernel's last program came in; -1: none yet */
     /* Set by the program's process, which shares memory with PID 1 until exec. */
     uint32_t failed_step;
     int failed_error; /* positive errno; 0: exec happened */
@@ -120,10 +121,19 @@ void init_serve(struct child *child, pid_t program, int signals, int listener_so
 /* Answers a system call that the filter handed to us with `error`, a positive errno. */
 void init_deny(const struct child *child, uint64_t id, int error);
 
+/* What PID 1 sees the program's end by, without waiting for it; END_SIGHT_NONE: nothing yet. */
+struct end_sight {
+    int proc, process, stat;
+};
+#define END_SIGHT_NONE ((struct end_sight){.proc = -1, .process = -1, .stat = -1})
+
+/* Opens that while nobody waits for us. False where there is nothing to be seen, or not yet. */
+bool init_end_prepare(const struct child *child, pid_t program, struct end_sight *sight);
 /* The filter's listener has hung up. True if that was the end of a program without others: then how it ended,
  * and the CPU time that the program has used; a child that has hidden itself and ends a moment later may not
  * be in it. */
-bool init_end_known(const struct child *child, pid_t program, int32_t *ret_wstatus, uint64_t *ret_cpu_ns);
+bool init_end_known(const struct child *child, pid_t program, struct end_sight *sight, int32_t *ret_wstatus,
+                    uint64_t *ret_cpu_ns);
 
 /* Of a standby jail. Whether its launcher has not been given a program yet: what it is denied is not the
  * job's.

@@ -11,6 +11,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -43,24 +44,37 @@ static int open_namespace(pid_t pid, const struct hostdir_ids *ids)
     return fd < 0 ? -errno : fd;
 }
 
+/* The process: it is there until nobody holds the other end of its pipe. That end must not be its own. */
+static void hold_namespace(int pipe_end) __attribute__((noreturn));
+static void hold_namespace(int pipe_end)
+{
+    char nothing;
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (dup2(pipe_end, STDIN_FILENO) >= 0 && close_range(STDIN_FILENO + 1, UINT32_MAX, 0) == 0) {
+        while (read(STDIN_FILENO, &nothing, 1) < 0 && errno == EINTR) {
+        }
+    }
+    _exit(EXIT_SUCCESS);
+}
+
 /* A user namespace that maps ids as wanted, or -errno. */
 static int namespace_for(const struct hostdir_ids *ids)
 {
-    pid_t pid = (pid_t)syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, NULL, NULL, NULL, NULL);
-    if (pid < 0) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0) {
         return -errno;
     }
+    pid_t pid = (pid_t)syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, NULL, NULL, NULL, NULL);
     if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-        close_range(0, UINT32_MAX, 0);
-        for (;;) {
-            pause();
-        }
+        hold_namespace(ends[0]);
     }
-    int fd = open_namespace(pid, ids);
-    kill(pid, SIGKILL);
-    waitpid(pid, NULL, 0);
-    return fd;
+    int r = pid < 0 ? -errno : open_namespace(pid, ids);
+    /* It ends by this, not by a signal: one that could not be sent would be waited for for ever. */
+    close(ends[0]);
+    close(ends[1]);
+    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
+    }
+    return r;
 }
 
 static int map_ids(int mount, const struct hostdir_ids *ids, struct err *reterr)

@@ -24,10 +24,12 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/io.h"
+#include "jail/base/slice.h"
 #include "jail/denied.h"
 
 #define PROGRAM_STACK_BYTES (64 * 1024)
 #define REAPED_PER_ROUND    64
+#define MAKE_WAY_NS         500000 /* twice as long as a verdict takes to its caller */
 
 struct program_start {
     struct child *child;
@@ -204,6 +206,7 @@ static bool serve_until_end(struct child *child, pid_t program, int signals, int
         child->control, child->listener, signals, listener_source, child->kernel ? STDIN_FILENO : -1,
         child->proc};
     keep_only(keep, ARRAY_SIZE(keep));
+    struct end_sight sight = END_SIGHT_NONE;
     enum { SIGNALS, LISTENER, LISTENER_SOURCE, CONTROL, WATCHED };
     struct pollfd watched[WATCHED] = {
         [SIGNALS] = {.fd = signals, .events = POLLIN},
@@ -234,7 +237,7 @@ static bool serve_until_end(struct child *child, pid_t program, int signals, int
             answer_notification(child, program);
         } else if (watched[LISTENER].revents) {
             watched[LISTENER].fd = -1; /* no process that could run has the filter any more */
-            if (init_end_known(child, program, &end->wstatus, &end->cpu_ns)) {
+            if (init_end_known(child, program, &sight, &end->wstatus, &end->cpu_ns)) {
                 return true;
             }
         }
@@ -242,6 +245,7 @@ static bool serve_until_end(struct child *child, pid_t program, int signals, int
             receive_listener(child, listener_source);
             watched[LISTENER] = (struct pollfd){.fd = child->listener, .events = POLLIN};
             watched[LISTENER_SOURCE].fd = -1;
+            init_end_prepare(child, program, &sight);
         }
     }
     return false;
@@ -269,9 +273,17 @@ static uint64_t used_cpu_ns(void)
     return rusage_cpu_ns(&self) + rusage_cpu_ns(&children);
 }
 
+/* Where those who pass the verdict on have to share our processor, they go first: the kernel ends a process
+ * that it has begun to end before it runs another. */
+static void make_way(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = MAKE_WAY_NS}, NULL);
+}
+
 void init_serve(struct child *child, pid_t program, int signals, int listener_source,
                 struct child_message *end)
 {
+    slice_shorten(); /* the verdict waits for us */
     bool is_known = serve_until_end(child, program, signals, listener_source, end);
     end->kind = CHILD_ENDED;
     end->time_ns = clock_now_ns();
@@ -286,7 +298,7 @@ void init_serve(struct child *child, pid_t program, int signals, int listener_so
     end->cpu_ns += used_cpu_ns();
     child_send(child, end, -1);
     if (!child->waits_for_all) {
-        sched_yield(); /* where the parent has to share our processor, it goes first */
+        make_way();
     }
     _exit(0);
 }

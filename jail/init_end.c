@@ -136,30 +136,52 @@ static bool read_end(int process, int stat, uint64_t ret[STAT_FIELDS])
     return may_see(process) && read_stat(stat, ret) && ret[STAT_MEMORY_BYTES] == 0;
 }
 
-bool init_end_known(const struct child *child, pid_t program, int32_t *ret_wstatus, uint64_t *ret_cpu_ns)
+static bool open_sight(const struct child *child, pid_t program, struct end_sight *ret)
+{
+    char number[NUMBER_TEXT_MAX];
+    write_number(number, program);
+    ret->proc = child->proc >= 0 ? openat(child->proc, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+                                 : open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (ret->proc < 0 || !is_own_proc(ret->proc)) {
+        return false;
+    }
+    ret->process = openat(ret->proc, number, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    ret->stat = ret->process < 0 ? -1 : openat(ret->process, "stat", O_RDONLY | O_CLOEXEC);
+    return ret->stat >= 0;
+}
+
+bool init_end_prepare(const struct child *child, pid_t program, struct end_sight *sight)
 {
     /* Who shares a workspace may be waiting for a lock that goes with a descriptor, later than the memory. */
     if (child->waits_for_all || jail_plan_has(child->plan, JAIL_STEP_WORKSPACE)) {
         return false;
     }
-    CLEANUP(fd_closep)
-    int proc = child->proc >= 0 ? openat(child->proc, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-                                : open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (proc < 0 || !is_own_proc(proc) || has_others(proc)) {
+    if (sight->stat >= 0) {
+        return true;
+    }
+    if (open_sight(child, program, sight)) {
+        has_others(sight->proc); /* what the kernel has listed once, it lists sooner */
+        return true;
+    }
+    fd_closep(&sight->proc);
+    fd_closep(&sight->process);
+    return false;
+}
+
+bool init_end_known(const struct child *child, pid_t program, struct end_sight *sight, int32_t *ret_wstatus,
+                    uint64_t *ret_cpu_ns)
+{
+    if (!init_end_prepare(child, program, sight) || has_others(sight->proc)) {
         return false;
     }
-    char number[NUMBER_TEXT_MAX];
-    write_number(number, program);
-    CLEANUP(fd_closep) int process = openat(proc, number, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    CLEANUP(fd_closep) int stat = process < 0 ? -1 : openat(process, "stat", O_RDONLY | O_CLOEXEC);
-    for (int look = 0; stat >= 0 && look < LOOKS; look++) {
+    for (int look = 0; look < LOOKS; look++) {
         uint64_t fields[STAT_FIELDS];
-        if (!read_stat(stat, fields)) {
+        if (!read_stat(sight->stat, fields)) {
             return false;
         }
         if (fields[STAT_MEMORY_BYTES] == 0) {
             /* Again: whoever was not shown while it could not be read may be by now. */
-            if (!read_end(process, stat, fields) || has_others(proc)) {
+            if (!read_end(sight->process, sight->stat, fields) || has_others(sight->proc)) {
                 return false;
             }
             *ret_wstatus = (int32_t)fields[STAT_EXIT_CODE];

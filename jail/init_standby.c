@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/io.h"
 #include "jail/denied.h"
@@ -57,12 +58,28 @@ static int take_pipes(struct child *child)
     return r;
 }
 
+/* How a kernel's program has ended; -1: it has not, and this call is one of its own. The launcher says it
+ * with the argument; one that cannot choose that (Node's has the flags of fs.watch()) in the file that the
+ * program came in: 0 and the status, where others begin with a digit. */
+static int end_status(const struct child *child, uint64_t argument)
+{
+    unsigned char end[2];
+    if (argument <= EXIT_MASK) {
+        return (int)argument;
+    }
+    return pread(child->program_fd, end, sizeof end, 0) == sizeof end && end[0] == 0 ? end[1] : -1;
+}
+
 bool init_standby_takes(struct child *child, pid_t program, const struct seccomp_notif *request)
 {
     bool again = child->standby == STANDBY_PARKED;
     bool ends = child->kernel && child->standby == STANDBY_DONE;
     if (request->data.nr != JAIL_STANDBY_CALL || (pid_t)request->pid != program ||
         !(init_is_standing_by(child) || ends)) {
+        return false;
+    }
+    int status = ends ? end_status(child, request->data.args[0]) : 0;
+    if (status < 0) {
         return false;
     }
     if (again && !child->kernel) {
@@ -79,9 +96,8 @@ bool init_standby_takes(struct child *child, pid_t program, const struct seccomp
     if (again) {
         return true; /* a kernel may wait long enough to be frozen and thawed, which makes it call again */
     }
-    const struct child_message parked = {.kind = CHILD_PARKED,
-                                         .time_ns = clock_now_ns(),
-                                         .wstatus = W_EXITCODE((int)(request->data.args[0] & EXIT_MASK), 0)};
+    const struct child_message parked = {
+        .kind = CHILD_PARKED, .time_ns = clock_now_ns(), .wstatus = W_EXITCODE(status, 0)};
     int r = ends ? take_pipes(child) : 0;
     if (r == -ENOENT) {
         return true; /* a signal has ended the call: it comes again */
@@ -103,8 +119,13 @@ static void run(struct child *child, const int fds[JAIL_PROGRAM_FDS + 1])
         child_report_failure(child, child->plan->n_steps - 1, r);
         _exit(1);
     }
-    for (int i = 0; i <= JAIL_PROGRAM_FDS; i++) {
+    for (int i = 0; i < JAIL_PROGRAM_FDS; i++) {
         close(fds[i]);
+    }
+    fd_closep(&child->program_fd);
+    child->program_fd = fds[JAIL_PROGRAM_FDS];
+    if (!child->kernel) {
+        fd_closep(&child->program_fd);
     }
     child->standby = STANDBY_DONE;
     child->interrupted = false;

@@ -148,13 +148,31 @@ static int copy(int from, uint64_t offset, uint64_t size, int to)
     return 0;
 }
 
-static int write_file(int directory, const char *name, int from, uint64_t offset, uint64_t size, uint32_t uid,
-                      uint32_t gid)
+/* Before 6.13 Linux dates a change by its last tick: one that follows soon has the same date, and would leave
+ * no trace. So a file that is to be looked at for changes has a date that no tick gives it. */
+static int date_apart(int file)
+{
+    struct stat st;
+    if (fstat(file, &st) < 0) {
+        return -errno;
+    }
+    struct timespec times[] = {{.tv_nsec = UTIME_OMIT}, st.st_mtim};
+    times[1].tv_nsec ^= 1;
+    return futimens(file, times) < 0 ? -errno : 0;
+}
+
+/* Returns the file, or -errno. */
+static int write_file(int directory, const char *name, int from, uint64_t offset, uint64_t size)
 {
     CLEANUP(fd_closep)
     int file = open_beneath(directory, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
     int r = file < 0 ? file : copy(from, offset, size, file);
-    return r == 0 && (fchmod(file, 0644) < 0 || fchown(file, uid, gid) < 0) ? -errno : r;
+    return r < 0 ? r : TAKE_FD(file);
+}
+
+static int hand_over(int file, uint32_t uid, uint32_t gid)
+{
+    return fchmod(file, 0644) < 0 || fchown(file, uid, gid) < 0 ? -errno : 0;
 }
 
 /* Opens the directory that `path` lies in and points `*ret_name` at its last part. Directories that are
@@ -190,7 +208,9 @@ int scratch_put(int scratch_fd, const char *path, int from, uint64_t offset, uin
     }
     const char *name;
     CLEANUP(fd_closep) int directory = enter_parents(scratch_fd, path, uid, gid, &name);
-    r = directory < 0 ? directory : write_file(directory, name, from, offset, size, uid, gid);
+    CLEANUP(fd_closep) int file = directory < 0 ? directory : write_file(directory, name, from, offset, size);
+    r = file < 0 ? file : date_apart(file);
+    r = r < 0 ? r : hand_over(file, uid, gid);
     return r < 0 ? fail_put(reterr, -r, path) : 0;
 }
 
@@ -210,7 +230,8 @@ int scratch_put_script(int scratch_fd, const char *name, int from, uint64_t size
                        struct err *reterr)
 {
     CLEANUP(fd_closep) int directory = open_beneath(scratch_fd, SCRATCH_CODE, O_RDONLY | O_DIRECTORY, 0);
-    int r = directory < 0 ? directory : write_file(directory, name, from, 0, size, uid, gid);
+    CLEANUP(fd_closep) int file = directory < 0 ? directory : write_file(directory, name, from, 0, size);
+    int r = file < 0 ? file : hand_over(file, uid, gid);
     return r < 0 ? fail_put(reterr, -r, name) : 0;
 }
 

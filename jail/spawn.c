@@ -179,6 +179,7 @@ static int launch(struct jail *jail, const struct jail_spawn_options *options, i
                           .waits_for_all = options->waits_for_all,
                           .standby = options->standby ? STANDBY_STARTING : STANDBY_NONE,
                           .kernel = options->kernel,
+                          .program_fd = -1,
                           .argv = argv,
                           .envp = envp};
     memcpy(child.fds, options->fds, sizeof child.fds);

@@ -7,7 +7,8 @@
  * denies the call as it would any other. The launcher reads its program from JAIL_STANDBY_FD.
  *
  * A kernel's launcher (`kernel` of jail_spawn()) makes the call again when its program has ended, with the
- * program's exit status as the argument: then the jail is JAIL_PARKED again, and jail_has_called().
+ * program's exit status as the argument; or, where it cannot choose that, with a larger one, and the status
+ * behind a 0 at the beginning of JAIL_STANDBY_FD. Then the jail is JAIL_PARKED again, and jail_has_called().
  * Everything of the program lives on in there; only its standard descriptors and the bridge's lead nowhere
  * until PID 1 has put those of the next in their place. */
 #pragma once

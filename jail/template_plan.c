@@ -5,6 +5,7 @@
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/sched.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "jail/base/buf.h"
@@ -100,6 +101,50 @@ static int refuse(struct err *reterr, const char *why)
     return err_set(reterr, ERR_HOST, EOPNOTSUPP, NULL, "this policy cannot run from a template: %s", why);
 }
 
+/* What only the template does, once. The script is none of it: each job has its own. */
+static bool is_done_once(const struct jail_step *step)
+{
+    return fates[step->kind] == FATE_TEMPLATE || (step->kind == JAIL_STEP_FILE && !step->file.from_input);
+}
+
+/* What each job attaches for itself, over whatever the template has there. */
+static bool is_attached_anew(const struct jail_step *step)
+{
+    return step->kind == JAIL_STEP_TMPFS || step->kind == JAIL_STEP_SCRATCH ||
+           step->kind == JAIL_STEP_SUBMOUNT || step->kind == JAIL_STEP_WORKSPACE;
+}
+
+static bool lies_below(const char *path, const char *directory)
+{
+    size_t length = strlen(directory);
+    return strncmp(path, directory, length) == 0 && path[length] == '/';
+}
+
+/* True if a job would not see what is at `path` in its template. */
+static bool is_hidden(const struct jail_plan *plan, const char *path)
+{
+    bool hidden = lies_below(path, TEMPLATE_SCRIPT_DIRECTORY);
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        const struct jail_step *step = &plan->steps[i];
+        hidden = hidden || (is_attached_anew(step) && lies_below(path, jail_step_path(plan, step)));
+    }
+    return hidden;
+}
+
+static int check_nothing_is_hidden(const struct jail_plan *plan, struct err *reterr)
+{
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        const struct jail_step *step = &plan->steps[i];
+        const char *path = is_done_once(step) ? jail_step_path(plan, step) : NULL;
+        if (path && is_hidden(plan, path)) {
+            char why[160];
+            snprintf(why, sizeof why, "%.80s lies in a directory that each job has of its own", path);
+            return refuse(reterr, why);
+        }
+    }
+    return 0;
+}
+
 static int check_fit(const struct jail_plan *plan, struct err *reterr)
 {
     if (!jail_plan_has(plan, JAIL_STEP_PROC)) {
@@ -116,8 +161,12 @@ static int check_fit(const struct jail_plan *plan, struct err *reterr)
         if (step->kind == JAIL_STEP_CAPABILITIES && step->capabilities.keep != 0) {
             return refuse(reterr, "it grants capabilities");
         }
+        if (step->kind == JAIL_STEP_SCRATCH &&
+            lies_below(jail_plan_string(plan, step->scratch.path), TEMPLATE_SCRIPT_DIRECTORY)) {
+            return refuse(reterr, "its scratch has no place of its own, as TMP would be");
+        }
     }
-    return 0;
+    return check_nothing_is_hidden(plan, reterr);
 }
 
 /* argv of the template's exec: its name, then `argv`. */

@@ -40,6 +40,8 @@
 
 #define STDIO_FDS 3u
 
+#define LISTENER_TRIES 200000u
+
 /* What the interpreter wants done in a process before it is parked. */
 struct park_hook {
     void (*call)(void *argument, bool is_awaited);
@@ -125,6 +127,21 @@ static int receive_run(const struct child *child, struct jail_plan **ret_plan, i
     return r;
 }
 
+/* An ordinary user's jails have one uid, and what all of it have sent and nobody has received yet is held
+ * against our RLIMIT_NOFILE. A program's own is gone when it ends: worth another try, of which there are 0.2
+ * s on a usual machine. No other system call is made between two: until PID 1 has the listener, nobody would
+ * answer it. */
+static int send_listener(struct child *child, int to_init)
+{
+    int r;
+    unsigned left = LISTENER_TRIES;
+    child->call = "sendmsg";
+    do {
+        r = io_send_fds(to_init, "l", 1, &child->listener, 1);
+    } while (r == -ETOOMANYREFS && --left > 0);
+    return r;
+}
+
 /* The steps between PROGRAM and RUN: those that the policy alone decides, those that are a job's own wishes,
  * or both. PID 1 gets the filter's listener as soon as there is one. */
 struct part {
@@ -141,8 +158,7 @@ static int apply_part(struct child *child, struct part part, uint32_t *index, in
             return r;
         }
     }
-    child->call = "sendmsg";
-    int r = child->listener < 0 ? 0 : io_send_fds(to_init, "l", 1, &child->listener, 1);
+    int r = child->listener < 0 ? 0 : send_listener(child, to_init);
     fd_closep(&child->listener);
     return r;
 }

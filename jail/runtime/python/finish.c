@@ -129,13 +129,26 @@ static int flush_stdio(const struct python *python)
     return out < 0 ? out : err;
 }
 
+/* Is a function in Python to be called for this signal? */
+static bool has_handler(const struct python *python, int number)
+{
+    PyObject *argument = PyLong_FromLong(number);
+    PyObject *handler = argument ? PyObject_CallOneArg(python->get_signal, argument) : NULL;
+    bool has = handler && PyCallable_Check(handler);
+    PyErr_Clear();
+    Py_XDECREF(argument);
+    Py_XDECREF(handler);
+    return has;
+}
+
 /* Signals that were the program's to handle have their default effect again. Those of faulthandler stay its
  * own. */
 static void reset_signals(const struct python *python)
 {
     for (int number = 1; number < NSIG; number++) {
         struct sigaction action;
-        if (sigaction(number, NULL, &action) == 0 && action.sa_handler == python->signal_handler) {
+        if (has_handler(python, number) && sigaction(number, NULL, &action) == 0 &&
+            action.sa_handler == python->signal_handler) {
             PyObject *old = PyObject_CallFunction(python->set_signal, "ii", number, (int)(intptr_t)SIG_DFL);
             PyErr_Clear();
             Py_XDECREF(old);

@@ -19,7 +19,7 @@
 #include "jail/base/io.h"
 
 /* Together with what else a parked process has of its own, they stay below 2 MiB. */
-#define WRITTEN_PAGES_MAX 416
+#define WRITTEN_PAGES_MAX 460
 
 /* Documentation/admin-guide/mm/pagemap.rst */
 #define PAGEMAP_PRESENT   (1ull << 63)

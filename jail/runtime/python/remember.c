@@ -219,6 +219,7 @@ static int remember_objects(struct python *python)
     python->run_exitfuncs = remember_attribute("atexit", "_run_exitfuncs");
     python->count_exitfuncs = remember_attribute("atexit", "_ncallbacks");
     python->set_signal = remember_attribute("_signal", "signal");
+    python->get_signal = remember_attribute("_signal", "getsignal");
     if (PyDict_GetItemString(PyImport_GetModuleDict(), "threading")) {
         PyObject *thread = remember_attribute("threading", "_main_thread");
         python->set_native_id = thread ? PyObject_GetAttrString(thread, "_set_native_id") : NULL;
@@ -233,7 +234,8 @@ static int remember_objects(struct python *python)
         Py_XINCREF(python->stdio[i]);
     }
     bool all = python->environ_data && python->source_loader && python->run_exitfuncs &&
-               python->count_exitfuncs && python->set_signal && python->stdio[0] && python->stdio[1];
+               python->count_exitfuncs && python->set_signal && python->get_signal && python->stdio[0] &&
+               python->stdio[1];
     return all ? 0 : -1;
 }
 

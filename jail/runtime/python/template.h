@@ -56,7 +56,7 @@ struct python {
     struct _object *source_loader; /* the type of a script's __loader__ */
     struct _object *run_exitfuncs, *count_exitfuncs; /* atexit's */
     long n_exitfuncs;                                /* how many functions it would call */
-    struct _object *set_signal;                      /* signal.signal */
+    struct _object *set_signal, *get_signal;         /* signal.signal, signal.getsignal */
     void (*signal_handler)(int);                     /* behind every handler written in Python */
     struct _object *set_native_id;                   /* of threading's main thread; NULL: not imported */
     struct _object *stdio[2];                        /* sys.stdout, sys.stderr */

@@ -19,9 +19,9 @@ const NAME = /^(@[a-z0-9~-][a-z0-9._~-]*\/)?[a-z0-9~][a-z0-9._~-]*(@[A-Za-z0-9.^
 // Where the shipped policy shows the npm that comes with Node, and Debian's with the packages that it is made of; and where
 // other builds of Node have it.
 const PLACES = [
-  { npm: '/usr/share/immure/npm' },
-  { npm: '/usr/share/immure/nodejs/npm', modules: '/usr/share/immure/nodejs' },
-  { npm: path.resolve(path.dirname(process.execPath), '../lib/node_modules/npm') },
+  '/usr/share/immure/npm',
+  '/usr/share/immure/node_modules/npm',
+  path.resolve(path.dirname(process.execPath), '../lib/node_modules/npm'),
 ];
 
 // ---- In a process of npm's: whoever connects to a host and port is led to the relay. ----
@@ -192,11 +192,11 @@ function checkName(name) {
 }
 
 function findNpm() {
-  const place = PLACES.find(({ npm }) => fs.existsSync(path.join(npm, 'bin/npm-cli.js')));
-  if (!place) {
-    throw new Error('this server has no npm');
+  const cli = PLACES.map((place) => path.join(place, 'bin/npm-cli.js')).find((file) => fs.existsSync(file));
+  if (!cli) {
+    throw new Error("this server has no npm (it comes with Node, or is Debian's package npm)");
   }
-  return place;
+  return cli;
 }
 
 function reason(output, errors) {
@@ -227,7 +227,7 @@ function locked(base, argv) {
   return fs.existsSync('/usr/bin/flock') ? ['/usr/bin/flock', path.join(base, '.lock'), ...argv] : argv;
 }
 
-function settings(directory, modules) {
+function settings(directory) {
   const kept = ['HOME', 'LANG', 'PATH', 'TMPDIR'].filter((name) => process.env[name] !== undefined);
   const env = Object.fromEntries(kept.map((name) => [name, process.env[name]]));
   const npm = { cache: path.join(directory, 'cache'), userconfig: path.join(directory, 'none'),
@@ -236,7 +236,7 @@ function settings(directory, modules) {
   for (const [name, value] of Object.entries(npm)) {
     env[`npm_config_${name}`] = value;
   }
-  return { ...env, UV_USE_IO_URING: '0', ...(modules ? { NODE_PATH: modules } : {}) };
+  return { ...env, UV_USE_IO_URING: '0' };
 }
 
 async function npm(what, isName, connected) {
@@ -244,14 +244,14 @@ async function npm(what, isName, connected) {
   if (isName && !text) {
     throw new Error('this server has no package registry; tarballs and directories can be installed');
   }
-  const place = findNpm();
+  const cli = findNpm();
   const base = path.join(process.env.HOME, '.packages/node');
   fs.mkdirSync(base, { recursive: true });
   if (!fs.existsSync(path.join(base, 'package.json'))) {
     fs.writeFileSync(path.join(base, 'package.json'), '{"private": true}\n'); // npm works where it finds one
   }
   const directory = fs.mkdtempSync('/tmp/.immure-index-');
-  const env = settings(directory, place.modules);
+  const env = settings(directory);
   let relay = null;
   try {
     if (text) {
@@ -266,7 +266,7 @@ async function npm(what, isName, connected) {
     } else {
       Object.assign(env, { npm_config_offline: 'true', npm_config_registry: 'http://registry.invalid/' });
     }
-    const argv = [process.execPath, path.join(place.npm, 'bin/npm-cli.js'), 'install', '--', what];
+    const argv = [process.execPath, cli, 'install', '--', what];
     const [command, ...args] = locked(base, argv);
     const { code, output, errors } = await run(command, args, base, env);
     if (code !== 0) {

@@ -1,5 +1,6 @@
 // Runs a job's program in Node. Its arguments are the script's path and the program's own; or `--standby` in a process that
-// is started ahead of its job: that one waits in here, and script and arguments come over a descriptor (jail/standby.h).
+// is started ahead of its job: that one waits in here, and script and arguments come over a descriptor (jail/standby.h). The
+// script immure-kernel.cjs is not a program: it runs many.
 //
 // The program is called /workspace/main.js wherever its script lies: it requires and imports what is in the working directory
 // and in node_modules there. It is CommonJS if it compiles as that. With top-level await it is the same in an async function.
@@ -12,6 +13,7 @@ const path = require('node:path');
 const url = require('node:url');
 const vm = require('node:vm');
 
+const KERNEL = path.join(__dirname, 'immure-kernel.cjs');
 const STANDBY_FD = 63;
 const UNSETTLED = 13; // Node's own exit code where a top-level await never ends
 const NAMES = ['exports', 'require', 'module', '__filename', '__dirname'];
@@ -262,6 +264,10 @@ function start() {
     process.on('exit', endAtOnce);
     quietly(() => new vm.SourceTextModule('')); // warns once
     process.execArgv = []; // ours are nothing for processes that the program starts
+    if (script === KERNEL) {
+        require(KERNEL)({Program, parseJob});
+        return;
+    }
     if (script === '--standby') {
         quietly(rehearse);
         ({source, args} = wait());

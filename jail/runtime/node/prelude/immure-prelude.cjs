@@ -11,6 +11,7 @@ const path = require('path');
 // Which process this is for, and where its bridge is.
 const place = { pid: 2, input: 3, output: 4 };
 let bridge = null;
+let isOver = false; // a kernel's call has ended, and none has begun
 
 // Captured: a program may put something of its own there.
 const { parse, stringify } = JSON;
@@ -263,6 +264,9 @@ function connect(caller) {
   if (process.pid !== place.pid || !require('worker_threads').isMainThread) {
     throw new Error(`${caller}: only the program's first process and its main thread can do this`);
   }
+  if (isOver) {
+    throw new Error(`${caller}: the bridge is closed: its call has ended`);
+  }
   if (bridge === null) {
     try {
       if (!fs.fstatSync(place.input).isFIFO() || !fs.fstatSync(place.output).isFIFO()) {
@@ -357,4 +361,20 @@ function rehearse() {
   new Rehearsal().setResult({ a: [1, 'b'] }, ['c']);
 }
 
-module.exports = { place, rehearse };
+// Each call of a kernel (immure-kernel.cjs) has a bridge of its own. It has ended: nobody is answered any more.
+function endCall() {
+  isOver = true;
+  bridge?.close('its call has ended');
+}
+
+// Nothing of the program runs until PID 1 has put something else where the bridge was.
+function leaveCall() {
+  bridge?.socket?.destroy();
+  bridge = null;
+}
+
+function beginCall() {
+  isOver = false;
+}
+
+module.exports = { place, rehearse, beginCall, endCall, leaveCall };
