@@ -1,5 +1,5 @@
 /* Who may start a job now. Runs in the front, in the one place that every door's jobs pass. What the server
- * as a whole has room for is the warden's to say.
+ * as a whole has room for is the warden's to say, which also counts the jobs of other fronts.
  *
  * A rate is kept as one moment per key, the earliest at which the next job fits (a generic cell rate): a key
  * that was quiet for a minute may start a whole minute's jobs at once. A reload begins anew. */
@@ -61,6 +61,22 @@ static int check_rate(const struct admission *admission, const struct key_config
                    key->max_jobs_per_minute);
 }
 
+int admission_check_load(const struct server_config *config, const struct caller *caller,
+                         const struct admission_load *load, uint64_t now_ns, uint64_t *ret_retry_after_ms,
+                         struct err *reterr)
+{
+    const struct key_config *key = caller->key;
+    if (key && key->max_concurrent_jobs > 0 && load->of_key >= key->max_concurrent_jobs) {
+        return refuse(load, now_ns, ret_retry_after_ms, "key", key->name, key->max_concurrent_jobs, reterr);
+    }
+    const struct team_config *team = auth_team(config, caller);
+    if (team && team->max_concurrent_jobs > 0 && load->of_team >= team->max_concurrent_jobs) {
+        return refuse(load, now_ns, ret_retry_after_ms, "team", team->name, team->max_concurrent_jobs,
+                      reterr);
+    }
+    return 0;
+}
+
 int admission_check(const struct admission *admission, const struct caller *caller,
                     const struct admission_load *load, uint64_t now_ns, uint64_t *ret_retry_after_ms,
                     struct err *reterr)
@@ -74,15 +90,8 @@ int admission_check(const struct admission *admission, const struct caller *call
         return err_set(reterr, ERR_DENIED, EPERM, NULL, "code execution is not enabled for team %.100s",
                        key->team);
     }
-    if (key->max_concurrent_jobs > 0 && load->of_key >= key->max_concurrent_jobs) {
-        return refuse(load, now_ns, ret_retry_after_ms, "key", key->name, key->max_concurrent_jobs, reterr);
-    }
-    const struct team_config *team = auth_team(admission->config, caller);
-    if (team && team->max_concurrent_jobs > 0 && load->of_team >= team->max_concurrent_jobs) {
-        return refuse(load, now_ns, ret_retry_after_ms, "team", team->name, team->max_concurrent_jobs,
-                      reterr);
-    }
-    return check_rate(admission, key, now_ns, ret_retry_after_ms, reterr);
+    int r = admission_check_load(admission->config, caller, load, now_ns, ret_retry_after_ms, reterr);
+    return r < 0 ? r : check_rate(admission, key, now_ns, ret_retry_after_ms, reterr);
 }
 
 void admission_take(struct admission *admission, const struct caller *caller, uint64_t now_ns)

@@ -23,5 +23,9 @@ struct admission_load {
 int admission_check(const struct admission *admission, const struct caller *caller,
                     const struct admission_load *load, uint64_t now_ns, uint64_t *ret_retry_after_ms,
                     struct err *reterr);
+/* The part of it that the jobs that run decide. */
+int admission_check_load(const struct server_config *config, const struct caller *caller,
+                         const struct admission_load *load, uint64_t now_ns, uint64_t *ret_retry_after_ms,
+                         struct err *reterr);
 /* The job is on its way: it counts. */
 void admission_take(struct admission *admission, const struct caller *caller, uint64_t now_ns);

@@ -235,6 +235,9 @@ static int visit_approval(struct approval_disk *disk, const char *name,
     struct approval approval;
     struct err err = {0};
     int r = read_file(disk, name, APPROVAL_FILE_BYTES_MAX, &packed);
+    if (r == -ENOMEM || r == -EMFILE || r == -ENFILE) {
+        return err_errno(reterr, -r, "reading an approval"); /* which there is nothing wrong with */
+    }
     if (r < 0) {
         err_errno(&err, -r, "reading it");
     } else if (approval_decode(packed.data ? packed.data : "", packed.len, &approval, &err) == 0 &&

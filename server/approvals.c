@@ -495,7 +495,7 @@ void approvals_resume(struct approvals *approvals)
     for (struct approval_entry *entry = approvals->first; entry; entry = entry->next) {
         struct err err = {0};
         if (entry->approval.state == APPROVAL_RUNNING &&
-            approvals_move(entry, APPROVAL_LOST, NULL, "the server ended while it ran", &err) < 0) {
+            approvals_end(entry, APPROVAL_LOST, "the server ended while it ran", &err) < 0) {
             log_err(*approvals->options.log, LOG_ERROR, "approval_not_lost", &err);
         }
         if (!is_open(&entry->approval)) {

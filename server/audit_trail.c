@@ -440,6 +440,31 @@ static int open_directory(struct audit_trail *trail, struct err *reterr)
     return 0;
 }
 
+static bool is_missing(const struct audit_trail *trail)
+{
+    return faccessat(trail->directory, trail->name, F_OK, AT_EACCESS) < 0 && errno == ENOENT;
+}
+
+/* The file would be made in it. */
+static int check_directory(const struct audit_trail *trail, struct err *reterr)
+{
+    return faccessat(trail->directory, ".", W_OK | X_OK, AT_EACCESS) < 0
+               ? cannot("make", trail->path, errno, reterr)
+               : 0;
+}
+
+static int open_trail(struct audit_trail *trail, struct err *reterr)
+{
+    struct stat stat;
+    trail->fd = open_file(trail, 0);
+    if (trail->fd < 0 || fstat(trail->fd, &stat) < 0) {
+        return cannot("open", trail->path, trail->fd < 0 ? -trail->fd : errno, reterr);
+    }
+    trail->regular = S_ISREG(stat.st_mode);
+    trail->rotate_at = trail->options.max_bytes;
+    return recover(trail, reterr);
+}
+
 int audit_trail_open(const struct audit_trail_options *options, struct audit_trail **ret, struct err *reterr)
 {
     struct audit_trail *trail = calloc(1, sizeof *trail);
@@ -450,18 +475,10 @@ int audit_trail_open(const struct audit_trail_options *options, struct audit_tra
         return err_errno(reterr, ENOMEM, "opening the audit log");
     }
     *trail = (struct audit_trail){.options = *options, .path = path, .directory = -1, .fd = -1};
-    struct stat stat;
     int r = open_directory(trail, reterr);
     if (r == 0) {
-        trail->fd = open_file(trail, 0);
-        r = trail->fd < 0 || fstat(trail->fd, &stat) < 0
-                ? cannot("open", trail->path, trail->fd < 0 ? -trail->fd : errno, reterr)
-                : 0;
-    }
-    if (r == 0) {
-        trail->regular = S_ISREG(stat.st_mode);
-        trail->rotate_at = options->max_bytes;
-        r = recover(trail, reterr);
+        r = options->only_look && is_missing(trail) ? check_directory(trail, reterr)
+                                                    : open_trail(trail, reterr);
     }
     if (r < 0) {
         trail_free(trail);

@@ -2,6 +2,7 @@
  * restart. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,6 +14,7 @@ struct audit_trail_options {
     const char *path;
     uint64_t max_bytes;     /* of a file; 0: it grows for ever */
     struct log *const *log; /* where troubles are told; outlives the trail */
+    bool only_look;         /* make no file, but say whether one could be made; the trail is not begun then */
 };
 
 /* Opens the file, which is made where there is none, and finds the chain's end in it, or in the file that was

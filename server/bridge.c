@@ -42,6 +42,12 @@ static void close_bridge(struct bridge *bridge)
 
 static void on_writable(void *arg, uint32_t events);
 
+static bool awaits_room(struct bridge *bridge)
+{
+    return bridge->out_source ||
+           loop_add(bridge->loop, bridge->out, EPOLLOUT, on_writable, bridge, &bridge->out_source, NULL) >= 0;
+}
+
 static void write_waiting(struct bridge *bridge)
 {
     while (bridge->out >= 0 && bridge->written < bridge->waiting.len) {
@@ -50,14 +56,11 @@ static void write_waiting(struct bridge *bridge)
         if (n < 0 && errno == EINTR) {
             continue;
         }
-        if (n < 0 && errno == EAGAIN) {
-            if (!bridge->out_source) {
-                loop_add(bridge->loop, bridge->out, EPOLLOUT, on_writable, bridge, &bridge->out_source, NULL);
-            }
+        if (n < 0 && errno == EAGAIN && awaits_room(bridge)) {
             return;
         }
         if (n < 0) {
-            fd_closep(&bridge->out); /* nobody reads any more */
+            fd_closep(&bridge->out); /* nobody reads any more, or would be waiting for ever */
             break;
         }
         bridge->written += (size_t)n;
@@ -292,7 +295,11 @@ static bool receive(struct bridge *bridge)
     if (n < 0 && room && (errno == EAGAIN || errno == EINTR)) {
         return false;
     }
-    if (n <= 0) {
+    if (n < 0) {
+        bridge_break_off(bridge, "what the program sends cannot be read"); /* it would wait for answers */
+        return false;
+    }
+    if (n == 0) {
         loop_remove(TAKE_PTR(bridge->in_source));
         fd_closep(&bridge->in);
         return false;

@@ -71,6 +71,7 @@ struct callback_client {
     size_t n_idle;
     bool driving; /* inside drive() */
     bool due;     /* libcurl wants to be called at once */
+    bool has_unwatched;
 };
 
 struct callback_transfer {
@@ -82,6 +83,7 @@ struct callback_transfer {
     char *body;
     struct buf answer;
     bool too_large, refused; /* the answer; the address */
+    bool unwatched;          /* nobody would hear of what its socket has to say */
     void (*done)(void *arg, const struct callback_answer *answer);
     void *arg;
 };
@@ -119,29 +121,46 @@ static void unwatch(struct callback_client *client, curl_socket_t fd, struct wat
     }
 }
 
-static int watch_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *of_socket)
+static int watch(struct callback_client *client, curl_socket_t fd, uint32_t events, struct watched *watched)
 {
-    (void)easy;
-    struct callback_client *client = arg;
-    struct watched *watched = of_socket;
-    uint32_t events = (what & CURL_POLL_IN ? EPOLLIN : 0u) | (what & CURL_POLL_OUT ? EPOLLOUT : 0u);
-    if (what == CURL_POLL_REMOVE) {
-        unwatch(client, fd, watched);
-        return 0;
-    }
     if (watched) {
-        return loop_modify(watched->source, events) < 0 ? -1 : 0;
+        return loop_modify(watched->source, events);
     }
     watched = calloc(1, sizeof *watched);
     if (!watched) {
-        return -1;
+        return -ENOMEM;
     }
     *watched = (struct watched){.client = client, .fd = fd};
-    if (loop_add(client->loop, fd, events, on_socket, watched, &watched->source, NULL) < 0) {
+    int r = loop_add(client->loop, fd, events, on_socket, watched, &watched->source, NULL);
+    if (r < 0) {
         free(watched);
-        return -1;
+        return r;
     }
     client->curl.multi_assign(client->multi, fd, watched);
+    return 0;
+}
+
+static struct callback_transfer *transfer_of(const struct callback_client *client, CURL *easy)
+{
+    char *transfer = NULL;
+    client->curl.easy_getinfo(easy, CURLINFO_PRIVATE, &transfer);
+    return (struct callback_transfer *)(void *)transfer;
+}
+
+/* Never tells libcurl of an error: it would end every transfer, and begin none any more. */
+static int watch_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *of_socket)
+{
+    struct callback_client *client = arg;
+    uint32_t events = (what & CURL_POLL_IN ? EPOLLIN : 0u) | (what & CURL_POLL_OUT ? EPOLLOUT : 0u);
+    if (what == CURL_POLL_REMOVE) {
+        unwatch(client, fd, of_socket);
+    } else if (watch(client, fd, events, of_socket) < 0) {
+        struct callback_transfer *transfer = transfer_of(client, easy);
+        if (transfer) {
+            transfer->unwatched = true;
+            client->has_unwatched = true;
+        }
+    }
     return 0;
 }
 
@@ -275,7 +294,7 @@ static struct callback_transfer *take_transfer(struct callback_client *client)
             return NULL;
         }
     }
-    transfer->too_large = transfer->refused = false;
+    transfer->too_large = transfer->refused = transfer->unwatched = false;
     transfer->next = client->transfers;
     if (transfer->next) {
         transfer->next->previous = transfer;
@@ -381,16 +400,30 @@ static void end(struct callback_transfer *transfer, CURLcode code)
     buf_free(&body);
 }
 
+/* One of them: what its end sets going may change the list. */
+static void end_unwatched(struct callback_client *client)
+{
+    struct callback_transfer *transfer = client->transfers;
+    while (transfer && !transfer->unwatched) {
+        transfer = transfer->next;
+    }
+    client->has_unwatched = transfer != NULL;
+    if (transfer) {
+        end(transfer, CURLE_OUT_OF_MEMORY);
+    }
+}
+
 static void collect(struct callback_client *client)
 {
     int left;
     for (CURLMsg *message; (message = client->curl.multi_info_read(client->multi, &left));) {
         if (message->msg == CURLMSG_DONE) {
-            char *transfer = NULL;
             CURLcode code = message->data.result; /* gone with the handle's removal */
-            client->curl.easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &transfer);
-            end((struct callback_transfer *)(void *)transfer, code);
+            end(transfer_of(client, message->easy_handle), code);
         }
+    }
+    while (client->has_unwatched) {
+        end_unwatched(client);
     }
 }
 

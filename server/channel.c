@@ -293,11 +293,23 @@ static void close_all(int *fds, size_t n)
     }
 }
 
-/* The messages that can be refused, so that a want of descriptors need not end the channel: how many there
- * must have been beside one. 0: any other. */
-static size_t fds_of_refusable(enum msg_type type)
+/* The messages that can be refused, or say enough without them, so that a want of descriptors need not end
+ * the channel: how many there must have been beside one. 0: any other. */
+static size_t fds_of_bare(enum msg_type type)
 {
-    return type == MSG_JOB ? MSG_JOB_FDS : type == MSG_SUBMIT ? 1 : 0;
+    switch (type) {
+    case MSG_JOB:
+        return MSG_JOB_FDS;
+    case MSG_RUN:
+        return MSG_RUN_FDS;
+    case MSG_SUBMIT:
+    case MSG_DONE:
+    case MSG_APPROVAL_ANSWER:
+    case MSG_APPROVAL_RUN:
+        return 1;
+    default:
+        return 0;
+    }
 }
 
 /* Decodes what has arrived and holds it against the table; `bare`: its descriptors are lost. On failure those
@@ -306,12 +318,12 @@ static int accept_message(struct channel *channel, size_t size, const int *fds, 
                           struct msg *ret, struct err *reterr)
 {
     struct msg msg = {.type = MSG_NONE};
-    int r = msg_decode(channel->received, size, fds, n_fds, &msg, reterr);
+    int r = msg_decode(channel->received, size, fds, bare ? MSG_FDS_LOST : n_fds, &msg, reterr);
     if (r < 0) {
         return r;
     }
     const char *why;
-    size_t n_sent = bare ? fds_of_refusable(msg.type) : n_fds;
+    size_t n_sent = bare ? fds_of_bare(msg.type) : n_fds;
     const struct channel_rule *rule = permitted(channel, msg.type, peer_of(channel), n_sent, &why);
     if (rule && bare && n_sent == 0) {
         rule = NULL;

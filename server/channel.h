@@ -30,7 +30,7 @@ int channel_flush(struct channel *channel, struct err *reterr);
  * send, foreign descriptors): the channel is then to be closed. `fds` gets the message's own descriptors
  * (job: see MSG_JOB_FDS; config: configuration, audit log), `*n_fds` is the room before and the
  * number after.
- * CHANNEL_BARE, like 1 but without descriptors: a job or a submission has come, for whose descriptors this
- * process has no room. It is to be refused. */
+ * CHANNEL_BARE, like 1 but without descriptors: a job, a submission, an approved job, a verdict or an answer
+ * about approvals has come, for whose descriptors this process has no room. */
 #define CHANNEL_BARE 2
 int channel_recv(struct channel *channel, struct msg *ret, int *fds, size_t *n_fds, struct err *reterr);

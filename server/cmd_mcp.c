@@ -210,6 +210,9 @@ static void read_input(struct session *session)
     }
     if (n <= 0) {
         session->ended = true;
+        if (session->line.len > 0 && !session->dropping) {
+            relay_take(session->relay, session->line.data, session->line.len); /* no line feed ends it */
+        }
         return;
     }
     session->line.len += (size_t)n;

@@ -24,6 +24,7 @@
 #include "server/door_mcp.h"
 #include "server/door_run_code.h"
 #include "server/egress.h"
+#include "server/front_approvals.h"
 #include "server/front_context.h"
 #include "server/job_io.h"
 #include "server/kept_jobs.h"
@@ -67,6 +68,7 @@ void dispatch_job_free(struct running *job)
         free(job->reason);
         free(job->code);
         run_code_free(job->run_code);
+        front_approvals_waiting_free(job->waiting);
         free(job);
     }
 }
@@ -446,6 +448,7 @@ int dispatch_run(struct dispatch *dispatch, struct request *request, const struc
         dispatch_job_free(job);
         return r;
     }
+    job->waiting = origin->waiting;
     begin(job, execute);
     return 0;
 }

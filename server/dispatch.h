@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct approval_pending;
 struct caller;
 struct channel;
 struct dispatch;
@@ -48,10 +49,12 @@ struct dispatch_origin {
     const struct caller *caller;
     const char *request_id, *traceparent; /* NULL: none */
     uint64_t start_ns;
-    const char *approval_id; /* NULL: it needed no approval */
+    const char *approval_id;          /* NULL: it needed no approval */
+    struct approval_pending *waiting; /* what its request has waited in until now; NULL: none */
 };
 /* Runs a job that has been approved, which the warden has. Its result is kept under the approval's id; a
- * request (NULL: none) is answered with it as well. Takes what `execute` holds where it succeeds. */
+ * request (NULL: none) is answered with it as well. Takes what `execute` holds, and `origin->waiting`, where
+ * it succeeds. */
 int dispatch_run(struct dispatch *dispatch, struct request *request, const struct dispatch_origin *origin,
                  struct execute_request *execute, struct err *reterr);
 

@@ -21,6 +21,7 @@
 #include "server/door_run_code.h"
 #include "server/egress.h"
 #include "server/error_reply.h"
+#include "server/front_approvals.h"
 #include "server/front_context.h"
 #include "server/job_io.h"
 #include "server/kept_jobs.h"
@@ -141,22 +142,34 @@ static void reply_result(struct running *job, const struct job_result *result)
     }
 }
 
-/* What has not been told yet, and the reply as the last event. */
+/* What has not been told yet, and the reply as the last event; an empty one is an error's. */
+static void end_stream(struct running *job, struct buf *reply)
+{
+    job_io_on_output(job->io, NULL, NULL);
+    bool printed = !job->run_code && !job->request->mcp;
+    stream_end(job->request->stream, printed ? TAKE_PTR(job->io) : NULL, reply);
+}
+
+static void stream_lost(struct running *job, const struct err *err)
+{
+    struct buf body = BUF_INIT;
+    log_err(job->dispatch->front->log, LOG_ERROR, "reply_lost", err);
+    if (job->request->mcp) {
+        mcp_encode_refusal(job->request->mcp, err, &body);
+    }
+    end_stream(job, &body);
+}
+
 static void stream_result(struct running *job, const struct job_result *result)
 {
     struct buf body = BUF_INIT;
     struct err err = {0};
     if (encode_result(job, result, &body, &err) < 0) {
-        log_err(job->dispatch->front->log, LOG_ERROR, "reply_lost", &err);
         buf_free(&body);
-        body = BUF_INIT;
-        if (job->request->mcp) {
-            mcp_encode_refusal(job->request->mcp, &err, &body);
-        }
+        stream_lost(job, &err);
+    } else {
+        end_stream(job, &body);
     }
-    job_io_on_output(job->io, NULL, NULL);
-    bool printed = !job->run_code && !job->request->mcp;
-    stream_end(job->request->stream, printed ? TAKE_PTR(job->io) : NULL, &body);
 }
 
 /* What the caller of DELETE /jobs/{job_id} gave as its reason. */
@@ -257,13 +270,40 @@ int dispatch_done(struct dispatch *dispatch, struct job_result *result)
 }
 
 /* The policy's errors name the field in `item` only; ours, and so a caller's, in the sentence as well. */
-static void refusal_as_err(const struct msg_refused *refused, struct err *ret)
+static void refusal_as_err(const struct running *job, const struct msg_refused *refused, struct err *ret)
 {
     *ret = (struct err){.kind = refused->kind};
+    if (job->run_code && strcmp(refused->item, "limits.memory_bytes") == 0) {
+        run_code_refuse_memory(refused->text, ret);
+        return;
+    }
     memcpy(ret->item, refused->item, sizeof ret->item);
     bool named = *refused->item == '\0' || strncmp(refused->text, refused->item, strlen(refused->item)) == 0;
     snprintf(ret->text, sizeof ret->text, "%s%s%.250s", named ? "" : refused->item, named ? "" : ": ",
              refused->text);
+}
+
+/* An approved job has not begun, and waits on; so does its caller. */
+static void wait_on(struct running *job)
+{
+    if (job->request) {
+        job->request->job = NULL;
+        front_approvals_wait_on(job->request, TAKE_PTR(job->waiting));
+    }
+    kept_job_drop(job->kept);
+    dispatch_job_free(job);
+}
+
+/* A program that has begun is refused no more: it has ended, and what came of it is lost. */
+static void refuse(struct running *job, const struct err *err, uint64_t retry_after_ms)
+{
+    struct err ignored = {0};
+    if (job->request->stream) {
+        job_io_finish(job->io, 0, &ignored);
+        stream_lost(job, err);
+    } else {
+        request_refuse_err(job->request, err, retry_after_ms);
+    }
 }
 
 int dispatch_refused(struct dispatch *dispatch, const struct msg_refused *refused)
@@ -273,13 +313,18 @@ int dispatch_refused(struct dispatch *dispatch, const struct msg_refused *refuse
         return -ENOENT;
     }
     struct err err;
-    refusal_as_err(refused, &err);
+    refusal_as_err(job, refused, &err);
     dispatch_unlink(job);
+    if (job->approved && err.kind == ERR_BUSY) {
+        wait_on(job);
+        return 0;
+    }
+    bool was_told = job->kept && !job->request; /* that it runs */
     if (job->request) {
         job->request->job = NULL;
-        request_refuse_err(job->request, &err, refused->retry_after_ms);
+        refuse(job, &err, refused->retry_after_ms);
     }
-    if (job->approved) {
+    if (job->approved || was_told) {
         struct buf body = BUF_INIT;
         error_write_err(&body, &err);
         kept_job_end(job->kept, "refused", &body);

@@ -27,14 +27,15 @@ struct running {
     struct job_io *io;
     char *callback_url;
     struct bridge *bridge;
-    struct egress_job *egress; /* NULL: it has not asked for a package index */
-    struct kept_job *kept;     /* NULL: nobody asks later */
-    char *code;                /* the beginning of its code, for the audit trail; NULL: not wanted */
-    char *reason;              /* why it was ended; NULL: none */
-    bool approved;             /* it runs whoever waits for it */
-    bool streams;              /* its request hears of what happens */
-    struct run_code *run_code; /* NULL: it runs a program */
-    bool has_outputs;          /* the warden knows of files that the program has named */
+    struct egress_job *egress;        /* NULL: it has not asked for a package index */
+    struct kept_job *kept;            /* NULL: nobody asks later */
+    char *code;                       /* the beginning of its code, for the audit trail; NULL: not wanted */
+    char *reason;                     /* why it was ended; NULL: none */
+    bool approved;                    /* it runs whoever waits for it */
+    struct approval_pending *waiting; /* what its request goes back to if it does not begin; NULL: none */
+    bool streams;                     /* its request hears of what happens */
+    struct run_code *run_code;        /* NULL: it runs a program */
+    bool has_outputs;                 /* the warden knows of files that the program has named */
     struct tools tools;
 };
 

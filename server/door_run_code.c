@@ -241,6 +241,13 @@ static int decode_memory(struct decoder *decoder, const struct json *value, stru
     return too_large ? bad(reterr, "options.memoryLimitBytes", "is too large") : 0;
 }
 
+void run_code_refuse_memory(const char *why, struct err *ret)
+{
+    snprintf(ret->item, sizeof ret->item, "options.memoryLimitBytes");
+    snprintf(ret->text, sizeof ret->text, "%s: with the %llu bytes that are the evaluator's it %.200s",
+             ret->item, EVALUATOR_BYTES, why);
+}
+
 static int decode_filename(struct decoder *decoder, const struct json *value, struct err *reterr)
 {
     (void)decoder;

@@ -25,6 +25,8 @@ int run_code_decode(const struct json *root, const char *text, size_t size,
 int run_code_new(struct run_code **ret, struct err *reterr);
 /* Takes NULL. */
 void run_code_free(struct run_code *run);
+/* What is wrong with the job's limit of memory, by the caller's name for it: sets the item and the text. */
+void run_code_refuse_memory(const char *why, struct err *ret);
 
 /* A report or a log, as the evaluator told of it. Returns its event's name, and what is to be told, which
  * stays the run's until the next call; NULL where it is neither, or where the run has said too much. */

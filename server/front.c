@@ -22,6 +22,7 @@
 #include "jail/base/err.h"
 #include "jail/base/io.h"
 #include "jail/base/loop.h"
+#include "jail/base/slice.h"
 #include "server/callback.h"
 #include "server/channel.h"
 #include "server/content_type.h"
@@ -205,9 +206,7 @@ static void leave(struct front_process *process)
     const char *event = front->draining ? "draining" : "superseded";
     LOG(front->log, LOG_INFO, event, LOG_FIELD_U64("connections", http_server_connections(front->http)));
     process->leaving = true;
-    if (front->draining) {
-        front_approvals_stop_waiting(front->approvals);
-    }
+    front_approvals_stop_waiting(front->approvals);
     http_server_drain(front->http, front->draining);
     fd_closep(&process->listen_fd);
 }
@@ -264,6 +263,22 @@ static int take_message(struct front_process *process, struct msg *msg, const in
     }
 }
 
+/* There was no descriptor left for what came with it. */
+static int take_bare(struct front_process *process, struct msg *msg)
+{
+    LOG(process->front.log, LOG_WARNING, "no_descriptor",
+        LOG_FIELD_STR("message", msg_type_to_string(msg->type)));
+    if (msg->type == MSG_APPROVAL_RUN) {
+        return 0; /* it is handed over again */
+    }
+    if (msg->type == MSG_APPROVAL_ANSWER) {
+        msg->approval_answer.kind = ERR_BUSY;
+        snprintf(msg->approval_answer.text, sizeof msg->approval_answer.text,
+                 "server busy: no descriptor is free for the answer; what was asked for may have been done");
+    }
+    return take_message(process, msg, NULL, 0); /* a verdict's files are told, without what is in them */
+}
+
 /* Without the warden there is nothing to do here; it starts another front if it is still there. */
 static void stop(struct front_process *process, int exit_code)
 {
@@ -298,7 +313,7 @@ static void on_channel(void *arg, uint32_t events)
         if (r <= 0) {
             break;
         }
-        r = take_message(process, &msg, fds, n_fds);
+        r = r == CHANNEL_BARE ? take_bare(process, &msg) : take_message(process, &msg, fds, n_fds);
         msg_clear(&msg);
         for (size_t i = 0; i < n_fds; i++) {
             fd_closep(&fds[i]);
@@ -468,6 +483,9 @@ static int start_logs(struct front_process *process, struct err *reterr)
     bool chained = process->audit_fd >= 0; /* by the warden, which takes lines of JSON */
     front->audit = log_new(chained ? process->audit_fd : STDERR_FILENO,
                            chained ? LOG_FORMAT_JSON : config->log_format, LOG_INFO, "front");
+    if (chained) {
+        log_lose_none(front->audit);
+    }
     return front->log && front->audit ? 0 : err_errno(reterr, ENOMEM, "starting the log");
 }
 
@@ -478,6 +496,7 @@ int front_main(int channel_fd, int listen_fd)
     struct err err = {0};
     front->log = log_new(STDERR_FILENO, LOG_FORMAT_LOGFMT, LOG_INFO, "front");
     set_signals();
+    slice_shorten();
     int r = close_strays(channel_fd, listen_fd, &err);
     if (r == 0) {
         r = process_stats_new(&front->process, &err);

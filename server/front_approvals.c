@@ -81,6 +81,12 @@ static void unlink_pending(struct front_approvals *approvals, struct approval_pe
 
 /* ---- Waiting for a decision ---- */
 
+/* Another front runs what is approved, or nobody does. */
+static bool is_leaving(const struct front *front)
+{
+    return front->draining || front->state.superseded;
+}
+
 static void reply_required(struct request *request, const struct approval *approval)
 {
     char location[APPROVAL_ID_BYTES + 16];
@@ -250,6 +256,37 @@ static struct approval_pending *pending_new(struct request *request, enum pendin
     return pending;
 }
 
+/* Its job is with the warden now. */
+static void leave(struct front_approvals *approvals, struct approval_pending *pending)
+{
+    unlink_pending(approvals, pending);
+    pending->request->approval = NULL;
+    pending->request = NULL;
+    set_timer(approvals);
+}
+
+void front_approvals_wait_on(struct request *request, struct approval_pending *waiting)
+{
+    struct front_approvals *approvals = request->front->approvals;
+    if (is_leaving(approvals->front)) {
+        reply_required(request, &waiting->approval);
+        pending_free(waiting);
+        return;
+    }
+    waiting->next = approvals->first;
+    approvals->first = waiting;
+    waiting->request = request;
+    request->approval = waiting;
+    set_timer(approvals);
+}
+
+void front_approvals_waiting_free(struct approval_pending *waiting)
+{
+    if (waiting) {
+        pending_free(waiting);
+    }
+}
+
 static void drop(struct front_approvals *approvals, struct approval_pending *pending)
 {
     unlink_pending(approvals, pending);
@@ -346,7 +383,7 @@ static void begin_waiting(struct front_approvals *approvals, struct request *req
     uint64_t most = approvals->front->config->max_approval_wait_ms;
     uint64_t wait_ms = execute->wait_ms < most ? execute->wait_ms : most;
     dispatch_count(approvals->front->dispatch, &request->caller);
-    struct approval_pending *pending = wait_ms > 0 && !request->mcp && !approvals->front->draining
+    struct approval_pending *pending = wait_ms > 0 && !request->mcp && !is_leaving(approvals->front)
                                            ? pending_new(request, PENDING_DECISION)
                                            : NULL;
     if (!pending) {
@@ -495,11 +532,11 @@ static int run(struct front_approvals *approvals, const char *approval_id, int f
                                            .request_id = submission.request_id,
                                            .traceparent = submission.traceparent,
                                            .start_ns = clock_now_ns(),
-                                           .approval_id = approval_id};
+                                           .approval_id = approval_id,
+                                           .waiting = waiting};
     r = dispatch_run(approvals->front->dispatch, request, &origin, &execute, reterr);
     if (r == 0 && waiting) {
-        drop(approvals, waiting);
-        set_timer(approvals);
+        leave(approvals, waiting);
     }
     return r;
 }

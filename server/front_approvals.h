@@ -9,6 +9,7 @@
 #include "server/dispatch.h"
 
 struct approval;
+struct approval_pending;
 struct channel;
 struct err;
 struct execute_request;
@@ -40,7 +41,12 @@ int front_approvals_ask(struct request *request, const struct msg_approval_query
 
 /* The request has ended, whatever it waited for. */
 void front_approvals_forget(struct request *request);
-/* The server shuts down: who waits for a decision is told where to ask later. */
+/* Its job was to run and has not begun: it waits as before. Takes `waiting`, which dispatch_run() had taken.
+ */
+void front_approvals_wait_on(struct request *request, struct approval_pending *waiting);
+/* Takes NULL. */
+void front_approvals_waiting_free(struct approval_pending *waiting);
+/* This front leaves: who waits for a decision is told where to ask later. */
 void front_approvals_stop_waiting(struct front_approvals *approvals);
 
 /* The warden's words. Descriptors stay the caller's. -ENOENT where it answers what it was not asked. */

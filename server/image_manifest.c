@@ -17,7 +17,6 @@
 #include "jail/base/io.h"
 #include "server/image_store.h"
 
-#define DIGEST_PREFIX  "sha256:"
 #define BLOB_BYTES_MAX (4u << 20)
 
 static void doc_freep(struct json_doc **doc)
@@ -38,21 +37,19 @@ static int read_json(int layout, const char *path, struct buf *text, struct json
     return r < 0 ? err_wrap(reterr, "the layout's %.100s", path) : 0;
 }
 
-/* "sha256:" and 64 digits: nothing else becomes part of a path. */
-static bool is_digest(const char *text)
+/* Of an object, the members would do as well. */
+static const struct json *first_of_array(const struct json *value)
 {
-    size_t prefix = strlen(DIGEST_PREFIX);
-    return text && strncmp(text, DIGEST_PREFIX, prefix) == 0 && strlen(text) == prefix + SHA256_HEX - 1 &&
-           strspn(text + prefix, "0123456789abcdef") == SHA256_HEX - 1;
+    return json_type_of(value) == JSON_ARRAY ? json_first(value) : NULL;
 }
 
 static int read_blob(int layout, const struct json *descriptor, struct json_doc **ret, struct err *reterr)
 {
     const char *digest = json_string(json_get(descriptor, "digest"));
-    if (!is_digest(digest)) {
+    if (!digest || !image_digest_is_valid(digest)) { /* nothing else becomes part of a path */
         return err_set(reterr, ERR_INVALID, EINVAL, NULL, "the layout names a blob by no SHA-256");
     }
-    const char *hex = digest + strlen(DIGEST_PREFIX);
+    const char *hex = digest + strlen(IMAGE_DIGEST_PREFIX);
     char path[sizeof "blobs/sha256/" + SHA256_HEX], found[SHA256_HEX];
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     CLEANUP(doc_freep) struct json_doc *doc = NULL;
@@ -73,11 +70,30 @@ static int read_environment(const struct json *image, struct image_record *recor
 {
     const struct json *env = json_get(json_get(image, "config"), "Env");
     int r = 0;
-    for (const struct json *item = json_first(env); r == 0 && item; item = json_next(item)) {
+    for (const struct json *item = first_of_array(env); r == 0 && item; item = json_next(item)) {
         const char *variable = json_string(item);
         r = variable ? image_record_add_env(record, variable, reterr) : 0;
     }
     return r;
+}
+
+static size_t count(const struct json *array)
+{
+    size_t n = 0;
+    for (const struct json *item = first_of_array(array); item; item = json_next(item)) {
+        n++;
+    }
+    return n;
+}
+
+/* umoci relies on it. */
+static int check_layers(const struct json *manifest, const struct json *image, struct err *reterr)
+{
+    size_t listed = count(json_get(manifest, "layers"));
+    size_t known = count(json_get(json_get(image, "rootfs"), "diff_ids"));
+    return listed == known ? 0
+                           : err_set(reterr, ERR_INVALID, EINVAL, NULL,
+                                     "its manifest lists %zu layers, its configuration %zu", listed, known);
 }
 
 int image_manifest_read(int layout, struct image_record *record, struct err *reterr)
@@ -87,9 +103,10 @@ int image_manifest_read(int layout, struct image_record *record, struct err *ret
     CLEANUP(doc_freep) struct json_doc *manifest = NULL;
     CLEANUP(doc_freep) struct json_doc *image = NULL;
     int r = read_json(layout, "index.json", &text, &index, reterr);
-    const struct json *first = r < 0 ? NULL : json_first(json_get(json_root(index), "manifests"));
+    const struct json *first = r < 0 ? NULL : first_of_array(json_get(json_root(index), "manifests"));
     r = r < 0 ? r : read_blob(layout, first, &manifest, reterr);
     r = r < 0 ? r : read_blob(layout, json_get(json_root(manifest), "config"), &image, reterr);
+    r = r < 0 ? r : check_layers(json_root(manifest), json_root(image), reterr);
     r = r < 0 ? r : read_environment(json_root(image), record, reterr);
     if (r < 0) {
         return r;

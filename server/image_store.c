@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "config/digest.h"
 #include "config/job.h"
 #include "config/json.h"
 #include "jail/base/buf.h"
@@ -33,6 +34,24 @@
 #define REMOVED          ".removed-"
 
 /* ---- Records ---- */
+
+static const char *const forms[] = {"oci-layout", "oci-archive", "docker-archive", "directory"};
+
+bool image_digest_is_valid(const char *text)
+{
+    size_t prefix = strlen(IMAGE_DIGEST_PREFIX);
+    return strncmp(text, IMAGE_DIGEST_PREFIX, prefix) == 0 && strlen(text) == prefix + SHA256_HEX - 1 &&
+           strspn(text + prefix, "0123456789abcdef") == SHA256_HEX - 1;
+}
+
+static bool form_is_valid(const char *text)
+{
+    bool found = false;
+    for (size_t i = 0; i < ARRAY_SIZE(forms); i++) {
+        found = found || strcmp(text, forms[i]) == 0;
+    }
+    return found;
+}
 
 void image_record_clear(struct image_record *record)
 {
@@ -108,6 +127,9 @@ static int record_from_json(const struct json *root, struct image_record *ret, s
         !json_u64(json_get(root, "bytes"), &ret->bytes) || !json_u64(json_get(root, "files"), &ret->files)) {
         return broken(reterr, "lacks a field");
     }
+    if ((ret->digest[0] && !image_digest_is_valid(ret->digest)) || !form_is_valid(ret->form)) {
+        return broken(reterr, "has a digest or a form that is none");
+    }
     int r = 0;
     for (const struct json *item = json_first(env); r == 0 && item; item = json_next(item)) {
         const char *text = json_string(item);
@@ -129,7 +151,7 @@ int image_record_read(int fd, struct image_record *ret, struct err *reterr)
     struct image_record record = {0};
     r = json_parse(text.data ? text.data : "", text.len, &doc, reterr);
     if (r < 0) {
-        return r;
+        return err_wrap(reterr, "its " RECORD);
     }
     r = record_from_json(json_root(doc), &record, reterr);
     json_free(doc);

@@ -22,9 +22,13 @@ struct err;
 #define IMAGE_ENV_MAX       256u
 #define IMAGE_ENV_BYTES_MAX 65536u
 
+/* A digest is this and 64 digits. */
+#define IMAGE_DIGEST_PREFIX "sha256:"
+bool image_digest_is_valid(const char *text);
+
 /* Owned; image_record_clear(). */
 struct image_record {
-    char *digest; /* of the manifest, "sha256:..."; "": it was a directory */
+    char *digest; /* of the manifest; "": it was a directory */
     char *source; /* the path that it was imported from */
     char *form;   /* "oci-layout", "oci-archive", "docker-archive", "directory" */
     uint64_t imported_ms, bytes, files;

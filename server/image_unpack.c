@@ -55,11 +55,17 @@ static const char policy_text[] =
     "env { name: 'PATH' value: '/usr/bin' }\n"
     "env { name: 'HOME' value: '/tmp' }\n"
     "env { name: 'TMPDIR' value: '/workspace/tmp' }\n"
+    "env { name: 'GOTRACEBACK' value: 'none' }\n" /* the last line says what was wrong */
     "seccomp {\n"
     "  default_action: NOTIFY\n"
     "  rule { action: ALLOW set: ['@basic-io', '@poll', '@file-read', '@file-write', '@memory', '@thread', "
     "'@execute',\n"
     "         '@process', '@signal', '@time', '@identity-read', '@resources', '@system-info'] }\n"
+    "  rule { action: ALLOW syscall: 'fcntl' condition { arg: 1 op: MASKED_EQ mask: 0xfffffc00 value: 0 } }\n"
+    "  rule { action: ALLOW syscall: 'fcntl' condition { arg: 1 op: MASKED_EQ mask: 0xfffffff8 value: 0x408 "
+    "} }\n"
+    "  rule { action: ALLOW syscall: 'fcntl' condition { arg: 1 op: MASKED_EQ mask: 0xfffffffe value: 0x406 "
+    "} }\n"
     "  rule { action: ALLOW syscall: 'clone' condition { arg: 0 op: MASKED_EQ mask: 0x7e028000 value: 0 } }\n"
     "  rule { action: ERRNO errno: 'ENOSYS' syscall: 'clone3' }\n"
     "  rule { action: ALLOW syscall: 'mknodat' condition { arg: 2 op: MASKED_EQ mask: 0170000 value: 0010000 "
@@ -260,8 +266,8 @@ static int measure(const struct unpacker *unpacker, const char *name, const stru
 
 /* `watched` for what it may hold, and all of the directory for what was there before: the input, the layout
  * that was made of it, and what else writes there. What cannot be measured time after time is too large. */
-static void check_size(struct run *run, const struct unpacker *unpacker, const char *watched,
-                       const struct image_limits *limits)
+static bool is_too_large(struct run *run, const struct unpacker *unpacker, const char *watched,
+                         const struct image_limits *limits)
 {
     const struct tree_limits most = {.bytes = limits->bytes, .files = limits->files};
     const struct tree_limits all = {.bytes = limits->bytes > UINT64_MAX / 4 ? UINT64_MAX : 4 * limits->bytes,
@@ -273,9 +279,7 @@ static void check_size(struct run *run, const struct unpacker *unpacker, const c
     }
     run->n_unmeasured = r < 0 ? run->n_unmeasured + 1 : 0;
     run->too_large = run->too_large || run->n_unmeasured > UNMEASURED_MAX;
-    if (run->too_large) {
-        execution_cancel(run->execution);
-    }
+    return run->too_large;
 }
 
 static void wait_for_end(struct run *run, const struct unpacker *unpacker, const char *watched,
@@ -294,7 +298,9 @@ static void wait_for_end(struct run *run, const struct unpacker *unpacker, const
         }
         uint64_t now_ns = clock_now_ns();
         if (now_ns - measured_ns >= MEASURE_INTERVAL_NS) {
-            check_size(run, unpacker, watched, limits);
+            if (is_too_large(run, unpacker, watched, limits)) {
+                execution_cancel(run->execution);
+            }
             measured_ns = clock_now_ns();
         }
     }
@@ -306,7 +312,9 @@ static int conclude(const struct run *run, const char *program, const struct ima
 {
     char line[WORDS_BYTES + 1];
     last_line(run, line);
-    if (run->too_large) {
+    /* Where RLIMIT_FSIZE ended it, the file may be gone: umoci removes what it could not unpack. */
+    bool at_limit = result->status == JOB_EXECUTION_ERROR && strstr(line, ": file too large");
+    if (run->too_large || at_limit) {
         return err_set(reterr, ERR_TOO_LARGE, EFBIG, NULL,
                        "it unpacks to more than %" PRIu64 " bytes (--max-bytes), %" PRIu64
                        " files (--max-files) or %d levels",
@@ -337,7 +345,10 @@ int unpacker_run(struct unpacker *unpacker, char *const *argv, size_t n_argv, co
     const struct policy_program program = {.argv = argv, .n_argv = n_argv};
     struct job_result result = {0};
     int r = fcntl(ours, F_SETFL, O_NONBLOCK) < 0 ? err_errno(reterr, errno, "unpacking") : 0;
-    r = r < 0 ? r : start(unpacker, &program, limits->bytes, its, &run.execution, reterr);
+    /* A file may be as large as all of it may, and a byte more: where that stops a program, all is too large.
+     */
+    uint64_t file_bytes = limits->bytes < UINT64_MAX ? limits->bytes + 1 : UINT64_MAX;
+    r = r < 0 ? r : start(unpacker, &program, file_bytes, its, &run.execution, reterr);
     fd_closep(&its);
     if (r < 0) {
         return r;
@@ -345,6 +356,9 @@ int unpacker_run(struct unpacker *unpacker, char *const *argv, size_t n_argv, co
     wait_for_end(&run, unpacker, watched, limits);
     r = execution_finish(run.execution, &result, reterr);
     execution_free(run.execution); /* once all of it has ended: what it wrote is at rest */
+    if (r == 0 && result.status != JOB_SUCCESS) {
+        is_too_large(&run, unpacker, watched, limits);
+    }
     r = r < 0 ? r : conclude(&run, argv[0], limits, &result, reterr);
     job_result_clear(&result);
     return r;

@@ -86,12 +86,30 @@ int listen_parse(const char *text, struct listen_address *ret, struct err *reter
     return r;
 }
 
-static int listen_failed(struct err *reterr, const char *text, int code)
+#define SOMEBODY_LISTENS "; another process listens there: choose another address"
+
+static const char *inet_remedy(int code)
 {
-    const char *remedy = code == EADDRINUSE      ? "; another process listens there: choose another address"
-                         : code == EACCES        ? "; a port below 1024 needs CAP_NET_BIND_SERVICE"
-                         : code == EADDRNOTAVAIL ? "; this machine does not have that address"
-                                                 : "";
+    return code == EADDRINUSE      ? SOMEBODY_LISTENS
+           : code == EACCES        ? "; a port below 1024 needs CAP_NET_BIND_SERVICE"
+           : code == EADDRNOTAVAIL ? "; this machine does not have that address"
+                                   : "";
+}
+
+static const char *unix_remedy(int code, const char *path)
+{
+    struct stat st;
+    if (code == EADDRINUSE && lstat(path, &st) == 0 && !S_ISSOCK(st.st_mode)) {
+        return "; what is there is no socket: remove it, or choose another path";
+    }
+    return code == EADDRINUSE ? SOMEBODY_LISTENS
+           : code == EACCES   ? "; this user may not make a file in that directory"
+           : code == ENOENT   ? "; that directory does not exist"
+                              : "";
+}
+
+static int listen_failed(struct err *reterr, const char *text, int code, const char *remedy)
+{
     return err_set(reterr, ERR_CONFIG, code, "listen", "cannot listen on %s: %s%s", text, strerror(code),
                    remedy);
 }
@@ -121,12 +139,12 @@ static int open_unix(const char *text, const struct listen_address *address, int
     memcpy(sun.sun_path, address->path, strlen(address->path));
     CLEANUP(fd_closep) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) {
-        return listen_failed(reterr, text, errno);
+        return listen_failed(reterr, text, errno, "");
     }
     remove_stale(&sun);
     int r = bind_and_listen(fd, (const struct sockaddr *)&sun, sizeof sun);
     if (r < 0) {
-        return listen_failed(reterr, text, -r);
+        return listen_failed(reterr, text, -r, unix_remedy(-r, address->path));
     }
     *ret_fd = TAKE_FD(fd);
     return 0;
@@ -157,7 +175,7 @@ static int open_inet(const char *text, const struct listen_address *address, int
         }
     }
     freeaddrinfo(found);
-    return code == 0 ? 0 : listen_failed(reterr, text, code);
+    return code == 0 ? 0 : listen_failed(reterr, text, code, inet_remedy(code));
 }
 
 static void describe_bound(int fd, const char *text, char ret[LISTEN_TEXT_BYTES])

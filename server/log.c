@@ -1,10 +1,15 @@
 /* Structured lines for people and for machines. Used by warden and front, each with its own struct log. A
  * line is built in one buffer and written with one write(2), so that lines of two processes on one descriptor
- * never mix. Whatever a value holds (callers choose some), a line stays one line and no terminal obeys it. */
+ * never mix. Whatever a value holds (callers choose some), a line stays one line and no terminal obeys it.
+ *
+ * Nobody may stop the server by not reading its log: deadlines and memory are watched by a process that logs.
+ * So a line waits for its reader for a moment; then lines are lost, and counted, until there is room again.
+ */
 #include "server/log.h"
 
 #include <errno.h>
 #include <math.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +26,13 @@ struct log {
     enum log_format format;
     enum log_level level;
     const char *who;
+    bool loses_none;
+    uint64_t lost;   /* lines, since there was no room for one */
     struct buf line; /* kept between lines, so that a line costs no allocation */
 };
+
+/* The moment: once, not for each line. */
+#define PATIENCE_MS 250
 
 struct log *log_new(int fd, enum log_format format, enum log_level level, const char *who)
 {
@@ -31,6 +41,13 @@ struct log *log_new(int fd, enum log_format format, enum log_level level, const 
         *log = (struct log){.fd = fd, .format = format, .level = level, .who = who};
     }
     return log;
+}
+
+void log_lose_none(struct log *log)
+{
+    if (log) {
+        log->loses_none = true;
+    }
 }
 
 void log_free(struct log *log)
@@ -181,20 +198,42 @@ void log_compose(const char *who, enum log_level level, const char *event, const
     log_free(log);
 }
 
+static bool has_room(const struct log *log)
+{
+    struct pollfd to = {.fd = log->fd, .events = POLLOUT};
+    /* What cannot be asked, and what nobody will ever read, does not make a writer wait. */
+    return log->loses_none || poll(&to, 1, log->lost > 0 ? 0 : PATIENCE_MS) != 0;
+}
+
+static void write_line(const struct log *log)
+{
+    ssize_t written;
+    do {
+        written = log->line.failed ? 0 : write(log->fd, log->line.data, log->line.len);
+    } while (written < 0 && errno == EINTR);
+}
+
 void log_write(struct log *log, enum log_level level, const char *event, const struct log_field *fields,
                size_t n)
 {
     if (!log || level > log->level) {
         return;
     }
-    compose(log, level, event, fields, n);
-    if (log->line.failed) {
+    if (!has_room(log)) {
+        log->lost++;
         return;
     }
-    ssize_t written;
-    do {
-        written = write(log->fd, log->line.data, log->line.len);
-    } while (written < 0 && errno == EINTR);
+    if (log->lost > 0) {
+        compose(log, LOG_ERROR, "log_lost", &LOG_FIELD_U64("lines", log->lost), 1);
+        write_line(log);
+        log->lost = 0;
+        if (!has_room(log)) {
+            log->lost = 1;
+            return;
+        }
+    }
+    compose(log, level, event, fields, n);
+    write_line(log);
 }
 
 void log_err(struct log *log, enum log_level level, const char *event, const struct err *err)

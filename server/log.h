@@ -13,6 +13,8 @@ struct log;
 
 /* `who` is "warden" or "front"; `fd` is where lines go (one write(2) each). */
 struct log *log_new(int fd, enum log_format format, enum log_level level, const char *who);
+/* Where the reader is one of ours: lines wait for it. */
+void log_lose_none(struct log *log);
 void log_free(struct log *log);
 
 enum log_value_kind { LOG_STR, LOG_U64, LOG_I64, LOG_BOOL, LOG_F64 };
@@ -32,7 +34,7 @@ struct log_field {
 #define LOG_FIELD_F64(k, v)  ((struct log_field){.key = (k), .kind = LOG_F64, .f64 = (v)})
 
 /* One line: time, level, who, event, then the fields in order. Control characters and invalid UTF-8 are
- * escaped. */
+ * escaped. Where nobody reads, the line is lost, and how many were is the first that is told after. */
 void log_write(struct log *log, enum log_level level, const char *event, const struct log_field *fields,
                size_t n);
 /* Appends the line of JSON that log_write() would write, without its line feed. */

@@ -36,8 +36,10 @@ static int store(const struct option_row *row, const char *value, void *target, 
         *(const char **)member = value;
         return 0;
     case OPTION_NUMBER:
-        if (io_parse_u64(value, (uint64_t *)member) < 0) {
-            return err_set(reterr, ERR_INVALID, EINVAL, row->name, "'%s' is not a whole number", value);
+        /* 0 is how a command's own struct says that the option was not given. */
+        if (io_parse_u64(value, (uint64_t *)member) < 0 || *(uint64_t *)member == 0) {
+            return err_set(reterr, ERR_INVALID, EINVAL, row->name, "'%s' is not a whole number from 1 up",
+                           value);
         }
         return 0;
     case OPTION_LIST: {

@@ -11,7 +11,7 @@ struct err;
 enum option_kind {
     OPTION_SWITCH, /* bool */
     OPTION_TEXT,   /* const char * */
-    OPTION_NUMBER, /* uint64_t, a whole decimal number */
+    OPTION_NUMBER, /* uint64_t, a whole decimal number from 1 up; 0 where it is not given */
     OPTION_LIST,   /* struct option_list; the option may be given again and again */
 };
 

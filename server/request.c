@@ -2,6 +2,7 @@
  * metrics. Runs in the front. A request without a valid key gets no further than its headers. */
 #include "server/request.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -300,8 +301,12 @@ static void on_fault(void *arg, struct http_request *http, enum http_fault fault
         [HTTP_FAULT_OVERLOADED] = {ERROR_BUSY, "server busy: too many requests are arriving at once"},
     };
     struct request *request = request_of(arg, http);
+    char most[64];
     if (request) {
-        request_refuse(request, answers[fault].class, answers[fault].text, NULL);
+        snprintf(most, sizeof most, "the body may have at most %" PRIu64 " bytes",
+                 request->front->config->max_body_bytes);
+        request_refuse(request, answers[fault].class,
+                       fault == HTTP_FAULT_BODY_TOO_LARGE ? most : answers[fault].text, NULL);
     }
 }
 
@@ -313,13 +318,16 @@ static void on_hangup(void *arg, struct http_request *http)
     }
 }
 
+/* What callers choose is cut where the line would be longer than PIPE_BUF, all that a pipe takes at once. */
 static void log_access(const struct request *request, bool sent, uint64_t duration_ns)
 {
-    char client[64];
+    char client[64], method[33], path[501];
     http_client(request->http, client, sizeof client);
-    LOG(request->front->log, LOG_INFO, "request", LOG_FIELD_STR("method", http_method(request->http)),
-        LOG_FIELD_STR("path", http_path(request->http)), LOG_FIELD_U64("status", request->status),
-        LOG_FIELD_BOOL("sent", sent), LOG_FIELD_F64("duration_ms", (double)duration_ns / (double)NS_PER_MS),
+    snprintf(method, sizeof method, "%.32s", http_method(request->http));
+    snprintf(path, sizeof path, "%.500s", http_path(request->http));
+    LOG(request->front->log, LOG_INFO, "request", LOG_FIELD_STR("method", method),
+        LOG_FIELD_STR("path", path), LOG_FIELD_U64("status", request->status), LOG_FIELD_BOOL("sent", sent),
+        LOG_FIELD_F64("duration_ms", (double)duration_ns / (double)NS_PER_MS),
         LOG_FIELD_U64("reply_bytes", request->reply_bytes), LOG_FIELD_STR("key", request->caller.name),
         LOG_FIELD_STR("client", client), LOG_FIELD_STR("request_id", request->id),
         LOG_FIELD_STR("traceparent", request->traceparent));

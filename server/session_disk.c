@@ -263,7 +263,8 @@ static void end_sweep(struct session_disk *disk, int r, const struct tree_usage 
 void session_disk_end(struct session *session)
 {
     struct sessions *all = session->all;
-    int r = store_end(all->disk->store, session->name);
+    int r = session->ended ? 0 : store_end(all->disk->store, session->name);
+    session->ended = r == 0;
     if (r < 0) {
         LOG(*all->options.log, LOG_ERROR, "session_not_ended", LOG_FIELD_STR("session_id", session->id),
             LOG_FIELD_STR("directory", session->name), LOG_FIELD_STR("error", strerror(-r)));
@@ -277,7 +278,11 @@ int session_disk_make(struct session *session, struct err *reterr)
     struct stored_session stored = {.created_ms = session->created_ms};
     memcpy(stored.id, session->id, sizeof stored.id);
     memcpy(stored.owner, session->owner, sizeof stored.owner);
-    return store_make(session->all->disk->store, &stored, session->name, reterr);
+    int r = store_make(session->all->disk->store, &stored, session->name, reterr);
+    if (r < 0) {
+        session_disk_gone(session->all->disk); /* what there is of it */
+    }
+    return r;
 }
 
 int session_disk_open(struct session *session, int *ret_mount_fd, struct err *reterr)

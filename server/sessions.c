@@ -75,6 +75,7 @@ static void session_free(struct session *session)
         idmap_give_back(all->options.host->ids, session->uid);
     }
     if (is_on_disk(session) && session->dying && all->disk) {
+        session_disk_end(session); /* or the next server would find it */
         session_disk_gone(all->disk);
     }
     free(session);

@@ -33,6 +33,7 @@ struct session {
 
     /* On disk only. */
     char name[STORE_NAME_BYTES]; /* of its directory */
+    bool ended;                  /* that is among those to be removed */
     struct tree_usage usage;     /* as of the last look */
     uint64_t look_due_ns;        /* 0: nothing has changed since */
 };
@@ -73,6 +74,6 @@ int session_disk_open(struct session *session, int *ret_mount_fd, struct err *re
 int session_disk_check(const struct session *session, uint64_t input_bytes, struct err *reterr);
 /* A job has begun or ended: there is something to look at. */
 void session_disk_changed(struct session *session);
-/* Its end: `gone` once nothing uses its files any more. */
+/* Its end: `gone` once nothing uses its files any more, with `end` once more where that has failed. */
 void session_disk_end(struct session *session);
 void session_disk_gone(struct session_disk *disk);

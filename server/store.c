@@ -214,14 +214,14 @@ int store_make(struct store *store, const struct stored_session *session, char r
     CLEANUP(fd_closep) int fd = -1;
     CLEANUP(fd_closep) int work = -1;
     int r = make_name(name);
-    r = r < 0 ? r : make_directory(store, store->fd, name, 0700, &fd);
     if (r < 0) {
-        return err_errno(reterr, -r, "making the directory of a session");
+        return err_errno(reterr, -r, "naming the directory of a session");
     }
-    r = make_directory(store, fd, SCRATCH_WORK, 0755, &work);
+    r = make_directory(store, store->fd, name, 0700, &fd);
+    r = r < 0 ? r : make_directory(store, fd, SCRATCH_WORK, 0755, &work);
     r = r < 0 ? r : write_session(store, fd, session);
     if (r < 0) {
-        store_end(store, name);
+        store_end(store, name); /* it may be there, although it could not be opened */
         return err_errno(reterr, -r, "making the directory of a session");
     }
     memcpy(ret_name, name, sizeof name);

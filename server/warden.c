@@ -22,6 +22,7 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/base/loop.h"
+#include "jail/base/slice.h"
 #include "server/approvals.h"
 #include "server/audit_trail.h"
 #include "server/command.h"
@@ -46,6 +47,15 @@
 
 #define NOFILE_MAX 65536
 
+/* Once: whoever binds to a socket's name after us has a socket of its own there. */
+static void forget_address(struct warden *warden)
+{
+    if (warden->bound[0] != '\0') {
+        listen_forget(warden->settings->config->listen);
+        warden->bound[0] = '\0';
+    }
+}
+
 static void begin_drain(struct warden *warden)
 {
     warden->draining = true;
@@ -55,6 +65,7 @@ static void begin_drain(struct warden *warden)
         LOG_FIELD_U64("timeout_ms", timeout_ms));
     /* With ours closed the port is free as soon as the fronts have closed theirs. */
     fd_closep(&warden->listen_fd);
+    forget_address(warden);
     selftest_stop(warden);
     loop_timer_set(warden->restart_timer, 0);
     loop_timer_set(warden->drain_timer, clock_now_ns() + timeout_ms * NS_PER_MS + 1);
@@ -127,6 +138,7 @@ static int harden_self(const struct warden *warden, struct err *reterr)
                                    1}; /* 0 would still start a handler of core_pattern; see step_RLIMIT() */
     struct rlimit files;
     prctl(PR_SET_NAME, "immure-warden", 0, 0, 0);
+    slice_shorten();
     int r = host_leave_session_keyring();
     if (r < 0) {
         LOG(warden->log, LOG_DEBUG, "session_keyring", LOG_FIELD_STR("error", strerror(-r)));
@@ -326,9 +338,7 @@ static void stop(struct warden *warden)
     /* The end of a session is published, with whatever else there is to tell. */
     sessions_free(TAKE_PTR(warden->sessions));
     warm_free(TAKE_PTR(warden->warm));
-    if (warden->bound[0] != '\0') {
-        listen_forget(warden->settings->config->listen);
-    }
+    forget_address(warden);
     loop_remove(warden->signal_source);
     loop_remove(warden->restart_timer);
     loop_remove(warden->watch_timer);

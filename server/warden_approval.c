@@ -1,5 +1,4 @@
-/* Jobs that wait for approval: what fronts submit, ask and decide, and the way of an approved job to its
- * jail. Runs in the warden.
+/* Jobs that wait for approval: what fronts submit, ask and decide. Runs in the warden.
  *
  * The front is not believed: who decides is told by the key that was shown, which is looked up here; the job
  * that runs is the one that is kept here, and its hash is looked at once more before it begins. What a front
@@ -190,6 +189,11 @@ static void answer(struct front *front, uint64_t id, int r, const struct err *er
     front_send(front, &msg, fds, n_fds);
 }
 
+void approval_refuse(struct front *front, uint64_t id, const struct err *err)
+{
+    answer(front, id, -1, err, false, NULL, 0);
+}
+
 static int rows_file(const struct approval_rows *rows, int *ret_fd, struct err *reterr)
 {
     CLEANUP(buf_free) struct buf packed = BUF_INIT;
@@ -265,6 +269,15 @@ static int submit(struct front *front, const struct buf *packed, struct approval
     return approvals_add(front->warden->approvals, &approval, packed, ret, reterr);
 }
 
+/* Its caller cannot be told of it: so it was refused, and does not wait. */
+static void withdraw(struct warden *warden, struct approval_entry *entry)
+{
+    struct err err = {0};
+    if (approvals_move(entry, APPROVAL_REJECTED, NULL, "its caller could not be told of it", &err) < 0) {
+        log_err(warden->log, LOG_ERROR, "approval_not_withdrawn", &err);
+    }
+}
+
 void approval_submit(struct front *front, uint64_t id, int fd)
 {
     CLEANUP(buf_free) struct buf packed = BUF_INIT;
@@ -281,6 +294,9 @@ void approval_submit(struct front *front, uint64_t id, int fd)
     die_here("submitted");
     if (entry) {
         r = rows_file(&(struct approval_rows){.rows = &entry->approval, .n = 1}, &rows_fd, &err);
+        if (r < 0) {
+            withdraw(front->warden, entry);
+        }
     }
     answer(front, id, r, &err, r == 1, &rows_fd, entry ? 1 : 0);
 }
@@ -352,8 +368,26 @@ static int tell(const struct approval_entry *entry, int ret_fds[2], size_t *ret_
     return r < 0 ? err_errno(reterr, -r, "telling of a job that waits for approval") : 0;
 }
 
-/* Whether the job may still run as it was submitted: its key, team, runtime and policy are what they were. */
-static int still_runs(const struct settings *settings, const struct approval *approval, struct err *reterr)
+/* It has been decided, and that must not sound as if it had not. */
+static int tell_decided(const struct warden *warden, const struct approval_entry *entry, int ret_fds[2],
+                        size_t *ret_n, struct err *reterr)
+{
+    struct err err = {0};
+    int r = tell(entry, ret_fds, ret_n, &err);
+    if (r == 0) {
+        return 0;
+    }
+    log_err(warden->log, LOG_WARNING, "decision_not_told", &err);
+    if (ret_fds[0] >= 0) {
+        *ret_n = 1; /* the row says enough */
+        return 0;
+    }
+    err_set(reterr, ERR_BUSY, -r, NULL, "the job is %s, but its approval could not be told of",
+            approval_state_to_string(entry->approval.state));
+    return r;
+}
+
+int approval_still_runs(const struct settings *settings, const struct approval *approval, struct err *reterr)
 {
     const struct server_config *config = settings->config;
     const struct key_config *key = server_config_key(config, approval->key);
@@ -386,7 +420,7 @@ static int decide(struct front *front, struct approval_entry *entry, const struc
     struct err err = {0};
     die_here("decision");
     if (approval->state == APPROVAL_PENDING && query->approve) {
-        int r = still_runs(warden->settings, approval, reterr);
+        int r = approval_still_runs(warden->settings, approval, reterr);
         if (r < 0) {
             return r;
         }
@@ -425,8 +459,11 @@ static int handle(struct front *front, const struct msg_approval_query *query, i
     if (!entry || (!approver && !is_owner(&entry->approval, key))) {
         return no_such(front->warden, reterr);
     }
-    int r = query->what == APPROVAL_DECIDE ? decide(front, entry, key, query, reterr) : 0;
-    return r < 0 ? r : tell(entry, ret_fds, ret_n, reterr);
+    if (query->what != APPROVAL_DECIDE) {
+        return tell(entry, ret_fds, ret_n, reterr);
+    }
+    int r = decide(front, entry, key, query, reterr);
+    return r < 0 ? r : tell_decided(front->warden, entry, ret_fds, ret_n, reterr);
 }
 
 void approval_query_answer(struct front *front, const struct msg_approval_query *query)
@@ -441,148 +478,4 @@ void approval_query_answer(struct front *front, const struct msg_approval_query 
     answer(front, query->id, r, &err, false, fds, n_fds);
     fd_closep(&fds[0]);
     fd_closep(&fds[1]);
-}
-
-/* ---- Approved jobs ---- */
-
-unsigned approvals_handed_over(const struct warden *warden)
-{
-    unsigned n = 0;
-    for (const struct approval_entry *entry = approvals_first(warden->approvals); entry;
-         entry = entry->next) {
-        n += approval_is_handed_over(entry);
-    }
-    return n;
-}
-
-/* It will never run. */
-static void give_up(struct warden *warden, struct approval_entry *entry, const struct err *why)
-{
-    struct err err = {0};
-    log_err(warden->log, LOG_ERROR, "approved_job_not_run", why);
-    if (approvals_move(entry, APPROVAL_LOST, NULL, why->text, &err) < 0) {
-        log_err(warden->log, LOG_ERROR, "approval_not_lost", &err);
-    }
-}
-
-static void hand_over(struct front *front, struct approval_entry *entry)
-{
-    CLEANUP(buf_free) struct buf packed = BUF_INIT;
-    CLEANUP(fd_closep) int fd = -1;
-    struct msg msg = {.type = MSG_APPROVAL_RUN};
-    struct err err = {0};
-    memcpy(msg.approval_run.approval_id, entry->approval.id, sizeof entry->approval.id);
-    int r = still_runs(front->settings, &entry->approval, &err);
-    r = r < 0 ? r : approvals_read_job(entry, &packed, &err);
-    if (r == 0 && (r = io_memfd("submission", packed.data, packed.len, &fd)) < 0) {
-        err_errno(&err, -r, "handing an approved job over");
-    }
-    if (r < 0) {
-        give_up(front->warden, entry, &err);
-        return;
-    }
-    entry->runner = front;
-    entry->runner_ping = front->guard.ping;
-    die_here("handed over");
-    front_send(front, &msg, &fd, 1);
-}
-
-void approvals_tend(struct warden *warden)
-{
-    struct front *front = warden->current;
-    if (!front || front->state != FRONT_SERVING || !front->channel || warden->draining) {
-        return;
-    }
-    unsigned taken = warden->n_jobs + approvals_handed_over(warden);
-    for (struct approval_entry *entry = approvals_first(warden->approvals), *next; entry; entry = next) {
-        next = entry->next;
-        if (entry->approval.state != APPROVAL_APPROVED || entry->runner) {
-            continue;
-        }
-        if (taken >= warden->settings->config->max_concurrent_jobs || !front->channel) {
-            return;
-        }
-        if (approval_turn_has_come(front, entry)) {
-            hand_over(front, entry);
-            taken++;
-        }
-    }
-}
-
-void approvals_forget_front(const struct front *front)
-{
-    for (struct approval_entry *entry = approvals_first(front->warden->approvals); entry;
-         entry = entry->next) {
-        if (entry->runner == front) {
-            entry->runner = NULL;
-        }
-    }
-}
-
-void approvals_answered(const struct front *front, uint64_t ping)
-{
-    for (struct approval_entry *entry = approvals_first(front->warden->approvals); entry;
-         entry = entry->next) {
-        if (entry->runner == front && entry->approval.state == APPROVAL_APPROVED &&
-            ping > entry->runner_ping) {
-            LOG(front->warden->log, LOG_WARNING, "approved_job_again",
-                LOG_FIELD_STR("approval_id", entry->approval.id));
-            entry->runner = NULL;
-        }
-    }
-    approvals_tend(front->warden);
-}
-
-/* A sealed input as a front would have sent it. */
-static int make_input(const struct submission *submission, int *ret_fd, struct err *reterr)
-{
-    struct input input = {.fd = -1};
-    int r = input_new(&input, reterr);
-    r = r < 0 ? r : input_append(&input, submission->input, submission->input_size, reterr);
-    r = r < 0 ? r : input_seal(&input, reterr);
-    if (r < 0) {
-        input_clear(&input);
-        return r;
-    }
-    *ret_fd = TAKE_FD(input.fd);
-    return 0;
-}
-
-int approval_begin(struct front *front, const char *approval_id, struct job **ret, int *ret_input,
-                   struct err *reterr)
-{
-    CLEANUP(buf_free) struct buf packed = BUF_INIT;
-    CLEANUP(submission_clear) struct submission submission = {0};
-    CLEANUP(fd_closep) int input = -1;
-    struct warden *warden = front->warden;
-    struct approval_entry *entry = approvals_find(warden->approvals, approval_id);
-    if (!entry || entry->runner != front || entry->approval.state != APPROVAL_APPROVED) {
-        return err_set(reterr, ERR_CONFLICT, EALREADY, NULL, "it runs a job that it was not told to run");
-    }
-    int r = still_runs(front->settings, &entry->approval, reterr);
-    r = r < 0 ? r : approvals_read_job(entry, &packed, reterr);
-    r = r < 0 ? r : submission_decode(packed.data, packed.len, &submission, reterr);
-    r = r < 0 ? r : make_input(&submission, &input, reterr);
-    if (r < 0) {
-        give_up(warden, entry, reterr);
-        return r;
-    }
-    die_here("run");
-    r = approvals_move(entry, APPROVAL_RUNNING, NULL, NULL, reterr);
-    if (r < 0) {
-        return r;
-    }
-    *ret = TAKE_PTR(submission.job);
-    *ret_input = TAKE_FD(input);
-    return 0;
-}
-
-void approval_end(struct warden *warden, const char *approval_id, bool known, const char *outcome)
-{
-    struct approval_entry *entry = approvals_find(warden->approvals, approval_id);
-    struct err err = {0};
-    die_here("ended");
-    if (entry && approvals_end(entry, known ? APPROVAL_DONE : APPROVAL_LOST, outcome, &err) < 0) {
-        log_err(warden->log, LOG_ERROR, "approval_not_ended", &err);
-    }
 }

@@ -16,11 +16,13 @@
 #include "config/config.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
+#include "jail/base/io.h"
 #include "jail/base/loop.h"
 #include "server/audit_chain.h"
 #include "server/audit_trail.h"
 #include "server/log.h"
 #include "server/settings.h"
+#include "server/warden.h"
 
 /* Of one front at a time; it must not keep the warden from its other duties. */
 #define LINES_AT_ONCE 32
@@ -34,8 +36,10 @@ int warden_audit_open(struct warden *warden, const struct settings *settings, st
                       struct err *reterr)
 {
     const struct server_config *config = settings->config;
-    const struct audit_trail_options options = {
-        .path = config->audit_log, .max_bytes = config->audit_log_bytes, .log = &warden->log};
+    const struct audit_trail_options options = {.path = config->audit_log,
+                                                .max_bytes = config->audit_log_bytes,
+                                                .log = &warden->log,
+                                                .only_look = warden->options->check_only};
     *ret = NULL;
     if (!wants_trail(settings) ||
         (warden->audit && strcmp(audit_trail_path(warden->audit), config->audit_log) == 0)) {
@@ -96,6 +100,8 @@ static int take_line(struct front *front)
     }
     if (warden->audit) {
         audit_trail_append(warden->audit, warden->audit_line, size);
+    } else { /* since a reload; other fronts' lines are in the log as well */
+        io_write_full(STDERR_FILENO, warden->audit_line, (size_t)n);
     }
     return 1;
 }

@@ -36,9 +36,6 @@
 #include "server/verdict.h"
 #include "server/warm.h"
 
-/* When a caller may try again whose job found no descriptor. */
-#define BARE_RETRY_MS 1000u
-
 /* A server that none of its fronts has begun to serve gives up once they die so often that it would wait so
  * long for the next one. */
 #define HOPELESS_WAIT_NS (4 * NS_PER_S)
@@ -94,6 +91,17 @@ void front_kill(struct front *front, const char *why)
         LOG_FIELD_STR("reason", why));
     pidfd_send_signal(front->process.pidfd, SIGKILL, NULL, 0);
     close_channel(front);
+}
+
+bool front_next_job(struct front *front, uint64_t id, const char *broken)
+{
+    const char *why = id <= front->last_job_id ? "a job's id was used before" : broken;
+    if (why) {
+        front_kill(front, why);
+        return false;
+    }
+    front->last_job_id = id;
+    return true;
 }
 
 /* Watches for room in the socket exactly as long as something is queued. */
@@ -255,25 +263,19 @@ static void handle(struct front *front, struct msg *msg, int *fds, size_t n_fds)
 /* There was no descriptor left for what came with it. Its sender lives on, and so do the jobs of others. */
 static void refuse_bare(struct front *front, struct msg *msg)
 {
-    static const char why[] = "server busy: no descriptor is free";
-    struct msg reply = {.type = MSG_APPROVAL_ANSWER};
-    LOG(front->warden->log, LOG_WARNING, "job_refused", LOG_FIELD_STR("error", why));
+    struct err err = {0};
+    err_set(&err, ERR_BUSY, EMFILE, NULL, "server busy: no descriptor is free");
+    log_err(front->warden->log, LOG_WARNING, "job_refused", &err);
     if (msg->type == MSG_SUBMIT) {
-        reply.approval_answer.id = msg->submit.id;
-        reply.approval_answer.kind = ERR_BUSY;
-        snprintf(reply.approval_answer.text, sizeof reply.approval_answer.text, "%s", why);
+        approval_refuse(front, msg->submit.id, &err);
     } else {
-        reply =
-            (struct msg){.type = MSG_REFUSED,
-                         .refused = {.id = msg->job->id, .kind = ERR_BUSY, .retry_after_ms = BARE_RETRY_MS}};
-        snprintf(reply.refused.text, sizeof reply.refused.text, "%s", why);
-        if (msg->job->id <= front->last_job_id) {
-            front_kill(front, "a job's id was used before");
+        /* An approved job waits on: it is handed over again. */
+        uint64_t id = msg->type == MSG_RUN ? msg->run.id : msg->job->id;
+        if (front_next_job(front, id, NULL)) {
+            job_refuse(front, id, &err, 0);
         }
-        front->last_job_id = msg->job->id;
     }
     msg_clear(msg);
-    front_send(front, &reply, NULL, 0);
 }
 
 void front_receive(struct front *front, int most)

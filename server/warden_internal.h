@@ -5,10 +5,11 @@
  *     warden_front.c    the front's life: start, messages, death, back-off
  *     warden_guard.c    fronts that hang, fronts that try what is denied
  *     warden_job.c      a job's life: message in, jail, message out
+ *     warden_admission.c what a key may run at once, over all fronts
  *     warden_session.c  queries about sessions
  *     warden_keys.c     the file of keys
  *     warden_approval.c jobs that wait for approval
- *     warden_turn.c     approved jobs that wait for their session
+ *     warden_turn.c     approved jobs on their way to their jails
  *     warden_audit.c    audit lines, from the fronts to the file
  *     warden_selftest.c one trivial job per runtime, for /readyz */
 #pragma once
@@ -16,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "config/message.h"
 #include "jail/base/err.h"
@@ -24,7 +26,7 @@
 #include "server/host.h"
 #include "server/listen.h"
 
-struct approval_entry;
+struct approval;
 struct approvals;
 struct audit_trail;
 struct channel;
@@ -102,6 +104,7 @@ struct selftest {
 struct keys_watch {
     char *path; /* NULL: there is none */
     int fd;
+    struct stat seen; /* the file; zeros: none */
     struct loop_source *source, *timer;
 };
 
@@ -171,6 +174,8 @@ void front_restart_due(void *arg, uint32_t events);
 /* No more requests; it exits when the last is answered. */
 void front_drain(struct front *front);
 void front_kill(struct front *front, const char *why);
+/* It names its next job. False where the id, or what else is `broken` (NULL: nothing), has cost its life. */
+bool front_next_job(struct front *front, uint64_t id, const char *broken);
 /* Sends or queues; a front that cannot be told anything is killed. */
 void front_send(struct front *front, const struct msg *msg, const int *fds, size_t n_fds);
 /* Handles what it has said until now, `most` messages of it. */
@@ -209,6 +214,8 @@ void guard_tick(void *arg, uint32_t events);
 /* warden_job.c */
 /* Handles MSG_JOB: takes the job and the descriptors. */
 void job_accept(struct front *front, struct job *job, int fds[MSG_JOB_FDS]);
+/* Tells the front that its job does not begin. `retry_after_ms` 0: when the next one ends. */
+void job_refuse(struct front *front, uint64_t id, const struct err *err, uint64_t retry_after_ms);
 void job_cancel(struct front *front, uint64_t id);
 /* Takes the paths. */
 void job_name_outputs(struct front *front, struct msg_outputs *outputs);
@@ -231,16 +238,27 @@ void job_run(struct front *front, uint64_t id, const char *approval_id, const in
 struct policy_ceilings job_ceilings(const struct warden *warden, const struct settings *settings,
                                     const char *key);
 
+/* warden_admission.c */
+/* ERR_RATE: its key, or its team, runs as many as it may; `*ret_retry_after_ms` is when the first of them has
+ * to end, or stays. */
+int job_check_load(const struct front *front, const struct job *wish, uint64_t *ret_retry_after_ms,
+                   struct err *reterr);
+
 /* warden_approval.c */
 int warden_approvals_open(struct warden *warden, struct err *reterr);
-/* The names of policies whose jobs may need an approval; theirs is what they point to, the list the caller's.
- */
+/* The names of policies whose jobs may need an approval: theirs are settings', the list is the caller's. */
 int approval_held_policies(const struct settings *settings, const char ***ret, size_t *ret_n);
 /* Handle MSG_SUBMIT and MSG_APPROVAL_QUERY. */
 void approval_submit(struct front *front, uint64_t id, int fd);
 void approval_query_answer(struct front *front, const struct msg_approval_query *query);
+/* Handles MSG_SUBMIT whose descriptor is lost. */
+void approval_refuse(struct front *front, uint64_t id, const struct err *err);
 /* ERR_DENIED where a job that a front sends needs an approval first. */
 int approval_check_job(const struct front *front, const struct job *job, struct err *reterr);
+/* Whether the job may still run as it was submitted: its key, team, runtime and policy are what they were. */
+int approval_still_runs(const struct settings *settings, const struct approval *approval, struct err *reterr);
+
+/* warden_turn.c */
 /* Hands approved jobs to the front that serves, as many as there is room for. */
 void approvals_tend(struct warden *warden);
 /* How many it has, and has not sent back yet. */
@@ -250,18 +268,17 @@ unsigned approvals_handed_over(const struct warden *warden);
 void approvals_answered(const struct front *front, uint64_t ping);
 /* It will not send them any more. */
 void approvals_forget_front(const struct front *front);
-/* The approved job that a front is to run, with its input, noted as begun. Whatever it fails with, the job
- * has not run. */
-int approval_begin(struct front *front, const char *approval_id, struct job **ret, int *ret_input,
-                   struct err *reterr);
+/* The approved job that a front has been told to run, with its input. */
+int approval_take(struct front *front, const char *approval_id, struct job **ret, int *ret_input,
+                  struct err *reterr);
+/* All that it needs is there: notes that it begins. ERR_BUSY where that cannot be noted, and it does not. */
+int approval_begin(struct warden *warden, const char *approval_id, struct err *reterr);
+/* Either of these has failed, or what the job needs, or its jail. ERR_BUSY on return: it has not begun, and
+ * waits on; whatever else, it has had its turn. */
+void approval_not_begun(struct front *front, const char *approval_id, struct err *err);
 /* It has ended, or nobody knows (`known`). */
 void approval_end(struct warden *warden, const char *approval_id, bool known, const char *outcome);
 
-/* warden_turn.c */
-/* Its front has been told to run it, and has not sent it back yet. */
-bool approval_is_handed_over(const struct approval_entry *entry);
-/* An approved job that is to be handed over to that front finds its session, and the kernel of that, free. */
-bool approval_turn_has_come(const struct front *front, struct approval_entry *entry);
 /* The kernel of that session is about to run an approved job. */
 bool approvals_claim_kernel(const struct warden *warden, const char *session_id);
 

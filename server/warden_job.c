@@ -59,7 +59,7 @@ static uint64_t soonest_end_ms(const struct warden *warden)
 }
 
 /* `retry_after_ms` 0: when the first of the running jobs has to end. */
-static void refuse(struct front *front, uint64_t id, const struct err *err, uint64_t retry_after_ms)
+void job_refuse(struct front *front, uint64_t id, const struct err *err, uint64_t retry_after_ms)
 {
     struct msg msg = {.type = MSG_REFUSED};
     msg.refused.id = id;
@@ -83,7 +83,7 @@ static void report_setup_error(struct front *front, uint64_t id, const struct er
     if (msg.done.policy && msg.done.policy_sha256 && verdict_from_setup_error(err, &msg.done) == 0) {
         front_send(front, &msg, NULL, 0);
     } else {
-        refuse(front, id, err, 0);
+        job_refuse(front, id, err, 0);
     }
     job_result_clear(&msg.done);
 }
@@ -101,7 +101,7 @@ static void report_failure(struct front *front, uint64_t id, const struct err *e
     if (err->kind == ERR_SETUP || err->kind == ERR_HOST || err->kind == ERR_INTERNAL) {
         report_setup_error(front, id, err);
     } else {
-        refuse(front, id, err, retry_after_ms);
+        job_refuse(front, id, err, retry_after_ms);
     }
 }
 
@@ -176,7 +176,7 @@ static void tell_verdict(struct warden_job *job, int r, struct job_result *resul
             LOG_FIELD_STR("key", execution_job(job->execution)->key));
     } else if (r < 0) {
         log_err(warden->log, LOG_ERROR, "job_verdict_lost", err);
-        refuse(job->front, job->id, err, 0);
+        job_refuse(job->front, job->id, err, 0);
     } else {
         struct msg msg = {.type = MSG_DONE, .done = *result};
         front_send(job->front, &msg, NULL, 0);
@@ -206,6 +206,14 @@ static void wait_for_graves(struct warden *warden)
     }
 }
 
+/* Only now another jail is parked: its making must not keep a verdict from its caller. */
+static void discard_gone(struct warden_job *job)
+{
+    struct warm *warm = job->warden->warm;
+    job_discard(job);
+    warm_tend(warm);
+}
+
 static void finish(struct warden_job *job)
 {
     struct warden *warden = job->warden;
@@ -215,13 +223,14 @@ static void finish(struct warden_job *job)
     leave_session(job, true);
     if (job->approval_id[0] != '\0') {
         approval_end(warden, job->approval_id, job->front && r == 0,
-                     job->front && r == 0 ? job_status_to_string(result.status)
-                                          : "the process that had asked for it ended while it ran");
+                     !job->front ? "the process that had asked for it ended while it ran"
+                     : r < 0     ? "its verdict could not be read"
+                                 : job_status_to_string(result.status));
     }
     tell_verdict(job, r, &result, &err);
     bool is_selftest = job->is_selftest;
     if (execution_is_gone(job->execution)) {
-        job_discard(job);
+        discard_gone(job);
     } else {
         bury(job);
     }
@@ -229,9 +238,6 @@ static void finish(struct warden_job *job)
         selftest_ended(warden, r < 0 ? NULL : &result);
     }
     job_result_clear(&result);
-    if (warden->warm) {
-        warm_tend(warden->warm);
-    }
     approvals_tend(warden);
     warden_check_drained(warden);
 }
@@ -261,7 +267,7 @@ static void on_jail_event(void *arg, uint32_t events)
         }
         finish(job);
     } else if (job->is_reported && execution_is_gone(job->execution)) {
-        job_discard(job);
+        discard_gone(job);
     } else if (state == EXECUTION_RUNNING && job->warden->warm) {
         warm_tend_empty(job->warden->warm);
     }
@@ -335,7 +341,7 @@ static int enter_kernel(const struct warden_job *job, const struct settings *set
     if (!job->session || policy_spec(policy)->state != POLICY_STATE_KERNEL) {
         return 0;
     }
-    if (approvals_claim_kernel(job->warden, wish->session_id)) {
+    if (job->approval_id[0] == '\0' && approvals_claim_kernel(job->warden, wish->session_id)) {
         *ret_retry_after_ms = 0;
         return err_set(reterr, ERR_BUSY, EAGAIN, NULL,
                        "server busy: the kernel of this session is about to run an approved job");
@@ -367,10 +373,10 @@ static void give_descriptors(const int fds[JOB_FD_COUNT], int image_fd, int ret[
     ret[JAIL_FD_IMAGE] = image_fd;
 }
 
-/* Takes `wish` over. */
+/* Takes `wish` over. `approval_id`: NULL where it needed none. */
 static int start(struct warden *warden, const struct settings *settings, struct job *wish,
-                 const int fds[JOB_FD_COUNT], bool is_selftest, struct warden_job **ret,
-                 uint64_t *ret_retry_after_ms, struct err *reterr)
+                 const int fds[JOB_FD_COUNT], bool is_selftest, const char *approval_id,
+                 struct warden_job **ret, uint64_t *ret_retry_after_ms, struct err *reterr)
 {
     const struct runtime_config *runtime;
     const struct policy *policy;
@@ -384,6 +390,7 @@ static int start(struct warden *warden, const struct settings *settings, struct 
         return r;
     }
     *job = (struct warden_job){.warden = warden, .is_selftest = is_selftest, .id = wish->id, .image_fd = -1};
+    snprintf(job->approval_id, sizeof job->approval_id, "%s", approval_id ? approval_id : "");
     struct execution_session session = {.fd = -1, .mount_fd = -1};
     struct kernel *kernel = NULL;
     struct image image = IMAGE_CLOSED;
@@ -391,7 +398,9 @@ static int start(struct warden *warden, const struct settings *settings, struct 
     job->image_fd = TAKE_FD(image.lock_fd);
     r = r < 0 ? r : enter_session(job, settings, wish, &session, ret_retry_after_ms, reterr);
     r = r < 0 ? r : enter_kernel(job, settings, wish, runtime, policy, &kernel, ret_retry_after_ms, reterr);
+    r = r < 0 || !approval_id ? r : approval_begin(warden, approval_id, reterr);
     if (r < 0) {
+        kernel_leave(kernel);
         image_close(&image);
         fd_closep(&session.mount_fd);
         job_free(wish);
@@ -417,9 +426,7 @@ static int start(struct warden *warden, const struct settings *settings, struct 
     r = execution_start(&request, &job->execution, reterr);
     fd_closep(&session.mount_fd);
     image_close(&image);
-    if (r == 0) {
-        r = adopt(job, reterr);
-    }
+    r = r < 0 ? r : adopt(job, reterr);
     if (r < 0) {
         job_discard(job);
         return r;
@@ -468,27 +475,24 @@ void job_accept(struct front *front, struct job *wish, int fds[JOB_FD_COUNT])
     struct warden *warden = front->warden;
     struct err err = {0};
     uint64_t id = wish->id;
-    const char *broken = id <= front->last_job_id ? "a job's id was used before" : check_descriptors(fds);
-    if (broken) {
+    if (!front_next_job(front, id, check_descriptors(fds))) {
         job_free(wish);
-        front_kill(front, broken);
         return;
     }
-    front->last_job_id = id;
-    if (approval_check_job(front, wish, &err) < 0) {
+    uint64_t retry_after_ms = 0;
+    if (approval_check_job(front, wish, &err) < 0 || job_check_load(front, wish, &retry_after_ms, &err) < 0) {
         job_free(wish);
-        report_failure(front, id, &err, 0);
+        report_failure(front, id, &err, retry_after_ms);
         return;
     }
     if (warden->n_jobs + approvals_handed_over(warden) >= warden->settings->config->max_concurrent_jobs) {
         job_free(wish);
         err_set(&err, ERR_BUSY, EAGAIN, NULL, "server busy: execution capacity reached");
-        refuse(front, id, &err, 0);
+        job_refuse(front, id, &err, 0);
         return;
     }
     struct warden_job *job;
-    uint64_t retry_after_ms = 0;
-    if (start(warden, front->settings, wish, fds, false, &job, &retry_after_ms, &err) < 0) {
+    if (start(warden, front->settings, wish, fds, false, NULL, &job, &retry_after_ms, &err) < 0) {
         report_failure(front, id, &err, retry_after_ms);
     } else {
         job->front = front;
@@ -504,28 +508,22 @@ void job_run(struct front *front, uint64_t id, const char *approval_id, const in
     struct err err = {0};
     int fds[JOB_FD_COUNT] = {-1};
     memcpy(fds + 1, pipes, MSG_RUN_FDS * sizeof *pipes);
-    const char *broken = id <= front->last_job_id ? "a job's id was used before" : check_pipes(fds);
-    if (broken) {
-        front_kill(front, broken);
+    if (!front_next_job(front, id, check_pipes(fds))) {
         return;
     }
-    front->last_job_id = id;
     struct warden_job *job;
     uint64_t retry_after_ms = 0;
-    int r = approval_begin(front, approval_id, &wish, &fds[JOB_FD_INPUT], &err);
+    int r = approval_take(front, approval_id, &wish, &fds[JOB_FD_INPUT], &err);
     if (r == 0) {
         wish->id = id;
-        r = start(warden, front->settings, wish, fds, false, &job, &retry_after_ms, &err);
+        r = start(warden, front->settings, wish, fds, false, approval_id, &job, &retry_after_ms, &err);
         fd_closep(&fds[JOB_FD_INPUT]);
-        if (r < 0) {
-            approval_end(warden, approval_id, true, err.text);
-        }
     }
     if (r < 0) {
+        approval_not_begun(front, approval_id, &err);
         report_failure(front, id, &err, retry_after_ms);
     } else {
         job->front = front;
-        memcpy(job->approval_id, approval_id, sizeof job->approval_id);
         die_here("started");
     }
     approvals_tend(warden); /* the next one that enters a session */
@@ -535,7 +533,7 @@ int job_start_selftest(struct warden *warden, const struct settings *settings, s
                        const int fds[JOB_FD_COUNT], struct warden_job **ret, struct err *reterr)
 {
     uint64_t retry_after_ms;
-    return start(warden, settings, wish, fds, true, ret, &retry_after_ms, reterr);
+    return start(warden, settings, wish, fds, true, NULL, ret, &retry_after_ms, reterr);
 }
 
 void job_cancel(struct front *front, uint64_t id)

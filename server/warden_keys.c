@@ -1,8 +1,9 @@
 /* The file of keys is read again as soon as it changes. Runs in the warden.
  *
  * What is watched is its directory, since editors and `immure key` put a new file in the place of the old
- * one. A change is a reload like any other (warden_reload.c): all or nothing, by a new front. Several changes
- * in a moment are one. */
+ * one. Where it is a link, what it leads through may change there instead (Kubernetes puts a new directory in
+ * the place of `..data`), so whatever happens in the directory, the file is looked at. A change is a reload
+ * like any other (warden_reload.c): all or nothing, by a new front. Several changes in a moment are one. */
 #include "server/warden_internal.h"
 
 #include <errno.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "config/config.h"
@@ -22,6 +24,9 @@
 #include "server/settings.h"
 
 #define SETTLE_NS (100 * NS_PER_MS)
+
+/* A file that is taken away is a change, too: its keys go on counting, and the log has to say so. */
+#define CHANGES (IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE)
 
 static const char *file_name(const char *path)
 {
@@ -44,21 +49,37 @@ static bool concerns(const char *events, size_t size, const char *name)
     return false;
 }
 
+/* None is another one, too. */
+static bool is_another(const struct keys_watch *keys)
+{
+    struct stat now = {0};
+    stat(keys->path, &now);
+    return now.st_dev != keys->seen.st_dev || now.st_ino != keys->seen.st_ino;
+}
+
 static void on_change(void *arg, uint32_t events)
 {
     (void)events;
     struct warden *warden = arg;
+    struct keys_watch *keys = &warden->keys;
     char buffer[16 * (sizeof(struct inotify_event) + NAME_MAX + 1)];
-    ssize_t n = read(warden->keys.fd, buffer, sizeof buffer);
-    if (n > 0 && concerns(buffer, (size_t)n, file_name(warden->keys.path))) {
-        loop_timer_set(warden->keys.timer, clock_now_ns() + SETTLE_NS);
+    ssize_t n = read(keys->fd, buffer, sizeof buffer);
+    if (n > 0 && (concerns(buffer, (size_t)n, file_name(keys->path)) || is_another(keys))) {
+        loop_timer_set(keys->timer, clock_now_ns() + SETTLE_NS);
     }
+}
+
+static void note_seen(struct keys_watch *keys)
+{
+    keys->seen = (struct stat){0};
+    stat(keys->path, &keys->seen);
 }
 
 static void on_settled(void *arg, uint32_t events)
 {
     (void)events;
     struct warden *warden = arg;
+    note_seen(&warden->keys);
     LOG(warden->log, LOG_INFO, "key_file_changed", LOG_FIELD_STR("key_file", warden->keys.path));
     warden_reload(warden);
 }
@@ -73,10 +94,10 @@ static int watch(struct warden *warden, struct err *reterr)
     char *slash = strrchr(directory, '/'); /* the path is absolute */
     slash[slash == directory] = '\0';
     keys->fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    if (keys->fd < 0 ||
-        inotify_add_watch(keys->fd, directory, IN_CLOSE_WRITE | IN_MOVED_TO | IN_ONLYDIR) < 0) {
+    if (keys->fd < 0 || inotify_add_watch(keys->fd, directory, CHANGES | IN_ONLYDIR) < 0) {
         return err_errno(reterr, errno, "watching %.150s", directory);
     }
+    note_seen(keys);
     int r = loop_add(warden->loop, keys->fd, EPOLLIN, on_change, warden, &keys->source, reterr);
     return r < 0 ? r : loop_add_timer(warden->loop, on_settled, warden, &keys->timer, reterr);
 }

@@ -1,24 +1,34 @@
-/* When an approved job's turn comes, beyond a slot: its session is there or may be made, and the kernel of
- * that runs no other call. Until then it stays approved, and nothing of it has begun. Runs in the warden.
+/* The way of an approved job to its jail: when its turn comes, to the front, which makes its pipes, and back.
+ * Runs in the warden.
  *
- * A job that was begun before its turn would be refused, and that was its only run. So the table of sessions
- * and that of kernels are asked first; and between the asking and the job's way back from the front nobody
- * may take what it was promised: approved jobs with a session go that way one at a time, and others are kept
- * out of the kernel. */
+ * Beyond a slot it waits until its session is there or may be made, and the kernel of that runs no other
+ * call. The tables of sessions and of kernels are asked first; and between the asking and the job's way back
+ * from the front, approved jobs with a session go that way one at a time, and others are kept out of the
+ * kernel. What somebody takes from it all the same on that way (the last session, the last descriptor) it
+ * waits for once more: it stays approved until all that it needs is there, and only then it has its one
+ * run. */
 #include "server/warden_internal.h"
 
+#include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
+#include "jail/base/io.h"
 #include "policy/policy.h"
 #include "server/approvals.h"
+#include "server/channel.h"
+#include "server/die_here.h"
+#include "server/input_files.h"
 #include "server/kernels.h"
+#include "server/log.h"
 #include "server/sessions.h"
 #include "server/settings.h"
 
-bool approval_is_handed_over(const struct approval_entry *entry)
+/* Its front has been told to run it, and has not sent it back yet. */
+static bool is_handed_over(const struct approval_entry *entry)
 {
     return entry->runner && entry->approval.state == APPROVAL_APPROVED;
 }
@@ -27,8 +37,7 @@ bool approvals_claim_kernel(const struct warden *warden, const char *session_id)
 {
     for (const struct approval_entry *entry = approvals_first(warden->approvals); entry;
          entry = entry->next) {
-        if (approval_is_handed_over(entry) && entry->needs_kernel &&
-            strcmp(entry->session_id, session_id) == 0) {
+        if (is_handed_over(entry) && entry->needs_kernel && strcmp(entry->session_id, session_id) == 0) {
             return true;
         }
     }
@@ -39,7 +48,7 @@ static bool is_one_with_a_session_on_its_way(const struct warden *warden)
 {
     for (const struct approval_entry *entry = approvals_first(warden->approvals); entry;
          entry = entry->next) {
-        if (approval_is_handed_over(entry) && entry->session_id) {
+        if (is_handed_over(entry) && entry->session_id) {
             return true;
         }
     }
@@ -64,7 +73,7 @@ static int look_at(struct approval_entry *entry, const struct policy *policy, st
     return 0;
 }
 
-bool approval_turn_has_come(const struct front *front, struct approval_entry *entry)
+static bool turn_has_come(const struct front *front, struct approval_entry *entry)
 {
     const struct warden *warden = front->warden;
     const struct server_config *config = front->settings->config;
@@ -86,4 +95,196 @@ bool approval_turn_has_come(const struct front *front, struct approval_entry *en
     }
     /* What else it is refused for will not be otherwise later. */
     return r == 0 || (err.kind != ERR_BUSY && err.kind != ERR_RATE);
+}
+
+/* ---- To the front and back ---- */
+
+unsigned approvals_handed_over(const struct warden *warden)
+{
+    unsigned n = 0;
+    for (const struct approval_entry *entry = approvals_first(warden->approvals); entry;
+         entry = entry->next) {
+        n += is_handed_over(entry);
+    }
+    return n;
+}
+
+/* It will never run. */
+static void give_up(struct warden *warden, struct approval_entry *entry, const struct err *why)
+{
+    struct err err = {0};
+    log_err(warden->log, LOG_ERROR, "approved_job_not_run", why);
+    if (approvals_move(entry, APPROVAL_LOST, NULL, why->text, &err) < 0) {
+        log_err(warden->log, LOG_ERROR, "approval_not_lost", &err);
+    }
+}
+
+/* What keeps an approved job from its run may be otherwise soon. */
+static bool is_passing(const struct err *err)
+{
+    return err->kind == ERR_BUSY || err->kind == ERR_RATE || err->code == EMFILE || err->code == ENFILE ||
+           err->code == ENOMEM || err->code == EINTR;
+}
+
+/* As if the front had been told to run it: after its answer to the next ping it is tried again. */
+static void put_off(struct front *front, struct approval_entry *entry)
+{
+    entry->runner = front;
+    entry->runner_ping = front->guard.ping;
+}
+
+static void hand_over(struct front *front, struct approval_entry *entry)
+{
+    CLEANUP(buf_free) struct buf packed = BUF_INIT;
+    CLEANUP(fd_closep) int fd = -1;
+    struct msg msg = {.type = MSG_APPROVAL_RUN};
+    struct err err = {0};
+    memcpy(msg.approval_run.approval_id, entry->approval.id, sizeof entry->approval.id);
+    int r = approval_still_runs(front->settings, &entry->approval, &err);
+    r = r < 0 ? r : approvals_read_job(entry, &packed, &err);
+    if (r == 0 && (r = io_memfd("submission", packed.data, packed.len, &fd)) < 0) {
+        err_errno(&err, -r, "handing an approved job over");
+    }
+    if (r < 0 && !is_passing(&err)) {
+        give_up(front->warden, entry, &err);
+        return;
+    }
+    put_off(front, entry);
+    if (r < 0) {
+        log_err(front->warden->log, LOG_WARNING, "approved_job_waits", &err);
+        return;
+    }
+    die_here("handed over");
+    front_send(front, &msg, &fd, 1);
+}
+
+void approvals_tend(struct warden *warden)
+{
+    struct front *front = warden->current;
+    if (!front || front->state != FRONT_SERVING || !front->channel || warden->draining) {
+        return;
+    }
+    unsigned taken = warden->n_jobs + approvals_handed_over(warden);
+    for (struct approval_entry *entry = approvals_first(warden->approvals), *next; entry; entry = next) {
+        next = entry->next;
+        if (entry->approval.state != APPROVAL_APPROVED || entry->runner) {
+            continue;
+        }
+        if (taken >= warden->settings->config->max_concurrent_jobs || !front->channel) {
+            return;
+        }
+        if (turn_has_come(front, entry)) {
+            hand_over(front, entry);
+            taken++;
+        }
+    }
+}
+
+void approvals_forget_front(const struct front *front)
+{
+    for (struct approval_entry *entry = approvals_first(front->warden->approvals); entry;
+         entry = entry->next) {
+        if (entry->runner == front) {
+            entry->runner = NULL;
+        }
+    }
+}
+
+void approvals_answered(const struct front *front, uint64_t ping)
+{
+    for (struct approval_entry *entry = approvals_first(front->warden->approvals); entry;
+         entry = entry->next) {
+        if (entry->runner == front && entry->approval.state == APPROVAL_APPROVED &&
+            ping > entry->runner_ping) {
+            LOG(front->warden->log, LOG_WARNING, "approved_job_again",
+                LOG_FIELD_STR("approval_id", entry->approval.id));
+            entry->runner = NULL;
+        }
+    }
+    approvals_tend(front->warden);
+}
+
+/* A sealed input as a front would have sent it. */
+static int make_input(const struct submission *submission, int *ret_fd, struct err *reterr)
+{
+    struct input input = {.fd = -1};
+    int r = input_new(&input, reterr);
+    r = r < 0 ? r : input_append(&input, submission->input, submission->input_size, reterr);
+    r = r < 0 ? r : input_seal(&input, reterr);
+    if (r < 0) {
+        input_clear(&input);
+        return r;
+    }
+    *ret_fd = TAKE_FD(input.fd);
+    return 0;
+}
+
+int approval_take(struct front *front, const char *approval_id, struct job **ret, int *ret_input,
+                  struct err *reterr)
+{
+    CLEANUP(buf_free) struct buf packed = BUF_INIT;
+    CLEANUP(submission_clear) struct submission submission = {0};
+    CLEANUP(fd_closep) int input = -1;
+    struct warden *warden = front->warden;
+    struct approval_entry *entry = approvals_find(warden->approvals, approval_id);
+    if (!entry || entry->runner != front || entry->approval.state != APPROVAL_APPROVED) {
+        return err_set(reterr, ERR_CONFLICT, EALREADY, NULL, "it runs a job that it was not told to run");
+    }
+    int r = approval_still_runs(front->settings, &entry->approval, reterr);
+    r = r < 0 ? r : approvals_read_job(entry, &packed, reterr);
+    r = r < 0 ? r : submission_decode(packed.data, packed.len, &submission, reterr);
+    r = r < 0 ? r : make_input(&submission, &input, reterr);
+    if (r < 0) {
+        if (!is_passing(reterr)) {
+            give_up(warden, entry, reterr);
+        }
+        return r;
+    }
+    die_here("run");
+    *ret = TAKE_PTR(submission.job);
+    *ret_input = TAKE_FD(input);
+    return 0;
+}
+
+int approval_begin(struct warden *warden, const char *approval_id, struct err *reterr)
+{
+    struct approval_entry *entry = approvals_find(warden->approvals, approval_id);
+    int r = approvals_move(entry, APPROVAL_RUNNING, NULL, NULL, reterr);
+    if (r < 0) {
+        reterr->kind = ERR_BUSY; /* what the disk says now it may not say later */
+    }
+    return r;
+}
+
+void approval_not_begun(struct front *front, const char *approval_id, struct err *err)
+{
+    struct approval_entry *entry = approvals_find(front->warden->approvals, approval_id);
+    struct err disk = {0};
+    if (!entry || entry->runner != front) {
+        return;
+    }
+    bool waits = entry->approval.state == APPROVAL_APPROVED &&
+                 (is_passing(err) || approval_begin(front->warden, approval_id, &disk) < 0);
+    if (entry->approval.state == APPROVAL_RUNNING) {
+        approval_end(front->warden, approval_id, true, err->text);
+    }
+    if (waits) {
+        err->kind = ERR_BUSY;
+        entry->runner = NULL;
+        if (turn_has_come(front, entry)) {
+            put_off(front, entry);
+        }
+    } else if (err->kind == ERR_BUSY || err->kind == ERR_RATE) {
+        err->kind = ERR_INTERNAL; /* to its front, too, it waits for nothing any more */
+    }
+}
+
+void approval_end(struct warden *warden, const char *approval_id, bool known, const char *outcome)
+{
+    struct approval_entry *entry = approvals_find(warden->approvals, approval_id);
+    struct err err = {0};
+    die_here("ended");
+    if (entry && approvals_end(entry, known ? APPROVAL_DONE : APPROVAL_LOST, outcome, &err) < 0) {
+        log_err(warden->log, LOG_ERROR, "approval_not_ended", &err);
+    }
 }

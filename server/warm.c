@@ -43,6 +43,14 @@ static void measure(struct warm_jail *jail)
     }
 }
 
+/* One more or less of those that cannot be made at once: /metrics must promise none that is not there. */
+static void tell_standbys(const struct warm_template *template)
+{
+    if (warm_is_standby(template)) {
+        template->warm->options.publish(template->warm->options.publish_arg);
+    }
+}
+
 /* A jail of the stock is ready, or has ended before anybody took it. */
 void warm_on_parked_jail(void *arg, uint32_t events)
 {
@@ -60,6 +68,7 @@ void warm_on_parked_jail(void *arg, uint32_t events)
             template->state = TEMPLATE_READY;
             template->failures = 0;
             measure(jail);
+            tell_standbys(template);
         }
         break;
     case JAIL_ENDED: {
@@ -70,6 +79,7 @@ void warm_on_parked_jail(void *arg, uint32_t events)
         warm_template_unstock(jail);
         warm_jail_free(jail);
         warm_template_stumble(template, &err);
+        tell_standbys(template);
         return;
     }
     default:
@@ -123,7 +133,7 @@ static void tend_template(struct warm_template *template, uint64_t now_ns)
     }
 }
 
-static void tend_by(struct warm *warm, uint64_t due_ns)
+void warm_tend_by(struct warm *warm, uint64_t due_ns)
 {
     if (due_ns < warm->due_ns) {
         warm->due_ns = due_ns;
@@ -139,7 +149,7 @@ void warm_tend_empty(struct warm *warm)
             continue;
         }
         if (warm_is_standby(template)) {
-            tend_by(warm, now_ns + SHORT_JOB_NS);
+            warm_tend_by(warm, now_ns + SHORT_JOB_NS);
         } else {
             tend_template(template, now_ns);
         }
@@ -149,7 +159,8 @@ void warm_tend_empty(struct warm *warm)
 void warm_tend(struct warm *warm)
 {
     uint64_t now_ns = clock_now_ns();
-    for (struct warm_template *template = warm->templates; template; template = template->next) {
+    for (struct warm_template *template = warm ? warm->templates : NULL; template;
+         template = template->next) {
         tend_template(template, now_ns);
     }
 }
@@ -264,6 +275,7 @@ struct warm_jail *warm_take(struct warm *warm, const struct runtime_config *runt
         return NULL;
     }
     warm_template_unstock(jail);
+    tell_standbys(template);
     return jail;
 }
 

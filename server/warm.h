@@ -28,7 +28,8 @@ struct warm_options {
     const struct settings *settings; /* outlives the struct warm */
     int executable_fd;               /* O_PATH, our own binary: templates are looked for beside it */
     const unsigned *n_jobs;          /* how many jobs run now: jails are parked while few do */
-    void (*publish)(void *arg);      /* called now and then, when warm_counts() may have changed */
+    void (*publish)(void *arg);      /* called when warm_counts() may have changed: at once for jails that
+                                        start an interpreter, now and then for the others */
     void *publish_arg;
 };
 
@@ -38,7 +39,7 @@ int warm_new(const struct warm_options *options, struct warm **ret, struct err *
 /* Ends the parked jails; templates live until the last job that came from them. Takes NULL. */
 void warm_free(struct warm *warm);
 
-/* A job has ended: time to look whether jails should be parked. */
+/* A job has ended, and its jail is gone: time to look whether jails should be parked. Takes NULL. */
 void warm_tend(struct warm *warm);
 /* A job has started: parking would be in its way, unless the next job would find nothing; and what costs an
  * interpreter's start is put off for as long as short jobs run. */

@@ -83,4 +83,6 @@ int warm_standby_start(struct warm_template *template, struct err *reterr);
 int warm_standby_park(const struct warm_template *template, struct warm_jail *jail, struct err *reterr);
 
 /* warm.c */
+/* Looks after all stocks then, if it would not before. */
+void warm_tend_by(struct warm *warm, uint64_t due_ns);
 void warm_on_parked_jail(void *arg, uint32_t events);

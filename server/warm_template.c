@@ -304,7 +304,7 @@ void warm_template_fail(struct warm_template *template, const struct err *err)
     stop(template);
     template->warm->options.publish(template->warm->options.publish_arg);
     if (!hopeless) {
-        loop_timer_set(template->warm->timer, template->pause_ns);
+        warm_tend_by(template->warm, template->pause_ns);
     }
 }
 

@@ -60,7 +60,7 @@ static void test_policies(void **state)
         assert_string_equal(spec->name, file->name);
         policy_spec_free(spec);
     }
-    assert_int_equal(n, 6);
+    assert_int_equal(n, 7);
     assert_null(shipped_policy("none"));
     assert_null(shipped_policy("server"));
 }

@@ -237,6 +237,24 @@ static void test_put(void **state)
     assert_int_equal(err.kind, ERR_SETUP);
 }
 
+/* Whoever writes to it does so later, be it in the same tick of the kernel's clock and as many bytes. */
+static void test_a_change_at_once_is_seen(void **state)
+{
+    struct fixture *f = *state;
+    for (int i = 0; i < 50; i++) {
+        char name[16];
+        struct stat before, after;
+        snprintf(name, sizeof name, "f%d", i);
+        must_put(f, name, "1");
+        CLEANUP(fd_closep) int file = openat(f->work, name, O_WRONLY | O_CLOEXEC);
+        assert_int_equal(fstat(file, &before), 0);
+        assert_int_equal(write(file, "2", 1), 1);
+        assert_int_equal(fstat(file, &after), 0);
+        assert_true(before.st_mtim.tv_sec != after.st_mtim.tv_sec ||
+                    before.st_mtim.tv_nsec != after.st_mtim.tv_nsec);
+    }
+}
+
 static void test_put_that_cannot_be(void **state)
 {
     struct fixture *f = *state;
@@ -582,6 +600,7 @@ int main(void)
         TEST(test_a_new_one),
         TEST(test_no_limit_is_no_scratch),
         TEST(test_put),
+        TEST(test_a_change_at_once_is_seen),
         TEST(test_put_that_cannot_be),
         TEST(test_put_through_links),
         TEST(test_remove),

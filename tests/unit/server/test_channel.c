@@ -5,9 +5,11 @@
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -391,6 +393,75 @@ static void test_oversized(void **state)
     free_pair(&pair);
 }
 
+/* A verdict with a file in it. */
+static void say_done(struct channel *from)
+{
+    struct msg msg = make_msg(MSG_DONE);
+    msg.done.n_files = 1;
+    msg.done.files = calloc(1, sizeof msg.done.files[0]);
+    assert_non_null(msg.done.files);
+    msg.done.files[0] = (struct job_output_file){.path = strdup("a"), .size = 1, .fd = dup(2), .asked = true};
+    assert_int_equal(channel_send(from, &msg, NULL, 0, NULL), 0);
+    msg_clear(&msg);
+}
+
+/* What `at` hears that may have no descriptors. */
+static int hear_without_room(struct channel *at, struct msg *ret)
+{
+    struct rlimit before;
+    int fds[IO_FDS_MAX];
+    size_t n_fds = IO_FDS_MAX;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const struct rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    int r = channel_recv(at, ret, fds, &n_fds, NULL);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_true(r < 0 || n_fds == 0);
+    return r;
+}
+
+/* Both processes live on where there is no free number for what comes with a message. */
+static void test_no_free_descriptor(void **state)
+{
+    (void)state;
+    static const struct {
+        enum msg_type type;
+        bool from_front;
+        size_t n_fds;
+        int r;
+    } cases[] = {
+        {MSG_JOB, true, MSG_JOB_FDS, CHANNEL_BARE},
+        {MSG_RUN, true, MSG_RUN_FDS, CHANNEL_BARE},
+        {MSG_SUBMIT, true, 1, CHANNEL_BARE},
+        {MSG_APPROVAL_RUN, false, 1, CHANNEL_BARE},
+        {MSG_APPROVAL_ANSWER, false, 2, CHANNEL_BARE},
+        {MSG_DONE, false, 1, CHANNEL_BARE},
+        {MSG_PING, false, 1, -EPROTO},
+        {MSG_JOB, false, MSG_JOB_FDS, -EPROTO},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct pair pair = make_pair();
+        struct msg msg = {.type = MSG_NONE};
+        converse(&pair, 2);
+        int before = count_fds();
+        struct channel *from = cases[i].from_front ? pair.front : pair.warden;
+        if (cases[i].type == MSG_DONE) {
+            say_done(from);
+        } else {
+            smuggle(from, cases[i].type, cases[i].n_fds);
+        }
+        assert_int_equal(hear_without_room(cases[i].from_front ? pair.warden : pair.front, &msg), cases[i].r);
+        assert_int_equal(msg.type, cases[i].r == CHANNEL_BARE ? cases[i].type : MSG_NONE);
+        if (msg.type == MSG_DONE) {
+            assert_int_equal(msg.done.n_files, 1);
+            assert_int_equal(msg.done.files[0].fd, -1);
+        }
+        assert_int_equal(count_fds(), before);
+        msg_clear(&msg);
+        free_pair(&pair);
+    }
+}
+
 static void test_no_room_for_descriptors(void **state)
 {
     (void)state;
@@ -503,6 +574,7 @@ int main(void)
         cmocka_unit_test(test_truncated),
         cmocka_unit_test(test_empty_datagram_keeps_no_descriptor),
         cmocka_unit_test(test_oversized),
+        cmocka_unit_test(test_no_free_descriptor),
         cmocka_unit_test(test_no_room_for_descriptors),
         cmocka_unit_test(test_files_of_a_verdict),
         cmocka_unit_test(test_queue),

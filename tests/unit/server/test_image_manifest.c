@@ -47,14 +47,20 @@ static void put_index(const struct fixture *f, const char *digest)
     put(f->layout, "index.json", text);
 }
 
-static void put_image(struct fixture *f, const char *image)
+static void put_image_in_layers(struct fixture *f, const char *image, const char *layers)
 {
     char text[512], digest[SHA256_HEX + 8];
     put_blob(f, image, f->image);
-    snprintf(text, sizeof text, "{\"config\": {\"digest\": \"sha256:%s\"}}", f->image);
+    snprintf(text, sizeof text, "{\"config\": {\"digest\": \"sha256:%s\"}, \"layers\": %s}", f->image,
+             layers);
     put_blob(f, text, f->manifest);
     snprintf(digest, sizeof digest, "sha256:%s", f->manifest);
     put_index(f, digest);
+}
+
+static void put_image(struct fixture *f, const char *image)
+{
+    put_image_in_layers(f, image, "[]");
 }
 
 static int make_layout(void **state)
@@ -108,7 +114,8 @@ static void test_read(void **state)
 static void test_without_variables(void **state)
 {
     struct fixture *f = *state;
-    static const char *const images[] = {"{}", "{\"config\": null}", "{\"config\": {\"Env\": null}}", "[]"};
+    static const char *const images[] = {"{}", "{\"config\": null}", "{\"config\": {\"Env\": null}}", "[]",
+                                         "{\"config\": {\"Env\": {\"a\": \"A=b\"}}}"};
     for (size_t i = 0; i < ARRAY_SIZE(images); i++) {
         struct image_record record = {0};
         put_image(f, images[i]);
@@ -116,6 +123,22 @@ static void test_without_variables(void **state)
         assert_int_equal(record.n_env, 0);
         image_record_clear(&record);
     }
+}
+
+static void test_layers_are_as_many_as_the_image_knows(void **state)
+{
+    struct fixture *f = *state;
+    struct image_record record = {0};
+    static const char two[] = "{\"rootfs\": {\"diff_ids\": [\"sha256:1\", \"sha256:2\"]}}";
+    put_image_in_layers(f, two, "[{}]");
+    assert_refused(f, "its manifest lists 1 layers, its configuration 2");
+    put_image_in_layers(f, two, "null");
+    assert_refused(f, "its manifest lists 0 layers, its configuration 2");
+    put_image_in_layers(f, "{\"rootfs\": {\"diff_ids\": {\"0\": \"sha256:1\"}}}", "[{}]");
+    assert_refused(f, "its manifest lists 1 layers, its configuration 0");
+    put_image_in_layers(f, two, "[{}, {}]");
+    assert_int_equal(image_manifest_read(f->layout, &record, NULL), 0);
+    image_record_clear(&record);
 }
 
 /* Nothing but a digest becomes part of a path. */
@@ -137,6 +160,10 @@ static void test_digests(void **state)
     put(f->layout, "index.json", "{\"manifests\": [{\"digest\": 7}]}");
     assert_refused(f, "names a blob by no SHA-256");
     put(f->layout, "index.json", "{\"manifests\": []}");
+    assert_refused(f, "names a blob by no SHA-256");
+    char text[256];
+    snprintf(text, sizeof text, "{\"manifests\": {\"0\": {\"digest\": \"sha256:%s\"}}}", f->manifest);
+    put(f->layout, "index.json", text);
     assert_refused(f, "names a blob by no SHA-256");
     put_index(f, "sha256:0000000000000000000000000000000000000000000000000000000000000000");
     assert_refused(f, "No such file");
@@ -181,6 +208,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_read),
         TEST(test_without_variables),
+        TEST(test_layers_are_as_many_as_the_image_knows),
         TEST(test_digests),
         TEST(test_blobs_are_what_they_are_called),
         TEST(test_json_is_read_strictly),

@@ -19,6 +19,8 @@
 #include "jail/tree.h"
 #include "server/image_store.h"
 
+#define ZEROS "0000000000000000000000000000000000000000000000000000000000000000"
+
 static char directory[64];
 
 static int make_directory(void **state)
@@ -42,15 +44,15 @@ static int lock(void)
     return fd;
 }
 
-/* An image whose record's digest is `digest`. */
-static int publish(int store, const char *name, const char *digest, bool replace, struct err *err)
+/* An image whose record's source is `source`. */
+static int publish(int store, const char *name, const char *source, bool replace, struct err *err)
 {
-    char text[64], source[] = "a \"source\"\n", form[] = "directory";
-    snprintf(text, sizeof text, "%s", digest);
+    char text[64], digest[] = IMAGE_DIGEST_PREFIX ZEROS, form[] = "directory";
+    snprintf(text, sizeof text, "%s", source);
     CLEANUP(fd_closep) int staging = -1;
     assert_int_equal(image_store_stage(store, &staging, err), 0);
     const struct image_record record = {
-        .digest = text, .source = source, .form = form, .bytes = 7, .files = 2};
+        .digest = digest, .source = text, .form = form, .bytes = 7, .files = 2};
     assert_int_equal(image_record_write(staging, &record, err), 0);
     assert_int_equal(mkdirat(staging, IMAGE_ROOT, 0), 0);
     return image_store_publish(store, staging, name, replace, err);
@@ -60,7 +62,7 @@ static void note(void *arg, const char *name, const struct image_record *record,
 {
     char *all = arg;
     size_t len = strlen(all);
-    snprintf(all + len, 256 - len, "%s=%s ", name, record ? record->digest : err->text);
+    snprintf(all + len, 256 - len, "%s=%s ", name, record ? record->source : err->text);
 }
 
 static void assert_listed(const char *want)
@@ -89,8 +91,8 @@ static void test_publish_replace_remove(void **state)
     assert_int_equal(err.kind, ERR_INVALID);
     assert_listed("one=first ");
     image_store_unstage(store);
-    assert_int_equal(publish(store, "one", "second", true, NULL), 0);
-    assert_listed("one=second ");
+    assert_int_equal(publish(store, "one", "a \"second\"\n", true, NULL), 0);
+    assert_listed("one=a \"second\"\n ");
     assert_false(exists(".staging"));
     assert_int_equal(image_store_remove(store, "one", &in_use, NULL), 0);
     assert_false(in_use);
@@ -196,15 +198,21 @@ static void test_links_are_no_images(void **state)
 static void test_broken_records(void **state)
 {
     (void)state;
-#define OTHERS "\"source\": \"s\", \"form\": \"f\", \"imported_ms\": 1, \"bytes\": 1, \"files\": 1"
-    static const char *const texts[] = {"",
-                                        "{",
-                                        "[]",
-                                        "{}",
-                                        "{\"digest\": \"\", " OTHERS "}",
-                                        "{\"digest\": 1, " OTHERS ", \"env\": []}",
-                                        "{\"digest\": \"\", " OTHERS ", \"env\": [1]}",
-                                        "{\"digest\": \"\", " OTHERS ", \"env\": {}} x"};
+#define NUMBERS "\"imported_ms\": 1, \"bytes\": 1, \"files\": 1"
+#define OTHERS  "\"source\": \"s\", \"form\": \"directory\", " NUMBERS
+    static const char *const texts[] = {
+        "",
+        "{",
+        "[]",
+        "{}",
+        "{\"digest\": \"\", " OTHERS "}",
+        "{\"digest\": 1, " OTHERS ", \"env\": []}",
+        "{\"digest\": \"\", " OTHERS ", \"env\": [1]}",
+        "{\"digest\": \"sha256:1\", " OTHERS ", \"env\": []}",
+        "{\"digest\": \"sha512:" ZEROS "\", " OTHERS ", \"env\": []}",
+        "{\"digest\": \"sha256:../" ZEROS "\", " OTHERS ", \"env\": []}",
+        "{\"digest\": \"\", \"source\": \"s\", \"form\": \"\\u001b[2J\", " NUMBERS ", \"env\": []}",
+        "{\"digest\": \"\", " OTHERS ", \"env\": {}} x"};
     for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
         CLEANUP(fd_closep) int store = lock();
         CLEANUP(fd_closep) int staging = -1;

@@ -36,8 +36,8 @@ static int remove_directory(void **state)
 
 static void make_image(int store, const char *name)
 {
-    char text[] = "";
-    const struct image_record record = {.digest = text, .source = text, .form = text};
+    char text[] = "", form[] = "directory";
+    const struct image_record record = {.digest = text, .source = text, .form = form};
     assert_int_equal(mkdirat(store, name, 0755), 0);
     CLEANUP(fd_closep) int image = image_open_below(store, name, O_RDONLY | O_DIRECTORY);
     assert_int_equal(image_record_write(image, &record, NULL), 0);

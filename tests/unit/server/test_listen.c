@@ -129,14 +129,21 @@ static void test_other_files_are_never_replaced(void **state)
     (void)state;
     char path[] = "/tmp/immure-listen-XXXXXX";
     char text[128], bound[LISTEN_TEXT_BYTES];
+    struct err err = {0};
     struct stat st;
     int fd = mkstemp(path), listener = -1;
     snprintf(text, sizeof text, "unix:%s", path);
-    assert_int_equal(listen_open(text, &listener, bound, NULL), -EADDRINUSE);
+    assert_int_equal(listen_open(text, &listener, bound, &err), -EADDRINUSE);
+    assert_non_null(strstr(err.text, "no socket"));
     assert_int_equal(stat(path, &st), 0);
     assert_true(S_ISREG(st.st_mode));
     close(fd);
     unlink(path);
+
+    err = (struct err){0};
+    snprintf(text, sizeof text, "unix:%s/s", path);
+    assert_int_equal(listen_open(text, &listener, bound, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "that directory does not exist"));
 }
 
 int main(void)

@@ -1,10 +1,12 @@
 /* server/log.c: one line per event, whatever the values hold. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -129,6 +131,45 @@ static void writes_errors(void **state)
     log_free(log);
 }
 
+static size_t drain(int fd, char *ret, size_t size)
+{
+    ssize_t n = read(fd, ret, size - 1);
+    assert_true(n > 0);
+    ret[n] = '\0';
+    return (size_t)n;
+}
+
+static void a_reader_that_does_not_read_stops_nobody(void **state)
+{
+    (void)state;
+    enum { LINES = 2000 };
+    static char text[1 << 17];
+    struct sink sink;
+    sink_open(&sink);
+    assert_true(fcntl(sink.fds[1], F_SETPIPE_SZ, 16384) >= 16384);
+    struct log *log = log_new(sink.fds[1], LOG_FORMAT_LOGFMT, LOG_INFO, "front");
+    alarm(60); /* ends the test where the pipe blocks */
+    for (int i = 0; i < LINES; i++) {
+        LOG(log, LOG_INFO, "request", LOG_FIELD_U64("n", (uint64_t)i));
+    }
+    alarm(0);
+    drain(sink.fds[0], text, sizeof text);
+    unsigned there = 0;
+    for (const char *at = text; (at = strchr(at, '\n')); at++) {
+        there++;
+    }
+    assert_in_range(there, 1, LINES - 1);
+    LOG(log, LOG_INFO, "request", LOG_FIELD_STR("n", "last"));
+    drain(sink.fds[0], text, sizeof text);
+    char lost[64];
+    snprintf(lost, sizeof lost, "level=error who=front event=log_lost lines=%u\n", LINES - there);
+    assert_non_null(strstr(text, lost));
+    assert_non_null(strstr(text, "event=request n=last\n"));
+    log_free(log);
+    close(sink.fds[0]);
+    close(sink.fds[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -137,6 +178,7 @@ int main(void)
         cmocka_unit_test(keeps_hostile_values_on_one_line),
         cmocka_unit_test(leaves_out_what_is_below_its_level),
         cmocka_unit_test(writes_errors),
+        cmocka_unit_test(a_reader_that_does_not_read_stops_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -131,6 +131,7 @@ static void test_refusals(void **state)
     expect_refused("--count", "-1", "--count", "not a whole number");
     expect_refused("--count", "1k", "--count", "not a whole number");
     expect_refused("--count", "18446744073709551616", "--count", "not a whole number");
+    expect_refused("--count", "0", "--count", "not a whole number from 1 up");
 }
 
 static void test_a_list_has_an_end(void **state)

@@ -1,6 +1,7 @@
 /* server/store.c: what is made is found again, what is broken is not, and whose directory will do. */
 #include "server/store.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -124,6 +126,36 @@ static void what_is_made_is_found_again(void **state)
     assert_true(world->found[0].used_ms > 1234);
 }
 
+/* So many descriptors more than there are now. */
+static void allow_descriptors(rlim_t n, struct rlimit *ret_before)
+{
+    CLEANUP(fd_closep) int lowest = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+    assert_true(lowest >= 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, ret_before), 0);
+    struct rlimit limit = {.rlim_cur = (rlim_t)lowest + n, .rlim_max = ret_before->rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+static void what_could_not_be_made_is_no_session(void **state)
+{
+    struct world *world = *state;
+    const struct stored_session session = {.id = "one"};
+    char name[STORE_NAME_BYTES];
+    must_open(world);
+    for (rlim_t n = 0; n < 3; n++) { /* for its directory, its workspace and its file */
+        struct rlimit before;
+        allow_descriptors(n, &before);
+        int r = store_make(world->store, &session, name, NULL);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+        assert_int_equal(r, -EMFILE);
+        visit(world);
+        assert_int_equal(world->n_found + world->n_broken, 0);
+    }
+    make(world, "one", name);
+    visit(world);
+    assert_int_equal(world->n_found, 1);
+}
+
 static int put_nothing(const char *path)
 {
     return access(path, F_OK) < 0 ? 0 : -1;
@@ -230,9 +262,8 @@ static void one_server_at_a_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WITH_DIRECTORY(what_is_made_is_found_again),
-        WITH_DIRECTORY(what_is_broken_is_ended),
-        WITH_DIRECTORY(directories_that_will_not_do),
+        WITH_DIRECTORY(what_is_made_is_found_again), WITH_DIRECTORY(what_could_not_be_made_is_no_session),
+        WITH_DIRECTORY(what_is_broken_is_ended),     WITH_DIRECTORY(directories_that_will_not_do),
         WITH_DIRECTORY(one_server_at_a_time),
     };
     return cmocka_run_group_tests(tests, open_pool, close_pool);
