@@ -103,6 +103,50 @@ need_debian_node()
     fi
 }
 
+# fetch_closure DIR PACKAGE...: Debian's packages and all that they depend on in DIR/archives, whatever is installed here.
+fetch_closure()
+{
+    local directory=$1 log=$1/log fetch
+    mkdir -p "$directory/archives/partial"
+    : >"$directory/installed"
+    fetch=(apt-get -q -y --download-only --no-install-recommends -o Dir::State::status="$directory/installed" -o Dir::Cache="$directory"
+        -o Debug::NoLocking=1 install "${@:2}")
+    if ! "${fetch[@]}" >"$log" 2>&1 && ! { as_root apt-get -q update && "${fetch[@]}"; } >>"$log" 2>&1; then
+        die "Debian's packages cannot be fetched ($log): $({ grep '^[EW]: Failed' "$log" || grep '^E:' "$log"; } | tail -n 1)"
+    fi
+}
+
+# Debian's Python, Node and shell, with what they need of Debian and nothing else, as an OCI layout in DIR, its image called `debian`.
+need_debian_image()
+{
+    local made=$1.making root archive name
+    if [[ -e $1/index.json ]]; then
+        return 0
+    fi
+    say "making an image of Debian's packages"
+    rm -rf "$1" "$made"
+    mkdir -p "$made"
+    made=$(realpath "$made")
+    root=$made/root
+    fetch_closure "$made" bash coreutils dash mount 'nodejs=18.*' python3 util-linux
+    for name in bin lib lib64 sbin; do
+        mkdir -p "$root/usr/$name"
+        ln -s "usr/$name" "$root/$name"
+    done
+    for archive in "$made"/archives/*.deb; do
+        dpkg-deb --fsys-tarfile "$archive" | tar --extract --directory "$root" --preserve-permissions --no-same-owner \
+            --keep-directory-symlink --exclude='./usr/share/doc' --exclude='./usr/share/man' --exclude='./usr/share/locale'
+    done
+    # As its packages do when they are installed.
+    /usr/bin/python3 -m compileall -q -j 0 -s "$root" "$root/usr/lib/python3.11"
+    umoci init --layout "$made/layout"
+    umoci new --image "$made/layout:debian"
+    umoci insert --rootless --image "$made/layout:debian" "$root" /
+    chmod -R a+rX "$made/layout" # some tests run as another user
+    mv "$made/layout" "$1"
+    rm -rf "$made"
+}
+
 # What `make` needs.
 # shellcheck disable=SC2034 # used by those who source this
 BUILD_PACKAGES=(gcc libc6-dev make pkg-config linux-libc-dev protobuf-c-compiler libprotobuf-c-dev libnl-3-dev

@@ -96,7 +96,8 @@ class QuickServer:
 
     def __init__(self):
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
-        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}/"
+        self.port = self.listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}/"
         self.selector, self.ended = selectors.DefaultSelector(), socket.socketpair()
         self.thread = threading.Thread(target=self.run, daemon=True)
 

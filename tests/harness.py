@@ -1,5 +1,6 @@
 """What tests of the running program share: a server of one's own on loopback, and calls to it."""
 
+import contextlib
 import hashlib
 import http.client
 import itertools
@@ -15,6 +16,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = Path(os.environ.get("BUILD", ROOT / "build"))
+# What scripts/test has fetched of Debian's packages.
+TOOLS = Path(os.environ.get("IMMURE_TEST_TOOLS", BUILD.resolve() / "tools"))
 IMMURE = os.environ.get("IMMURE_REAL", str(BUILD / "immure"))
 CGROUP = os.environ.get("IMMURE_TEST_CGROUP", "BEST_EFFORT")
 
@@ -40,6 +43,73 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+CLOSED = []  # sockets that are held for as long as the tests run
+
+
+def closed_port():
+    """One that refuses whoever comes: it is taken, and nobody listens there."""
+    CLOSED.append(socket.socket())
+    CLOSED[-1].bind(("127.0.0.1", 0))
+    return CLOSED[-1].getsockname()[1]
+
+
+def children(pid):
+    """-> the children of a process; none of one that has ended. The kernel's list lacks some where another ends while it is read:
+    it is read until it says the same twice."""
+    seen = [None]
+    while len(seen) < 2 or seen[-1] != seen[-2]:
+        try:
+            seen.append([int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()])
+        except OSError:
+            return []
+    return seen[-1]
+
+
+def descendants(pid):
+    """-> all processes below one, whichever thread has started them; those that end while they are looked at may be missing. (The
+    globs of pathlib fail where a directory goes meanwhile.)"""
+    found = [pid]
+    for parent in found:
+        tasks = []
+        with contextlib.suppress(OSError):
+            tasks = os.listdir(f"/proc/{parent}/task")
+        for task in tasks:
+            with contextlib.suppress(OSError):
+                found += [int(child) for child in Path(f"/proc/{parent}/task/{task}/children").read_text().split()]
+    return found[1:]
+
+
+def front_of(warden):
+    """-> the pid of the process that speaks HTTP; None: there is none now"""
+    for pid in children(warden):
+        with contextlib.suppress(OSError):  # of a jail that has ended meanwhile
+            if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"immure\0front\0"):
+                return pid
+    return None
+
+
+def until_begun(execute, code, timeouts_ms=(3000, 20000), **fields):
+    """-> the verdict of a job that is ended by its deadline and has said something before, and which deadline that was: on a busy
+    machine it may need longer until it begins"""
+    for timeout_ms in timeouts_ms:
+        verdict = execute(code, timeout_ms=timeout_ms, **fields)
+        if verdict["stdout"]:
+            break
+    return verdict, timeout_ms
+
+
+def n_connections(pid, port):
+    """Those that a process has to a port of this machine. A front keeps some to the server that answers tool calls, for the next
+    call: now some, now none."""
+    lines = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    sockets = {f"socket:[{line[9]}]" for line in lines if int(line[2].partition(":")[2], 16) == port}
+    count = 0
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            count += os.readlink(path) in sockets
+    return count
 
 
 def wait_for(condition, what, seconds=30):
@@ -123,6 +193,10 @@ class Server:
             self.stop(signal.SIGKILL)
             raise
         return self
+
+    def reloaded(self, times=1):
+        """Waits until it has been reloaded so often, and the front before takes no more connections."""
+        wait_for(lambda: all(self.log().count(f"event={event} ") >= times for event in ("reloaded", "superseded")), "the reload")
 
     def ended(self):
         """-> the exit code, of a server that ends by itself or has been told to"""

@@ -1,4 +1,5 @@
-"""Images for tests: root directories of this host's own programs, and archives that are made here, well meant or not."""
+"""Images for tests: one of Debian's packages, root directories of this host's own programs, and archives that are made here, well
+meant or not."""
 
 import hashlib
 import io
@@ -8,13 +9,10 @@ import re
 import shutil
 import subprocess
 import tarfile
-from pathlib import Path
 
-from harness import BUILD, PATIENCE, ROOT
+from harness import BUILD, PATIENCE, ROOT, TOOLS
 
 IMMURE = str(BUILD / "immure")
-# Of the standard library: what no test needs, and is large.
-NEVER = shutil.ignore_patterns("__pycache__", "config-3*", "idlelib", "lib2to3", "test", "ensurepip", "pydoc_data", "turtledemo", "distutils")
 
 
 def copy_program(root, path):
@@ -41,26 +39,11 @@ def make_root(root, *programs):
     return root
 
 
-def python_root(root):
-    make_root(root, "/usr/bin/python3.11", "/usr/bin/dash", "/usr/bin/ls", "/usr/bin/id", "/usr/bin/cat")
-    (root / "usr/bin/sh").symlink_to("dash")
-    (root / "usr/bin/python3").symlink_to("python3.11")
-    shutil.copytree("/usr/lib/python3.11", root / "usr/lib/python3.11", symlinks=True, ignore=NEVER, dirs_exist_ok=True)
-    for module in (root / "usr/lib/python3.11/lib-dynload").glob("*.so"):
-        copy_program(root, "/" + str(module.relative_to(root)))
-    return root
-
-
-def node_root(root):
-    """May be one that has Python already."""
-    if not root.exists():
-        make_root(root, "/usr/bin/dash")
-        (root / "usr/bin/sh").symlink_to("dash")
-    copy_program(root, "/usr/bin/node")
-    for part in "acorn", "acorn-walk", "cjs-module-lexer", "undici":
-        if Path("/usr/share/nodejs", part).exists():
-            shutil.copytree(f"/usr/share/nodejs/{part}", root / "usr/share/nodejs" / part, symlinks=True)
-    return root
+def debian_layout():
+    """Of Debian's own Python, Node and shell: a layout that has it as `debian`."""
+    made = TOOLS / "debian-image"
+    assert (made / "index.json").exists(), f"there is no {made}: scripts/test makes it of Debian's packages"
+    return made
 
 
 def policy(name, runtime, lines):

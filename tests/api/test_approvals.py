@@ -208,13 +208,29 @@ def test_what_has_changed_since(serve, tmp_path):
     file = tmp_path / "server-0.textproto"
     file.write_text(file.read_text().replace(config_key("other", KEYS["other"], policy=["*"]), ""))
     server.process.send_signal(1)
-    wait_for(lambda: "event=reloaded" in server.log(), "the reload")
+    server.reloaded()
     for approval_id, why in ((changed, "has changed since"), (gone, "is none any more")):
         refused = decide(server, approval_id)
         assert refused.status == 409 and why in refused.json["error"]
         assert look(server, approval_id).json["status"] == "pending"
     again = submitted(server)
     assert decide(server, again).status == 200 and result(server, again)["status"] == "success"
+
+
+def test_a_caller_that_waits_while_the_server_is_reloaded(serve, tmp_path):
+    """It has asked a front that will not run the job: it is told where to ask later, and not that the job was refused."""
+    server = serve(configuration(tmp_path / "policies"))
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        reply = pool.submit(submit, server, wait_ms=60000)
+        wait_for(lambda: server.metric("immure_approvals_pending") == 1, "the submission")
+        server.process.send_signal(1)
+        server.reloaded()
+        row, = call(server, "GET", "/approvals", key=KEYS["approver"]).json["approvals"]
+        assert decide(server, row["approval_id"]).status == 200
+        done = result(server, row["approval_id"])
+        told = reply.result(60)
+    assert told.status == 202 and told.json["approval_id"] == row["approval_id"], told.body
+    assert told.headers["Location"] == f"/approvals/{row['approval_id']}" and done["reply"]["stdout"] == "42\n"
 
 
 def test_jobs_wait_for_room_after_their_approval(serve, tmp_path):

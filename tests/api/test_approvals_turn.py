@@ -1,10 +1,13 @@
 """Approved jobs wait for what their sessions lack, as they wait for a slot: the kernel runs another call, or there is no room for one."""
 
 import concurrent.futures
+import contextlib
+import os
 import re
+import signal
 
 import pytest
-from approvals import KEYS, configuration, decide, look, result, settled, submit, submitted
+from approvals import KEYS, audited, configuration, decide, look, result, settled, submit, submitted
 from harness import ROOT, call, wait_for
 
 KERNEL = {"policy": "held-kernel"}
@@ -93,3 +96,38 @@ def test_what_will_not_be_otherwise_later_is_told_at_once(serve, tmp_path):
     assert decide(server, refused).status == 200
     told = settled(server, refused)
     assert told["status"] == "done" and "may not use the session" in told["outcome"], told
+
+
+@contextlib.contextmanager
+def stopped(server):
+    """The warden stands still: what the front tells it waits for it."""
+    os.kill(server.process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(server.process.pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("limit", ["max_kernels: 1", "max_sessions: 1"])
+def test_what_another_takes_on_its_way_it_waits_for_once_more(serve, tmp_path, limit):
+    """Between its turn and its way back from the front: nothing has begun, and its caller waits on, too."""
+    server = serve(held_kernels(tmp_path, limit + " front_timeout_ms: 0\n"))
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        waits = pool.submit(submit, server, "print(6 * 7)", session_id="a", wait_ms=60000, **KERNEL)
+        [row] = wait_for(lambda: call(server, "GET", "/approvals", key=KEYS["approver"]).json["approvals"], "the submission")
+        with stopped(server):
+            decision = pool.submit(decide, server, row["approval_id"])
+            for _ in range(3):
+                assert server.get("/healthz").status == 200  # by then the decision has been passed on
+            takes = pool.submit(call, server, "POST", "/execute", {"code": "1", "policy": "python-kernel", "session_id": "b"}, KEYS["caller"])
+            wait_for(lambda: server.metric("immure_jobs_running") == 1, "a job that has been passed on")
+        assert decision.result(60).json["status"] == "approved" and takes.result(60).json["status"] == "success"
+        # Which is told to run later, and back by then.
+        later = submitted(server, "print(1)")
+        assert decide(server, later).status == 200 and reply_of(server, later)["stdout"] == "1\n"
+        assert look(server, row["approval_id"]).json["status"] == "approved" and not waits.done()
+        assert call(server, "GET", f"/jobs/{row['approval_id']}", key=KEYS["caller"]).status == 404
+        assert call(server, "DELETE", "/workspace/b", key=KEYS["caller"]).status == 204
+        assert waits.result(120).json["stdout"] == "42\n"
+    assert reply_of(server, row["approval_id"])["kernel"] == "new"
+    assert audited(server, row["approval_id"]) == ["pending", "approved", "running", "done"]

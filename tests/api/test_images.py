@@ -1,16 +1,15 @@
 """Jobs whose root is an image."""
 
-import io
 import json
 import os
 import re
+import shutil
 import subprocess
-import tarfile
 from pathlib import Path
 
 import pytest
 from harness import Server, call, config_key, runtimes, wait_for
-from images import docker_archive, entry, image, imported, layer, layout, make_root, node_root, policy, python_root
+from images import debian_layout, docker_archive, entry, image, imported, layer, make_root, policy
 
 KEYS = config_key("plain", "plain-key", policy=["python"])
 BASH = "/usr/bin/bash"
@@ -32,7 +31,7 @@ def server(tmp_path_factory):
     where = tmp_path_factory.mktemp("images")
     (where / "policies").mkdir()
     for name, runtime, lines in (
-        ("python-in", "python", 'images: ["python", "small", "other", "gone", "no-such"]'), ("node-in", "node", 'images: "*"'),
+        ("python-in", "python", 'images: ["debian", "small", "other", "gone", "no-such"]'), ("node-in", "node", 'images: "*"'),
         ("bash-in", "bash", 'images: "*"'), ("fixed", "bash", 'image: "small"'),
     ):
         (where / "policies" / f"{name}.textproto").write_text(policy(name, runtime, lines))
@@ -60,34 +59,37 @@ def in_image(server, name, code, runtime="bash", **fields):
 
 
 @pytest.fixture(scope="module")
-def python(server):
-    """A layout of one layer, not compressed."""
-    root, files = python_root(server.where / "python"), io.BytesIO()
-    with tarfile.open(fileobj=files, mode="w") as tar:
-        tar.add(root, ".")
-    made = layout(server.where / "layout", files.getvalue(), env=["FROM_IMAGE=yes", "HOME=/root", "ASKED=no", "no variable"])
-    assert imported(server.images, "python", made).startswith("python: oci-layout, ")
-    return "python"
+def debian(server):
+    """Of Debian's packages, with variables and a layer on top of them."""
+    made = server.where / "layout"
+    shutil.copytree(debian_layout(), made)
+    (server.where / "file").write_text("of the image\n")
+    umoci("insert", "--rootless", "--image", f"{made}:debian", server.where / "file", "/etc/image")
+    umoci("config", "--image", f"{made}:debian", *(f"--config.env={variable}" for variable in ("FROM_IMAGE=yes", "HOME=/root", "ASKED=no")))
+    said = imported(server.images, "debian", made)
+    assert re.fullmatch(r"debian: oci-layout, \d{4} files, \d{9} bytes; without 0 devices, pipes or sockets and [1-9] set-id bits\n", said), said
+    return "debian"
 
 
-def test_a_python_job(server, python):
+def test_a_python_job(server, debian):
     code = ("import json, os, sqlite3, subprocess, sys\nhello = call_tool\n"
             "mounts = [line.split()[1] for line in open('/proc/self/mounts')]\n"
             "shell = subprocess.run(['/bin/sh', '-c', 'id -u; cat /etc/image'], capture_output=True, text=True).stdout\n"
             "open('out.txt', 'w').write(open('in.txt').read())\n"
             "set_result({'mounts': mounts, 'root': sorted(os.listdir('/')), 'shell': shell, 'argv': sys.argv, 'cwd': os.getcwd(),\n"
             "            'above': sorted(os.listdir('/..')), 'version': list(sys.version_info[:2])}, files=['out.txt'])")
-    verdict = execute(server, python, code, files=[{"name": "in.txt", "content": "through"}], args=["x"])
+    verdict = execute(server, debian, code, files=[{"name": "in.txt", "content": "through"}], args=["x"])
     assert verdict["status"] == "success", verdict
     told = json.loads(verdict["output"])
     assert sorted(told["mounts"]) == MOUNTS
-    assert told["root"] == told["above"] == ["bin", "dev", "etc", "immure", "lib", "lib64", "proc", "tmp", "usr", "var", "workspace"]
+    assert told["root"] == told["above"] == [
+        "bin", "boot", "dev", "etc", "home", "immure", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "tmp", "usr", "var", "workspace"]
     assert (told["shell"], told["cwd"], told["argv"][1:], told["version"]) == ("1000\nof the image\n", "/workspace", ["x"], [3, 11])
-    assert re.fullmatch("python@sha256:[0-9a-f]{64}", verdict["image"]) and f'image={verdict["image"]}' in server.log()
+    assert re.fullmatch("debian@sha256:[0-9a-f]{64}", verdict["image"]) and f'image={verdict["image"]}' in server.log()
     assert verdict["files"][0]["data"] == "dGhyb3VnaA==" and verdict["denied_syscalls"] == []
 
 
-def test_nothing_of_an_image_can_be_written_to(server, python):
+def test_nothing_of_an_image_can_be_written_to(server, debian):
     code = """
 import os
 def tried(what, *arguments):
@@ -105,25 +107,24 @@ tried(os.unlink, "/usr/bin/ls")
 tried(os.link, "/etc/image", "/etc/second")
 tried(os.utime, "/etc/image")
 """
-    assert set(execute(server, python, code)["stdout"].splitlines()) == {"Read-only file system"}
+    assert set(execute(server, debian, code)["stdout"].splitlines()) == {"Read-only file system"}
 
 
-def test_the_environment_is_the_images_beneath_the_policys(server, python):
+def test_the_environment_is_the_images_beneath_the_policys(server, debian):
     code = "import os; print(*(os.environ.get(name) for name in ('FROM_IMAGE', 'HOME', 'ASKED', 'PYTHONPATH')))"
-    assert execute(server, python, code, env={"ASKED": "yes"})["stdout"] == "yes /workspace yes /workspace\n"
+    assert execute(server, debian, code, env={"ASKED": "yes"})["stdout"] == "yes /workspace yes /workspace\n"
 
 
-def test_sessions_outlive_a_job_in_an_image(server, python):
-    execute(server, python, "open('kept', 'w').write('1')", session_id="images")
+def test_sessions_outlive_a_job_in_an_image(server, debian):
+    execute(server, debian, "open('kept', 'w').write('1')", session_id="images")
     assert in_image(server, "small", "cat kept", session_id="images") == "1"
     assert call(server, "DELETE", "/workspace/images").status == 204
 
 
 @pytest.mark.skipif(not os.path.exists("/usr/bin/node"), reason="there is no Node in /usr/bin")
-def test_a_node_job(server):
-    imported(server.images, "node", node_root(server.where / "node"))
+def test_a_node_job(server, debian):
     code = "import fs from 'fs'; console.log(fs.readFileSync('/etc/image', 'utf8').trim(), await Promise.resolve(1)); setResult({a: [1]});"
-    verdict = execute(server, "node", code, "node")
+    verdict = execute(server, debian, code, "node")
     assert (verdict["status"], verdict["stdout"], verdict["output"]) == ("success", "of the image 1\n", '{"a":[1]}'), verdict
 
 

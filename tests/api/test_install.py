@@ -125,8 +125,9 @@ def test_a_signal_ends_the_installation(server):
         import signal, os, time
         def ring(*_): raise KeyError('rang')
         signal.signal(signal.SIGALRM, ring)
-        signal.setitimer(signal.ITIMER_REAL, 1)
-        try: install_package('slow-1.0.tar.gz')
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 1)
+            install_package('slow-1.0.tar.gz')
         except KeyError: print('ended')
         try: os.waitpid(-1, 0)
         except ChildProcessError: print('and nothing is left')

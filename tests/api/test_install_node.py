@@ -1,15 +1,20 @@
 """installPackage(): npm in the jail, with packages of the workspace and of a registry."""
 
 import re
+import shutil
+import tempfile
 import threading
+from pathlib import Path
 
 import pytest
 
-from harness import ROOT, free_port
+from harness import ROOT, closed_port
 from package_index import Index
 from packages import tarball, upload
 
 SECONDS = 60
+# As the shipped policy names them: what comes with Node, and Debian's, which lies among the packages that it is made of.
+WITH_NODE, OF_DEBIAN = Path("/usr/lib/node_modules/npm"), Path("/usr/share/nodejs")
 REFUSED = "that host and port are no package index of this server"
 
 
@@ -31,13 +36,39 @@ def index(other):
         yield index
 
 
+def laid_out_as_debians(place):
+    """-> a directory with npm and, beside it, what it needs"""
+    if not WITH_NODE.exists():
+        return OF_DEBIAN
+    shutil.copytree(WITH_NODE / "node_modules", place, symlinks=True)
+    shutil.copytree(WITH_NODE, place / "npm", symlinks=True, ignore=shutil.ignore_patterns("node_modules", "man", "docs"))
+    return place
+
+
 @pytest.fixture(scope="module")
-def server(index, tmp_path_factory):
+def policies():
+    """-> the directory of policies with another npm than the shipped one has, or none"""
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        place.chmod(0o755)  # what is bound is looked up as an unprivileged user
+        (place / "policies").mkdir()
+        shipped = (ROOT / "config/policies/node.textproto").read_text()
+        for policy, debians in {"npm-of-debian": laid_out_as_debians(place / "nodejs"), "no-npm": place / "missing"}.items():
+            text = shipped.replace('name: "node"', f'name: "{policy}"', 1)
+            for shown, instead in {WITH_NODE: place / "missing", OF_DEBIAN: debians}.items():
+                assert text.count(f'source: "{shown}"') == 1
+                text = text.replace(f'source: "{shown}"', f'source: "{instead}"')
+            (place / "policies" / f"{policy}.textproto").write_text(text)
+        yield place / "policies"
+
+
+@pytest.fixture(scope="module")
+def server(index, policies, tmp_path_factory):
     from conftest import Server
     place = tmp_path_factory.mktemp("registry")
     config = place / "server.textproto"
     shipped = re.sub(r"\s*(warm_jails|template):.*", "", (ROOT / "config/server.textproto").read_text())
-    config.write_text(f'npm_registry {{ url: "{index.url}" }}\n' + shipped)
+    config.write_text(f'npm_registry {{ url: "{index.url}" }} policy_path: "{policies}"\n' + shipped)
     with Server(place / "log", SANDBOX_EXECUTOR_CONFIG=str(config)) as started:
         yield started
         assert "event=front_denied" not in started.log()
@@ -81,6 +112,18 @@ def test_package_and_what_it_needs(server, index):
     assert found and all(f"port={index.port} " in line and "outcome=closed " in line for line in found)
 
 
+def test_debians_npm(server):
+    """Its modules do not lie below it, but beside it: among them such as only `import` loads."""
+    code = "await installPackage('./first-1.0.0.tgz')\nawait installPackage('demo')\nconsole.log(require('first').name, require('demo'))"
+    assert run(server, code, files=[upload(tarball("first"))], policy="npm-of-debian")["stdout"] == "first 2.0.1\n"
+
+
+def test_without_npm(server):
+    for name in "demo", "./first-1.0.0.tgz":
+        assert failure(server, f"'{name}'", files=[upload(tarball("first"))], policy="no-npm") == (
+            f"Error: npm install {name} failed: this server has no npm (it comes with Node, or is Debian's package npm)")
+
+
 @pytest.mark.parametrize("name, why", [
     ("'-g'", "options and URLs are not taken, only names and paths"),
     ("'https://127.0.0.1/a.tgz'", "options and URLs are not taken, only names and paths"),
@@ -106,7 +149,7 @@ def test_package_that_is_not_there(server):
 
 
 def test_registry_that_is_down_or_slow(serve):
-    port = free_port()
+    port = closed_port()
     server = serve(SANDBOX_EXECUTOR_NPM_REGISTRY_URL=f"http://127.0.0.1:{port}")
     assert failure(server, "'demo'").endswith(f"(127.0.0.1:{port}: Connection refused)")
     hangs = threading.Event()

@@ -36,6 +36,8 @@ def refuses(server):
         socket.create_connection(("127.0.0.1", server.port), 5).close()
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:
+        pass  # it came just before the port was closed, and nobody had taken it
     return False
 
 
@@ -199,17 +201,49 @@ def test_pipelined_requests_are_answered_in_order(server, wire):
         assert json.loads(connection.reply().body)["stdout"] == f"{number}\n"
 
 
+def over_unix(path, request):
+    """-> the connection"""
+    client = socket.socket(socket.AF_UNIX)
+    client.settimeout(60)
+    try:
+        client.connect(path)
+    except OSError:
+        client.close()
+        raise
+    client.sendall(request)
+    return client
+
+
+def healthy(path):
+    try:
+        client = over_unix(path, b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    except OSError:
+        return None
+    with client:
+        return b"".join(iter(lambda: client.recv(4096), b""))
+
+
 def test_a_unix_socket(serve, tmp_path):
     path = f"{tmp_path}/s"
     server = serve(ready=False, SANDBOX_EXECUTOR_ADDR=f"unix:{path}")
     wait_for(lambda: "event=selftest ready=true" in server.log(), "a server that is ready")
-    client = socket.socket(socket.AF_UNIX)
-    client.settimeout(60)
-    client.connect(path)
-    client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-    data = b""
-    while piece := client.recv(4096):
-        data += piece
-    client.close()
+    data = healthy(path)
     assert data.startswith(b"HTTP/1.1 200") and b'"ready"' in data
     assert "client=unix" in server.log()
+
+
+def test_a_server_that_drains_leaves_the_next_one_its_unix_socket(serve, tmp_path):
+    path = f"{tmp_path}/s"
+    first = serve("drain_timeout_ms: 120000", ready=False, SANDBOX_EXECUTOR_ADDR=f"unix:{path}")
+    wait_for(lambda: "event=selftest ready=true" in first.log(), "a server that is ready")
+    body = json.dumps({"code": "while True: pass", "timeout": 120})
+    with over_unix(path, (f"POST /execute?wait=false HTTP/1.1\r\nHost: x\r\nX-Service-API-Key: {first.key}\r\nContent-Type: {JSON}\r\n"
+                          f"Content-Length: {len(body)}\r\n\r\n{body}").encode()) as client:
+        assert client.recv(4096).startswith(b"HTTP/1.1 202")
+    first.process.send_signal(signal.SIGTERM)
+    wait_for(lambda: healthy(path) is None, "the socket closed")
+    serve(ready=False, SANDBOX_EXECUTOR_ADDR=f"unix:{path}")
+    wait_for(lambda: healthy(path), "the next one")
+    first.process.send_signal(signal.SIGTERM)  # at once
+    assert first.ended() == 0
+    assert healthy(path).startswith(b"HTTP/1.1 200")

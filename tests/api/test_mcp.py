@@ -193,7 +193,7 @@ def test_protocol_sessions(serve):
         assert reply.status == 404 and reply.json["error"]["message"] == "Session not found"
     assert post(server, ping, Mcp_Session_Id=session, X_Service_API_Key="other-key").status == 404  # another's
     server.process.send_signal(signal.SIGHUP)  # another front: the session goes on
-    wait_for(lambda: "event=reloaded" in server.log(), "the reload")
+    server.reloaded()
     assert post(server, ping, Mcp_Session_Id=session).status == 200
     assert server.request("DELETE", "/mcp").status == 400
     ended = server.request("DELETE", "/mcp", headers={"Mcp-Session-Id": session})

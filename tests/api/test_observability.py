@@ -179,6 +179,20 @@ def test_hostile_requests_stay_on_one_line(serve, wire):
     assert "\x1b" not in server.log() and "\nevent=forged" not in server.log()
 
 
+def test_lines_that_a_pipe_takes_at_once(serve, wire):
+    """Whatever callers choose."""
+    server = serve()
+    for target in (b"/" + b"x" * 5000, b"/" + b"\xff" * 5000, b"/" + b'"' * 5000):
+        connection = wire(server)
+        connection.send(b"GET " + target + b" HTTP/1.1\r\nHost: x\r\nX-Request-Id: " + b"i" * 5000 + b"\r\n\r\n")
+        connection.reply()
+    connection = wire(server)
+    connection.send(b"M" * 5000 + b" / HTTP/1.1\r\nHost: x\r\n\r\n")
+    connection.reply()
+    wait_for(lambda: len(lines(server, "request")) >= 4, "four lines")
+    assert max(map(len, server.log().splitlines())) < 4096
+
+
 def test_logs_as_json(serve):
     server = serve("log_format: JSON")
     server.execute("print(1)")

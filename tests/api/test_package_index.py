@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from harness import ROOT, free_port
-from package_index import Index
+from harness import ROOT, closed_port
+from package_index import SPEAK, Index
 from packages import failure, run, upload, wheel
 
 REFUSED = "that host and port are no package index of this server"
@@ -141,7 +141,7 @@ def test_large_file_and_tool_calls_meanwhile(server, index):
 
 
 def test_index_that_is_down(serve):
-    port = free_port()
+    port = closed_port()
     server = serve(SANDBOX_EXECUTOR_PIP_INDEX_URL=f"http://127.0.0.1:{port}/simple/")
     assert failure(server, "install_package('demo')", execution_id="down").endswith(f"(127.0.0.1:{port}: Connection refused)")
     assert {line["outcome"] for line in lines(server, "down")} == {"failed"}
@@ -198,25 +198,6 @@ def test_https_and_certificates(serve, tmp_path):
 
 
 # ---- Programs that speak to the bridge themselves ----
-
-SPEAK = """
-import json, os, struct, time
-def frame(*several): os.write(4, b''.join(struct.pack('>I', len(data)) + data for data in several))
-def say(**message): frame(json.dumps(message).encode())
-def take(n):
-    data = b''
-    while len(data) < n:
-        more = os.read(3, n - len(data))
-        if not more: raise EOFError
-        data += more
-    return data
-def hear():
-    data = take(struct.unpack('>I', take(4))[0])
-    return (int.from_bytes(data[1:9], 'big'), data[9:]) if data[:1] == b'\\1' else json.loads(data)
-def data(id, *payloads): frame(*(b'\\1' + id.to_bytes(8, 'big') + payload for payload in payloads))
-hear()
-"""
-
 
 def speak(server, code, **fields):
     return run(server, SPEAK + code, **fields)["stdout"]

@@ -3,13 +3,12 @@
 import base64
 import json
 import os
-import pathlib
 import platform
 import subprocess
 
 import pytest
 
-from harness import BUILD, ROOT, Server, config_key, wait_for
+from harness import ROOT, TOOLS, Server, config_key, until_begun, wait_for
 
 NODE = "/usr/bin/node"
 
@@ -154,7 +153,7 @@ def test_an_error_names_the_programs_lines(server):
 
 
 def test_timeout(server):
-    verdict = node(server, "console.log('begun'); for (;;);", timeout_ms=2000)
+    verdict, _ = until_begun(server.execute, "console.log('begun'); for (;;);", (2000, 20000), runtime="node")
     assert (verdict["status"], verdict["exit_code"], verdict["killed"], verdict["stdout"]) == ("timeout", -1, True, "begun\n")
 
 
@@ -236,8 +235,7 @@ def test_bash_has_no_sockets(server):
 
 # ---- Debian's own Node, beside whichever is installed ----
 
-# scripts/test unpacks it there.
-DEBIAN = pathlib.Path(os.environ.get("IMMURE_TEST_DEBIAN_NODE", BUILD.resolve() / "tools/debian-node"))
+DEBIAN = TOOLS / "debian-node"
 DEBIAN_RUNTIME = """
 policy_path: "%s"
 runtime {

@@ -345,13 +345,14 @@ def test_a_reload_cannot_move_it(on_disk, directory, tmp_path):
 def test_a_kernel_is_looked_at_between_its_calls(on_disk, directory):
     """Nobody calls it, and its workspace grows all the same: over its limit it ends, and the session stays."""
     server = on_disk("session_bytes: 1048576\n")
-    grow = ("import threading\ndef work():\n    begin.wait()\n    for n in range(4): open(f'f{n}', 'wb').write(bytes(1 << 19))\n"
-            "    threading.Event().wait()\nbegin = threading.Event()\nthreading.Thread(target=work, daemon=True).start()\n"
-            "threading.Timer(0.3, begin.set).start()")
+    grow = ("import os, threading, time\ndef work():\n    while not os.path.exists('begin'): time.sleep(0.01)\n"
+            "    time.sleep(0.3)  # until nobody is there\n    for n in range(4): open(f'f{n}', 'wb').write(bytes(1 << 19))\n"
+            "    threading.Event().wait()\nbegun = True\nthreading.Thread(target=work, daemon=True).start()")
     assert alice(server, grow, policy="python-kernel")["kernel"] == "new"
+    alice(server, "open('begin', 'w').close()")
     wait_for(lambda: server.metric("immure_kernels") == 0, "the end of the kernel")
     assert set(rows(server, "alice-key")) == {"s"}
     reply = run(server, "alice-key", "print(1)", session_id="s", policy="python-kernel")
     assert reply.status == 413, reply.body
     assert end(server, "s", "alice-key").status == 204
-    assert alice(server, "print('begin' in globals())", policy="python-kernel")["stdout"] == "False\n"
+    assert alice(server, "print('begun' in globals())", policy="python-kernel")["stdout"] == "False\n"

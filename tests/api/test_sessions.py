@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from harness import BUILD, PATIENCE, WARM, call, config_key, wait_for
+from harness import BUILD, WARM, call, children, config_key, wait_for
 
 WITHOUT_NODE = True
 
@@ -261,7 +261,8 @@ def test_time_to_live(serve):
     server = serve(SANDBOX_SESSION_TTL="2s")
     started = time.monotonic()
     assert server.execute("open('x', 'w').close()", session_id="short")["status"] == "success"
-    assert server.execute("print(__import__('os').listdir('.'))", session_id="short")["stdout"] == "['x']\n"
+    seen = server.execute("print(__import__('os').listdir('.'))", session_id="short")["stdout"]
+    assert seen == "['x']\n" or time.monotonic() - started >= 2  # a machine that is so busy lets it expire
     wait_for(lambda: server.metric("immure_sessions") == 0, "the session expired")
     assert time.monotonic() - started >= 2
     assert rows(server) == {}
@@ -269,10 +270,14 @@ def test_time_to_live(serve):
 
 
 def test_it_does_not_expire_while_a_job_runs(serve):
-    server = serve(SANDBOX_SESSION_TTL=f"{PATIENCE}s")
-    verdict = server.execute(f"import time; open('x', 'w').close(); time.sleep({2.5 * PATIENCE})", session_id="busy")
-    assert verdict["status"] == "success" and names(verdict["output_files"]) == ["x"]
-    assert server.execute("import os; print(os.listdir('.'))", session_id="busy")["stdout"] == "['x']\n"
+    server = serve(SANDBOX_SESSION_TTL="1s")
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        busy = pool.submit(server.execute, "import os, time\nopen('x', 'w').close()\nwhile not os.path.exists('done'): time.sleep(0.005)",
+                           session_id="busy", timeout=60)
+        wait_for(lambda: rows(server).get("busy", {}).get("files") == 1, "a job in the session")
+        time.sleep(2.5)  # what passes here is the time that it would have
+        assert server.execute("import os; print(os.listdir('.')); open('done', 'w').close()", session_id="busy")["stdout"] == "['x']\n"
+        assert busy.result()["status"] == "success"
 
 
 def test_a_ttl_that_is_no_time_stops_the_start(serve):
@@ -368,7 +373,7 @@ def test_a_reload_leaves_the_sessions(serve):
     server = serve()
     server.execute("open('x', 'w').close()", session_id="s")
     server.process.send_signal(signal.SIGHUP)
-    wait_for(lambda: "event=reloaded" in server.log(), "the reload")
+    server.reloaded()
     wait_for(server.ready, "ready again")
     assert server.execute("import os; print(os.listdir('.'))", session_id="s")["stdout"] == "['x']\n"
 
@@ -381,8 +386,7 @@ def name_of(pid):
 
 
 def children_of(server, name):
-    children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
-    return [int(pid) for pid in children if name_of(pid) == name]
+    return [pid for pid in children(server.process.pid) if name_of(pid) == name]
 
 
 def keeper_of(server):

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -123,7 +124,7 @@ def test_a_keys_ceilings_hold(ceilings):
     assert told["limits"]["memory_bytes"] == CEILINGS["memory_bytes"]
     if shutil.which("node"):
         refused = server_call(ceilings, "kl", "/run-code", {"source": "1", "options": {"memoryLimitBytes": 280 << 20}})
-        assert refused["field"] == "limits.memory_bytes" and "the key's limit" in refused["error"]
+        assert refused["field"] == "options.memoryLimitBytes" and "the key's limit" in refused["error"]
 
 
 def test_ceilings_of_a_new_key(tmp_path):
@@ -177,6 +178,68 @@ def test_keys_come_and_go_while_the_server_runs(serve, tmp_path):
     assert execute(server, second).status == 403
 
 
+def test_a_file_of_keys_that_is_a_link(serve, tmp_path):
+    """As Kubernetes shows a Secret: what changes is a link on the way to the file."""
+    directory = tmp_path / "keys"
+    keys = {}
+    for version in ("one", "two"):
+        (directory / version).mkdir(parents=True)
+        keys[version] = add(directory / version / "keys.textproto", version)
+    (directory / "..data").symlink_to("one")
+    (directory / "keys.textproto").symlink_to("..data/keys.textproto")
+    server = serve(f'key_file: "{directory}/keys.textproto"')
+    assert execute(server, keys["one"]).status == 200
+    (directory / "..data_tmp").symlink_to("two")
+    (directory / "..data_tmp").rename(directory / "..data")
+    server.reloaded()
+    assert execute(server, keys["one"]).status == 401 and execute(server, keys["two"]).status == 200
+
+
+def test_a_file_of_keys_that_is_taken_away(serve, tmp_path):
+    """Its keys go on counting, and the log says why."""
+    path = tmp_path / "keys" / "keys.textproto"
+    path.parent.mkdir()
+    key = add(path, "k")
+    server = serve(f'key_file: "{path}"')
+    for n, take_away in enumerate((lambda: path.rename(tmp_path / "elsewhere"), path.unlink), 1):
+        take_away()
+        wait_for(lambda: server.log().count("event=reload_refused") == n, "the refusal")
+        assert f"item={path} " in server.log() and execute(server, key).status == 200
+        if n == 1:
+            (tmp_path / "elsewhere").rename(path)
+            server.reloaded()
+
+
+def test_what_is_wrong_is_told_as_the_file_of_keys_has_it(serve, tmp_path):
+    """Its lines and its own count, whatever keys stand elsewhere."""
+    path = tmp_path / "keys.textproto"
+    add(path, "good")
+    path.write_text(path.read_text() + 'key { name: "bad" sha256: "12" }\n')
+    server = serve(config_key("a", "ka") + config_key("b", "kb") + f'key_file: "{path}"', ready=False)
+    assert server.ended() == 1 and f"{path}:2:27: key[1].sha256: must be 64 hexadecimal digits" in server.log(), server.log()
+
+
+def test_what_runs_since_before_a_reload_counts(serve, tmp_path, hold):
+    path = tmp_path / "keys.textproto"
+    limited = {name: add(path, name, "--team", "t", *more) for name, more in (("one", ["--max-concurrent-jobs", "1"]), ("mate", []))}
+    server = serve(f'key_file: "{path}" team {{ name: "t" enabled: true max_concurrent_jobs: 2 }}', **hold.environment)
+    with ThreadPoolExecutor() as pool:
+        body = json.dumps({"code": "call_tool('hold')", **hold.fields})
+        replies = [pool.submit(execute, server, limited["one"], body)]
+        wait_for(lambda: server.metric("immure_jobs_running") == 1, "the first job's start")
+        server.process.send_signal(signal.SIGHUP)
+        server.reloaded()
+        refused = execute(server, limited["one"])
+        assert refused.status == 429 and "key 'one' may have 1 jobs at once" in refused.json["error"] and 1 <= int(refused.headers["Retry-After"]) <= 60
+        replies.append(pool.submit(execute, server, limited["mate"], body))
+        wait_for(lambda: server.metric("immure_jobs_running") == 1, "the second job's start")
+        refused = execute(server, limited["mate"])
+        assert refused.status == 429 and "team 't' may have 2 jobs at once" in refused.json["error"]
+        hold.go.set()
+        assert [reply.result(60).status for reply in replies] == [200, 200]
+    assert execute(server, limited["one"]).status == 200
+
+
 def test_jobs_of_a_revoked_key_go_on(serve, tmp_path, hold):
     path = tmp_path / "keys.textproto"
     key = add(path, "k")
@@ -225,7 +288,8 @@ def test_many_at_once_lose_nothing(tmp_path):
 
 @pytest.mark.parametrize("arguments, code, says", [
     (["add", "a"], 2, "which file?"), (["add", "--file", "F"], 2, "which key?"), (["add", "a b", "--file", "F"], 1, "names have"),
-    (["add", 'a"', "--file", "F"], 1, "names have"), (["add", "there", "--file", "F"], 1, "already"), (["add", "x", "--team", "a b", "--file", "F"], 1, "names have"),
+    (["add", 'a"', "--file", "F"], 1, "names have"), (["add", "there", "--file", "F"], 1, "already"), (["add", "x", "--team", "a b", "--file", "F"], 1, "--team: names have"),
+    (["add", "x", "--max-concurrent-jobs", "0", "--file", "F"], 2, "--max-concurrent-jobs: '0' is not"),
     (["add", "x", "--expires", "soon", "--file", "F"], 1, "must be like"), (["add", "x", "--policy", 'p" sha256: "', "--file", "F"], 1, "cannot be the name"),
     (["revoke", "nobody", "--file", "F"], 1, "there is no key"), (["list", "--file", "/no/such/file"], 1, "No such file"),
     (["list", "x", "--file", "F"], 2, "takes no arguments"), ([], 2, "usage:"), (["--help"], 0, "usage:"), (["add", "--help"], 0, "--max-jobs-per-minute"),

@@ -1,13 +1,16 @@
 """Warm starts: jobs forked from a template, and jails that stand ready. Where templates are switched off, none of this is."""
 
+import array
 import os
 import re
 import signal
+import socket
+import threading
 from pathlib import Path
 
 import pytest
 
-from harness import BUILD, ROOT, WARM, wait_for
+from harness import BUILD, ROOT, WARM, descendants, wait_for
 
 pytestmark = [
     pytest.mark.skipif(WARM != "pool", reason="the tests run without parked jails"),
@@ -26,19 +29,6 @@ def parked(server):
 def full(server, count=4):
     wait_for(lambda: parked(server) == count, f"{count} parked jails", 120)
     return server
-
-
-def descendants(pid):
-    found, queue = [], [pid]
-    while queue:
-        for task in Path(f"/proc/{queue.pop()}/task").glob("*"):
-            try:
-                children = [int(child) for child in (task / "children").read_text().split()]
-            except OSError:
-                continue
-            found += children
-            queue += children
-    return found
 
 
 def command_line(pid):
@@ -68,6 +58,20 @@ def test_parked_processes_are_behind_their_filter(serve):
 
     template, *jails = map(filters, templates(server))
     assert sorted(jails) == 4 * [template] + 4 * [template + 1]  # PID 1 of each jail, and the process that waits
+
+
+def test_a_neighbours_descriptors_on_their_way(serve):
+    """An ordinary user's are counted together, whichever of its programs has sent them."""
+    server = serve(config=re.sub(r"\s*warm_jails:.*", "", SHIPPED))
+    wait_for(lambda: server.execute(WHO)["stdout"] == "/immure/template\n", "a template")
+    pairs = [socket.socketpair() for _ in range(5)]
+    with open("/dev/null") as one:
+        for sender, _ in pairs:
+            sender.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [one.fileno()] * 250))])
+    received = threading.Timer(0.03, lambda: [end.close() for pair in pairs for end in pair])
+    received.start()
+    assert server.execute(WHO)["stdout"] == "/immure/template\n"
+    received.join()
 
 
 def test_jobs_do_not_see_each_other(serve):
@@ -168,6 +172,19 @@ def test_policy_that_denies_what_a_template_needs(serve):
     server = serve(config=SHIPPED.replace('policy: "python"', 'policy: "strict"'))
     assert server.execute("print(1)")["stdout"] == "1\n"
     assert re.search(r"event=template_failed .*policy 'strict' does not allow sendmsg.*given_up=true", server.log())
+
+
+def test_what_lies_in_a_directory_of_the_jobs_own(serve, tmp_path):
+    policy = (ROOT / "config/policies/python.textproto").read_text().replace("working_directory:", '''
+        mount { destination: "/workspace/given" bind { source: "/usr/share/zoneinfo" } }
+        mount { destination: "/opt" tmpfs { } read_only: false }
+        mount { destination: "/opt/a/b" file { content: "c" } }
+        working_directory:''', 1)
+    path = tmp_path / "python-with-more.textproto"
+    path.write_text(policy)
+    server = serve(config=SHIPPED + f'policy_path: "{path}"\n')
+    assert server.execute("print(*sorted(open('/opt/a/b').read())); open('given/UTC', 'rb').close()")["stdout"] == "c\n"
+    assert re.search(r"event=template_failed .*/workspace/given lies in a directory that each job has of its own.*given_up=true", server.log())
 
 
 def test_warm_jails_need_a_template(serve):

@@ -1,13 +1,11 @@
 """The servers and the canaries that the attacks are run against, and the count at the end."""
 
 import concurrent.futures
-import contextlib
 import dataclasses
 import json
 import os
 import re
 import secrets
-import shutil
 import signal
 import sys
 import time
@@ -19,8 +17,8 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "programs"))
 
 from attack import judge  # noqa: E402
-from harness import BUILD, ROOT, Server, wait_for  # noqa: E402
-from images import copy_program, imported, node_root, policy, python_root  # noqa: E402
+from harness import BUILD, ROOT, Server, descendants, front_of, wait_for  # noqa: E402
+from images import debian_layout, imported, policy  # noqa: E402
 from world import World, find_process  # noqa: E402
 
 IMMURE = str(BUILD / "immure")
@@ -41,10 +39,6 @@ CHOSEN = {"pool": ["template"], "template": ["stockless"], "off": ["exec"]}
 IN_IMAGE_AS_USER = {"host_files", "identity", "kernel_settings", "namespaces", "node_escapes", "own_secrets"}
 # Its jail is like any other but for how programs begin and end in it.
 IN_KERNEL = {"bridge_frames", "endings", "identity", "namespaces", "network", "output_files"}
-# What attacks call, beside the interpreters.
-TOOLS = ["/usr/bin/bash", "/usr/bin/ln", "/usr/bin/cp", "/usr/bin/mount", "/usr/bin/su", "/usr/bin/sleep", "/usr/bin/env", "/usr/bin/true",
-         "/usr/bin/unshare", "/usr/bin/nsenter"]
-NODE = shutil.which("node", path="/usr/bin")
 # How late a reply may come after its job's deadline, on a machine that is busy with other things.
 LATE_S = 20
 # How long a virtual machine on such a machine may take to start a template and fill its stock.
@@ -78,20 +72,6 @@ def unhurried(condition):
         time.sleep(0.25)
         return condition()
     return asked
-
-
-def descendants(pid):
-    found = [pid]
-    for parent in found:
-        for tasks in Path(f"/proc/{parent}/task").glob("*/children"):
-            with contextlib.suppress(OSError):
-                found += [int(child) for child in tasks.read_text().split()]
-    return found[1:]
-
-
-def front(warden):
-    """The pid of the process that speaks HTTP: another one, if it has crashed."""
-    return [pid for pid in descendants(warden) if b"front" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:2]]
 
 
 def beside(one, run, secret):
@@ -185,7 +165,7 @@ class Arena:
             "parked": self.stock("python"),
             "standby": self.stock("node"),
             "running": self.server.metric("immure_jobs_running"),
-            "front": front(warden),
+            "front": front_of(warden),  # another one, if it has crashed
         }
 
     def result(self, one):
@@ -206,11 +186,8 @@ def start(world, directory, configuration, **environment):
 
 
 def use_images(directory):
-    """-> the configuration that has the shipped policies run in an image, which is made of this host's programs"""
-    root = python_root(directory / "root")
-    for program in TOOLS:
-        copy_program(root, program)
-    imported(directory / "images", "debian", node_root(root) if NODE else root)
+    """-> the configuration that has the shipped policies run in an image, which is made of Debian's packages"""
+    imported(directory / "images", "debian", debian_layout())
     (directory / "policies").mkdir()
     for name in "python", "node":
         (directory / "policies" / f"{name}.textproto").write_text(policy(name, name, 'image: "debian"'))

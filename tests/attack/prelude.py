@@ -13,7 +13,7 @@ GIVEN = json.loads(os.environ.get("ATTACK_GIVEN", "{}"))
 
 # Of x86_64; the same numbers mean the same on every architecture from 424 on.
 NUMBERS = {
-    "mmap": 9, "ioctl": 16, "shmget": 29, "shmat": 30, "socket": 41, "setsockopt": 54, "clone": 56, "semget": 64, "msgget": 68,
+    "mmap": 9, "ioctl": 16, "shmget": 29, "shmat": 30, "socket": 41, "setsockopt": 54, "clone": 56, "semget": 64, "msgget": 68, "fcntl": 72,
     "ptrace": 101, "syslog": 103, "setgroups": 116, "capset": 126, "mknod": 133, "uselib": 134, "personality": 135, "ustat": 136,
     "sysfs": 139, "vhangup": 153, "modify_ldt": 154, "pivot_root": 155, "_sysctl": 156, "prctl": 157, "arch_prctl": 158,
     "adjtimex": 159, "setrlimit": 160, "chroot": 161, "sync": 162, "acct": 163, "settimeofday": 164, "mount": 165, "umount2": 166,

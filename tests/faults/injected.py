@@ -1,5 +1,6 @@
 """A server whose system calls can be made to fail (tests/tools/inject.c), and a count of everything that it holds."""
 
+import contextlib
 import errno
 import json
 import os
@@ -10,7 +11,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from harness import BUILD, ROOT, Server, wait_for
+from harness import BUILD, ROOT, Server, children, front_of, n_connections, wait_for
 
 TOOLS = BUILD / "tests/tools"
 # With few outer uids, so that one that is not given back is missed at once, and short waits after failures.
@@ -43,13 +44,6 @@ runtime { name: "cold" interpreter: "/usr/bin/python3.11" arg: "-s" extension: "
 EXECUTED = "import os\nos.execv('/probe/confess', ['confess', *sorted(os.listdir('/proc/self/fd'))])"
 
 
-def children(pid):
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
-
-
 def descendants(pid):
     found = children(pid)
     return found + [below for child in found for below in descendants(child)]
@@ -67,16 +61,17 @@ def descriptors(pid):
 
 
 class Injected(Server):
-    """`immure serve` under tests/tools/inject; `runtime` is COLD or WARM, or other text; `keeper`: there are sessions."""
+    """`immure serve` under tests/tools/inject; `runtime` is COLD or WARM, or other text; `helpers`: so many processes that
+    the warden starts for sessions stay, or come back when they are wanted; `callback_port`: of the server that answers tool calls, where the configuration has one."""
 
-    def __init__(self, directory, runtime, keeper=False):
+    def __init__(self, directory, runtime, helpers=0, callback_port=None):
         config = Path(directory, "server.textproto")
         config.write_text(f'policy_path: "{confessing_policy(directory)}"\n{runtime}')
         super().__init__(Path(directory, "log"), prefix=[str(TOOLS / "inject")], immure=IMMURE,
                          SANDBOX_EXECUTOR_CONFIG=str(config))
         self.warm = "template:" in runtime
         # The front; and, warm, the template with its init, a parked jail of two.
-        self.resting = 1 + 4 * self.warm + keeper
+        self.resting, self.most_helpers, self.callback_port = 1 + 4 * self.warm, helpers, callback_port
 
     def start(self):
         with open(self.log_path, "wb") as log:
@@ -98,11 +93,11 @@ class Injected(Server):
         return answer.strip()
 
     def front(self):
-        return next((pid for pid in children(self.warden)
-                     if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"immure\0front")), None)
+        return front_of(self.warden)
 
     def part(self, who):
-        """The pid of "warden", "front", "template", "init" (PID 1 of the parked jail) or "parked"; others are as they are."""
+        """The pid of "warden", "front", "template", "init" (PID 1 of the parked jail), "parked", or of a helper of the warden's by its
+        name and, where there are several, number; others are as they are."""
         if who in ("warden", "front"):
             return f"pid:{self.warden if who == 'warden' else self.front()}"
         if who in ("template", "init", "parked"):
@@ -110,9 +105,21 @@ class Injected(Server):
             for _ in range(("template", "init", "parked").index(who) + 1):
                 line = children(line[0]) if len(line) == 1 else []
             return f"pid:{line[0]}" if len(line) == 1 else None
+        if who.startswith("immure-"):
+            name, _, nth = who.partition(" ")
+            found = self.helpers(name)[int(nth or 0):]
+            return f"pid:{found[0]}" if found else None
         return who
 
-    def job(self, runtime="python", timeout=20):
+    def helpers(self, *names):
+        """The warden's processes of these names, or for sessions."""
+        names, found = names or ("immure-keeper", "immure-tidy"), []
+        for pid in children(self.warden):
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                found += [pid] * (Path(f"/proc/{pid}/comm").read_text().rstrip("\n") in names)
+        return found
+
+    def job(self, runtime="python", timeout=60):
         """-> status and body of one job; (None, why) where no reply came"""
         body = json.dumps({"code": EXECUTED if self.warm else "x", "files": [{"name": "a/b.txt", "data": "aGVsbG8="}],
                            "runtime": runtime})
@@ -127,7 +134,13 @@ class Injected(Server):
         front = self.front()
         with open(f"/proc/{self.warden}/mountinfo") as mounts:
             return {"processes": len(descendants(self.warden)), "warden": descriptors(self.warden),
-                    "front": descriptors(front) if front else None, "mounts": len(mounts.readlines())}
+                    "front": self.front_descriptors(front) if front else None, "helpers": len(self.helpers()), "mounts": len(mounts.readlines())}
+
+    def front_descriptors(self, front):
+        """But for connections that are kept for the next call of a tool."""
+        found = descriptors(front)
+        found["socket:[]"] -= n_connections(front, self.callback_port) if self.callback_port else 0
+        return found
 
     def is_quiet(self):
         """What it holds, if nothing is under way."""
@@ -152,6 +165,6 @@ class Injected(Server):
         return states[-1]
 
     def is_settled(self, held):
-        # The front has its channel and the port.
-        return (held["front"] is not None and held["front"]["socket:[]"] == 2 and
-                held["processes"] == self.resting and (not self.warm or self.part("parked") is not None))
+        # The front has its channel and the port; and a pair of libcurl's, where there may be tool calls.
+        return (held["front"] is not None and held["front"]["socket:[]"] == (4 if self.callback_port else 2) and
+                held["processes"] - held["helpers"] == self.resting and held["helpers"] <= self.most_helpers and (not self.warm or self.part("parked") is not None))

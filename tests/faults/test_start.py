@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from harness import Server, wait_for
-from injected import COLD, ERRORS, IMMURE, TOOLS, children, confessing_policy
+from harness import Server, children, wait_for
+from injected import COLD, ERRORS, IMMURE, TOOLS, confessing_policy
 from test_setup import EVERY_ONE, SEED
 
 # Of all calls with all errors, every so-manieth is tried.
@@ -55,7 +55,7 @@ class Start:
 
     def job(self):
         try:
-            reply = self.server.request("POST", "/execute", '{"code": "x"}', 20)
+            reply = self.server.request("POST", "/execute", '{"code": "x"}', END_S)
             return reply.json.get("stdout"), reply.json.get("limits")
         except OSError as error:
             return None, repr(error)

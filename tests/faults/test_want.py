@@ -6,14 +6,15 @@ import json
 import os
 import re
 import resource
+import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import approvals
 import pytest
 
-from harness import BUILD, ROOT, Server, wait_for
-from injected import children
+from harness import BUILD, ROOT, Server, call, children, front_of, wait_for
 
 COLD = re.sub(r"\s*(warm_jails|template|standby):.*", "", (ROOT / "config/server.textproto").read_text())
 IMMURE = str(BUILD / "immure")
@@ -24,24 +25,19 @@ END_S = 60
 NO_REPLY_S = 5
 
 
-def made(directory, prefix=()):
+def made(directory, prefix=(), more=""):
     path = directory / "server.textproto"
-    path.write_text(COLD)
+    path.write_text(more + COLD)
     path.chmod(0o644)
     for parent in (directory, directory.parent, directory.parent.parent):
         parent.chmod(0o755)
     return Server(directory / "log", prefix=prefix, immure=IMMURE, SANDBOX_EXECUTOR_CONFIG=str(path))
 
 
-def front_of(server):
-    return next((pid for pid in children(server.process.pid)
-                 if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"immure\0front")), None)
-
-
-def job(server, code="print(6 * 7)", **fields):
+def job(server, patience_s=NO_REPLY_S):
     """-> "works", or what else came of it"""
     try:
-        reply = server.request("POST", "/execute", json.dumps({"code": code, **fields}), NO_REPLY_S)
+        reply = server.request("POST", "/execute", json.dumps({"code": "print(6 * 7)"}), patience_s)
     except OSError:
         return "no reply"  # of a front that has no descriptor for a connection
     assert reply.status in (200, 500, 503), (reply.status, reply.body)
@@ -67,12 +63,12 @@ def limit(pid, name, value):
     return before
 
 
-def during(server, pid, name, value, tried):
+def during(server, pid, name, value, tried, patience_s=NO_REPLY_S):
     """Jobs while one process may have no more of something than `value`."""
     before = limit(pid, name, value)
     try:
         with ThreadPoolExecutor(4) as pool:
-            outcomes = list(pool.map(lambda _: job(server), range(6)))
+            outcomes = list(pool.map(lambda _: job(server, patience_s), range(6)))
     finally:
         limit(pid, name, before)
     for outcome in outcomes:
@@ -86,7 +82,7 @@ def test_descriptors(tmp_path, who, tried):
     with made(tmp_path, AS_USER) as server:
         seen = set()
         for spare in range(8 if who == "warden" else 2, 32, 4):
-            pid = server.process.pid if who == "warden" else front_of(server)
+            pid = server.process.pid if who == "warden" else front_of(server.process.pid)
             highest = max(int(fd) for fd in os.listdir(f"/proc/{pid}/fd")) + 1
             seen |= during(server, pid, "nofile", highest + spare, tried)
             unharmed(server)
@@ -96,17 +92,118 @@ def test_descriptors(tmp_path, who, tried):
 def test_no_descriptor_at_all(tmp_path, tried):
     """A warden that has none to receive a job's says so; nobody is disturbed."""
     with made(tmp_path, AS_USER) as server:
-        front, warden = front_of(server), server.process.pid
+        front, warden = front_of(server.process.pid), server.process.pid
         other = http.client.HTTPConnection("127.0.0.1", server.port)
-        headers = {"X-Service-API-Key": server.key, "Content-Type": "application/json"}
+        headers = {"X-Service-API-Key": server.key, "Content-Type": "application/json", "Accept": "text/event-stream"}
         other.request("POST", "/execute", json.dumps({"code": "import time; time.sleep(25)"}), headers)
-        wait_for(lambda: server.metric("immure_jobs_running") == 1, "a job that runs")
-        free = min(set(range(1000)) - {int(fd) for fd in os.listdir(f"/proc/{warden}/fd")})
-        assert during(server, warden, "nofile", free, tried) == {"error reply"}
-        assert server.metric("immure_jobs_running") == 1 and front_of(server) == front, server.log()
+        assert other.getresponse().status == 200  # it has begun: what its start takes for a moment is given back
+        wait_for(lambda: len(children(warden)) == 2, "no process but the front and its jail, nor any of the self-test's")
+        assert server.get("/sessions").status == 200  # by the warden, which has given back what it had of those
+        assert during(server, warden, "nofile", exhausted(warden), tried, END_S) == {"error reply"}
+        assert server.metric("immure_jobs_running") == 1 and front_of(server.process.pid) == front, server.log()
         other.close()
         wait_for(lambda: server.metric("immure_jobs_running") == 0, "its end")
         unharmed(server)
+
+
+def exhausted(pid):
+    """The limit under which a process finds no free descriptor."""
+    return min(set(range(1000)) - {int(fd) for fd in os.listdir(f"/proc/{pid}/fd")})
+
+
+def test_no_descriptor_for_output_files(tmp_path):
+    """The front tells of files that it could not receive, without what is in them."""
+    (tmp_path / "sessions").mkdir(mode=0o700)
+    os.chown(tmp_path / "sessions", USER, USER)
+    with made(tmp_path, AS_USER, f'session_directory: "{tmp_path}/sessions" session_free_bytes: 0\n') as server:
+        front = front_of(server.process.pid)
+        names = [f"out{n}" for n in range(8)]  # more than a connection that is just being closed gives back
+        code = f"import os\nfor name in {names}: open(name, 'w').write('x')\nopen('up', 'w').close()\nwhile not os.path.exists('done'): pass"
+        with ThreadPoolExecutor(1) as pool:
+            reply = pool.submit(server.execute, code, session_id="s", outputs=names, timeout=25)
+            up = wait_for(lambda: list(tmp_path.glob("sessions/*/work/up")), "a job that runs")
+            before = limit(front, "nofile", exhausted(front))
+            up[0].with_name("done").touch()
+            told = reply.result(60)
+            limit(front, "nofile", before)
+        files = [{"name": name, "size": 1, "truncated": True} for name in names]
+        assert told["status"] == "success" and [row for row in told["output_files"] if row["size"]] == files, told
+        assert "event=no_descriptor message=done" in server.log() and front_of(server.process.pid) == front, server.log()
+        unharmed(server)
+
+
+@pytest.mark.parametrize("how", ["execute", "mcp", "later"])
+def test_no_descriptor_for_the_verdict_of_a_job_whose_caller_has_been_told(tmp_path, how):
+    """The warden cannot look for output files: who has seen the job begin hears that its verdict is lost."""
+    job = {"language": "python", "code": "print('begun', flush=True)\nwhile True: pass", "timeout": 60}
+    path, body = {"execute": ("/execute", job), "later": ("/execute?wait=false", job),
+                  "mcp": ("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "execute_code", "arguments": job}})}[how]
+    with made(tmp_path, AS_USER) as server:
+        warden = server.process.pid
+        front = front_of(warden)
+        wait_for(lambda: children(warden) == [front], "the end of the self-test's jail")
+        headers = {"X-Service-API-Key": server.key, "Content-Type": "application/json", "Accept": "text/event-stream"}
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        connection.request("POST", path, json.dumps(body), headers)
+        reply = connection.getresponse()  # it runs
+        assert how != "execute" or "begun" in (reply.readline() + reply.readline()).decode()
+        before = limit(warden, "nofile", exhausted(warden))
+        os.kill(next(pid for pid in children(warden) if pid != front), signal.SIGKILL)
+        wait_for(lambda: "job_verdict_lost" in server.log(), "the loss")
+        limit(warden, "nofile", before)
+        if how == "later":
+            told = call(server, "GET", reply.headers["Location"], key=server.key).json
+            assert told["status"] == "refused" and told["reply"]["code"] == "internal_error", told
+        else:
+            told = reply.read().decode()
+            assert "internal error" in told and told.endswith("\n\n"), told
+        connection.close()
+        assert front_of(warden) == front, server.log()
+        unharmed(server)
+
+
+def is_python(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"/usr/bin/python3")
+    except OSError:
+        return False
+
+
+def test_no_descriptor_for_the_verdict_of_an_approved_job(tmp_path):
+    with made(tmp_path, AS_USER, approvals.configuration(tmp_path / "policies")) as server:
+        warden = server.process.pid
+        front = front_of(warden)
+        wait_for(lambda: children(warden) == [front], "the end of the self-test's jail")
+        approval_id = approvals.submitted(server, "while True: pass", timeout=60)
+        assert approvals.decide(server, approval_id).status == 200
+        jail = wait_for(lambda: next((pid for pid in children(warden) if pid != front and any(map(is_python, children(pid)))), None), "a job that runs")
+        assert server.get("/sessions").status == 200  # whatever the warden was at
+        before = limit(warden, "nofile", exhausted(warden))
+        os.kill(jail, signal.SIGKILL)
+        wait_for(lambda: "job_verdict_lost" in server.log(), "the loss")
+        limit(warden, "nofile", before)
+        told = approvals.settled(server, approval_id)
+        assert (told["status"], told["outcome"]) == ("lost", "its verdict could not be read"), told
+        assert approvals.result(server, approval_id)["status"] == "refused"
+
+
+@pytest.mark.parametrize("spare", [0, 3])
+def test_no_descriptor_for_an_approved_job(tmp_path, spare):
+    """The warden has none (of the two for its answer, the one for the front's copy, the five for the program's pipes): what it
+    was told is told, the job waits, and it runs once."""
+    with made(tmp_path, AS_USER, approvals.configuration(tmp_path / "policies", "front_timeout_ms: 0\n")) as server:
+        front, warden = front_of(server.process.pid), server.process.pid
+        approval_id = approvals.submitted(server)
+        before = limit(warden, "nofile", exhausted(warden) + spare)
+        told = approvals.decide(server, approval_id)
+        assert told.status in (200, 500, 503), told.body
+        # What the self-test's jail has given back since then may have been enough, or enough to begin.
+        wait_for(lambda: re.search("event=(approved_job_waits|approved_job_again|job_refused)|state=done", server.log()), "the want, or an end")
+        limit(warden, "nofile", before)
+        kept, outcome = approvals.result(server, approval_id), approvals.settled(server, approval_id)["outcome"]
+        begun = kept["status"] == "setup_error" and outcome != "success"
+        assert begun or (kept["reply"]["stdout"] == "42\n" and outcome == "success"), (kept, outcome)
+        assert approvals.audited(server, approval_id) == ["pending", "approved", "running", "done"] and front_of(server.process.pid) == front
 
 
 @pytest.mark.parametrize("who", ["warden", "front"])
@@ -114,7 +211,7 @@ def test_memory(tmp_path, who, tried):
     """Of address space, which is what malloc() runs out of where a host overcommits."""
     with made(tmp_path, AS_USER) as server:
         for spare in (0, 1 << 14, 1 << 17, 1 << 20, 1 << 23):
-            pid = server.process.pid if who == "warden" else front_of(server)
+            pid = server.process.pid if who == "warden" else front_of(server.process.pid)
             pages = int(Path(f"/proc/{pid}/statm").read_text().split()[0])
             during(server, pid, "as", pages * resource.getpagesize() + spare, tried)
             unharmed(server)
@@ -159,7 +256,7 @@ def test_namespaces(tmp_path, kind):
         if answer == "ended":
             one_sentence(server)
         else:
-            assert answer != "ready" and job(server) == "error reply", answer
+            assert answer != "ready" and job(server, END_S) == "error reply", answer
     finally:
         server.stop()
 
@@ -173,7 +270,7 @@ def test_start_with_too_little(tmp_path, most):
         if answer == "ended":
             one_sentence(server)
         else:
-            assert job(server) in ("works", "error reply", "execution_error")
+            assert job(server, END_S) in ("works", "error reply", "execution_error")
     finally:
         server.stop()
 

@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from harness import BUILD, ROOT, Server, wait_for
+from harness import BUILD, ROOT, Server, children, wait_for
 
 RELEASE = Path(str(BUILD).removesuffix("-hooks"))
 IMMURE = str(BUILD / "immure")
@@ -123,11 +123,6 @@ def background_job(server):
         thread.join(30)
         return outcome[0]
     return ended
-
-
-def children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return file.read().split()
 
 
 def calm(server):

@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from harness import BUILD, CGROUP, Server  # noqa: E402
+from harness import BUILD, CGROUP, PATIENCE, Server  # noqa: E402
 
 MODE = "required" if CGROUP == "REQUIRED" else "best-effort"
 
@@ -27,7 +27,7 @@ class Run:
         return [IMMURE, "run", "--policy", policy, "--cgroup", MODE, "--report", str(self.report), *options, "--", *command]
 
     def __call__(self, *command, policy="python", options=(), **popen):
-        popen = {"stdin": subprocess.DEVNULL, "timeout": 60, "capture_output": True, **popen}
+        popen = {"stdin": subprocess.DEVNULL, "timeout": PATIENCE * 60, "capture_output": True, **popen}
         if "input" in popen:
             del popen["stdin"]
         return subprocess.run(self.argv(*command, policy=policy, options=options), **popen)

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from harness import BUILD, CGROUP, wait_for
+from harness import BUILD, CGROUP, PATIENCE, children, wait_for
 
 IMMURE = str(BUILD / "immure")
 
@@ -226,7 +226,7 @@ def test_signals_cancel_the_jail(run, number):
                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout.readline() == b"up\n"
     process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=PATIENCE * 60)
     assert process.returncode == 128 + number
     assert errors.decode() == f"immure run: cancelled by {signal.Signals(number).name}\n"
     assert run.verdict["status"] == "cancelled"
@@ -258,13 +258,8 @@ def test_many_at_once(run, tmp_path):
         argv = run.argv("/usr/bin/python3", "-c", code)
         argv[argv.index("--report") + 1] = str(tmp_path / f"r{i}")
         processes.append(subprocess.Popen(argv, stdout=subprocess.PIPE))
-    assert [process.communicate(timeout=60)[0] for process in processes] == [b"1000\n"] * 8
+    assert [process.communicate(timeout=PATIENCE * 60)[0] for process in processes] == [b"1000\n"] * 8
     assert [json.loads((tmp_path / f"r{i}").read_text())["status"] for i in range(8)] == ["success"] * 8
-
-
-def children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return [int(child) for child in file.read().split()]
 
 
 def outer_uid(launcher):
@@ -276,8 +271,8 @@ def outer_uid(launcher):
                     status = file.read()
                 if "Name:\tsleep\n" in status:
                     return int(re.search(r"^Uid:\t(\d+)", status, re.M).group(1))
-        except FileNotFoundError:
-            pass  # a process has gone between two looks
+        except OSError:
+            pass  # a process has gone between two looks, or while it was looked at
         return None
     return wait_for(look, "the command")
 

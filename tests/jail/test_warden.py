@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from harness import BUILD, CGROUP, PATIENCE, ROOT, free_port, runtimes, wait_for
+from harness import BUILD, CGROUP, PATIENCE, ROOT, children, free_port, runtimes, wait_for
 
 WITHOUT_NODE = True
 
@@ -68,7 +68,7 @@ def running(server, jobs):
 
 def start_refused(environment=None, *options, expected=1):
     clean = {name: value for name, value in os.environ.items() if not name.startswith("SANDBOX_")}
-    done = subprocess.run([IMMURE, "serve", *options], capture_output=True, text=True, timeout=60,
+    done = subprocess.run([IMMURE, "serve", *options], capture_output=True, text=True, timeout=PATIENCE * 60,
                           env={**clean, **(environment or {})})
     assert done.returncode == expected, done.stderr
     assert done.stdout == ""
@@ -126,6 +126,21 @@ def test_check_config_only_checks(tmp_path):
     start_refused(None, "--check-config")
 
 
+def test_check_config_makes_no_audit_log(tmp_path):
+    """Whoever checks is often not the user that serves, and could not write to what would belong to somebody else."""
+    config = tmp_path / "server.textproto"
+
+    def check(audit_log):
+        config.write_text(f'environment: "local"\naudit_log: "{audit_log}"\n')
+        return subprocess.run([IMMURE, "serve", "--config", config, "--check-config"], capture_output=True, text=True)
+
+    assert check(tmp_path / "audit.log").returncode == 0 and os.listdir(tmp_path) == ["server.textproto"]
+    (tmp_path / "audit.log").write_text("no line of a chain\n")
+    assert check(tmp_path / "audit.log").returncode == 1
+    nowhere = check(tmp_path / "none" / "audit.log")
+    assert nowhere.returncode == 1 and "audit_log" in nowhere.stderr
+
+
 def test_port_zero_is_told_in_the_log(server):
     server.environment["SANDBOX_EXECUTOR_ADDR"] = "127.0.0.1:0"
     server.start()
@@ -140,10 +155,13 @@ def test_a_unix_socket(server, tmp_path):
     server.environment["SANDBOX_EXECUTOR_ADDR"] = f"unix:{path}"
     server.start()
     wait_for(lambda: events(server, "selftest"), "the self-test")
-    with socket.socket(socket.AF_UNIX) as client:
-        client.connect(str(path))
-        client.sendall(b"GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        assert client.recv(100).startswith(b"HTTP/1.1 200 ")
+
+    def is_ready():
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            client.sendall(b"GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            return client.recv(100).startswith(b"HTTP/1.1 200 ")
+    wait_for(is_ready, "its outcome, which the front hears of later than the log")
     assert server.stop() == 0
     assert not path.exists()
 
@@ -240,8 +258,7 @@ def test_dying_again_and_again_is_slowed_down(server):
 
 def jail_processes(server):
     """The warden's children: fronts, and PID 1 of each jail where none is forked from a template."""
-    with open(f"/proc/{server.process.pid}/task/{server.process.pid}/children") as file:
-        return set(map(int, file.read().split()))
+    return set(children(server.process.pid))
 
 
 @pytest.fixture
@@ -277,7 +294,7 @@ def test_a_front_that_works_is_left_alone(impatient):
     reply = call_later(server, SLEEP.format(6))
     running(server, 1)
     server.process.send_signal(signal.SIGHUP)
-    wait_for(lambda: events(server, "reloaded"), "the reload")
+    server.reloaded()
     assert reply()["status"] == "success"  # from the front that drains; the other one had nothing to do
     assert events(server, "front_killed") == [] and server.metric("immure_front_restarts_total") == 0
 
@@ -314,7 +331,10 @@ def reload(server, text, expected):
     server.config.write_text(f'listen: "127.0.0.1:{server.port}"\ncgroup: {CGROUP}\n' + text + ("" if "runtime {" in text else runtimes()))
     before = len(events(server, expected))
     server.process.send_signal(signal.SIGHUP)
-    return wait_for(lambda: events(server, expected)[before:], expected)[0]
+    event = wait_for(lambda: events(server, expected)[before:], expected)[0]
+    if expected == "reloaded":
+        server.reloaded(before + 1)
+    return event
 
 
 def test_reload_takes_effect(configured):

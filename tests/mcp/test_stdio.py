@@ -8,7 +8,7 @@ import time
 
 import pytest
 from conftest import IMMURE
-from harness import Server, wait_for
+from harness import Server, children, wait_for
 
 PING = {"jsonrpc": "2.0", "id": "p", "method": "ping"}
 
@@ -68,6 +68,12 @@ def test_what_has_been_asked_is_answered_after_the_end_of_input(relay):
     assert code == 0 and json.loads(rest)["result"]["content"][0]["text"] == "last\n"
 
 
+def test_the_last_line_needs_no_line_feed(relay):
+    relay.process.stdin.write(json.dumps(PING))
+    code, rest, _ = relay.end()
+    assert code == 0 and json.loads(rest)["id"] == "p"
+
+
 def test_what_is_no_message(relay):
     relay.say("junk", "", "[]", '{"jsonrpc":"2.0","id":5}', {"jsonrpc": "2.0", "method": "notifications/initialized"}, PING)
     answers = [relay.hear() for _ in range(4)]
@@ -113,11 +119,6 @@ def test_nobody_there(tmp_path):
 
 def own(*options, **environment):
     return Relay(*options, SANDBOX_EXECUTOR_CGROUP=os.environ.get("IMMURE_TEST_CGROUP", "BEST_EFFORT"), **environment)
-
-
-def children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return [int(child) for child in file.read().split()]
 
 
 @pytest.mark.parametrize("how", ["input", signal.SIGTERM, signal.SIGKILL])

@@ -8,9 +8,11 @@ import shutil
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 
 from harness import PATIENCE, ROOT, config_key, runtimes
 from images import image, imported, make_root, policy
+from packages import tarball, upload, wheel
 
 SEED = int(os.environ.get("IMMURE_TEST_SEED", "1"))
 NODE, BASH = {"runtime": "node"}, {"runtime": "bash"}
@@ -85,9 +87,27 @@ OTHERS = {
         ("require('fs').appendFileSync('log', 'x')", {**NODE, **SESSION}, "success", 1),
     ],
 }
+# Packages: of the workspace and of an index, what they need, one that is nowhere, one whose index never answers.
+PATIENT, SELDOM = {"timeout": 60}, 0.3  # each keeps a processor busy for a second
+INSTALLS = {
+    "python": [
+        ("install_package('./brought-1.0-py3-none-any.whl')\nimport brought", {**PATIENT, "files": [upload(wheel("brought"))]}, "success", SELDOM),
+        ("install_package('listed')\nimport listed, needed", PATIENT, "success", SELDOM),
+        ("install_package('listed')\nimport listed, needed", {**PATIENT, **SESSION}, "success", SELDOM),
+        ("install_package('hanging')", {"timeout_ms": 1500}, "timeout", SELDOM),
+    ],
+    "node": [
+        ("await installPackage('./brought-1.0.0.tgz')\nrequire('brought')", {**NODE, **PATIENT, "files": [upload(tarball("brought"))]}, "success", SELDOM),
+        ("await installPackage('listed')\nrequire('listed')", {**NODE, **PATIENT, **SESSION}, "success", SELDOM),
+        ("await installPackage('nowhere')", {**NODE, **PATIENT}, "execution_error", SELDOM),
+        ("await installPackage('hanging')", {**NODE, "timeout_ms": 1500}, "timeout", SELDOM),
+    ],
+}
 NODE_RUNS = shutil.which("/usr/bin/node") and shutil.which("esbuild") and not EMULATED
 JOBS += [job for runtime, jobs in OTHERS.items() if shutil.which(f"/usr/bin/{runtime}") and (runtime != "node" or NODE_RUNS) for job in jobs]
 JOBS += [] if EMULATED else [*EXHAUSTING, *IN_IMAGE]
+JOBS += INSTALLS["python"] if Path("/usr/lib/python3/dist-packages/pip").exists() and not EMULATED else []
+JOBS += INSTALLS["node"] if NODE_RUNS and shutil.which("npm") else []
 
 
 def function(name):
@@ -146,7 +166,19 @@ KEPT_MS, UNDECIDED_MS = (6000, 3000) if EMULATED else (2000, 1000)
 MISSED = "missed"  # by a caller who was kept from asking for so long
 
 
-def configuration(directory):
+def fill(index):
+    """Makes `index` the one that INSTALLS is about."""
+    def hang(request):
+        request.connection.recv(1)  # until who has asked is gone
+        request.close_connection = True
+    index.add_python(wheel("needed"), wheel("listed", requires=["needed"]))
+    needs = {"dependencies": {"needed": "1"}}
+    index.add_node("needed", "1.0.0", tarball("needed")[1])
+    index.add_node("listed", "1.0.0", tarball("listed", files={"index.js": "require('needed')"}, **needs)[1], **needs)
+    index.files |= {"/simple/hanging/": hang, "/hanging": hang}
+
+
+def configuration(directory, index):
     """Writes what the server needs, an image among it. -> the configuration"""
     policies = directory / "policies"
     shutil.rmtree(directory, ignore_errors=True)
@@ -157,6 +189,7 @@ def configuration(directory):
         (policies / "image.textproto").write_text(policy("image", "bash", 'images: "soak"'))
         imported(directory / "images", "soak", make_root(directory / "root", "/usr/bin/bash", "/usr/bin/cat"))
     return (f'kept_job_ttl_ms: {KEPT_MS} session_ttl_ms: {KEPT_MS} approval_expiry_ms: {UNDECIDED_MS} kernel_idle_cpu_ms: 200\n'
+            f'pip_index {{ url: "{index.url}/simple/" }} npm_registry {{ url: "{index.url}" }}\n'
             f'policy_path: "{policies}" image_directory: "{directory}/images"\n'
             + config_key("limited", LIMITED_KEY, max_jobs_per_minute=LIMITED_JOBS)
             + config_key("approver", APPROVER_KEY).replace(" }", " approver: true }")

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Runs many jobs, good, bad and hostile, through one server (callers.py: in every runtime, by every door, with tool calls, approvals,
-sessions, kernels and images, waited for, streamed, asynchronous, with callers that hang up), and compares what the server has at rest after each fifth
+sessions, kernels, images and packages, waited for, streamed, asynchronous, with callers that hang up), and compares what the server has at rest after each fifth
 of them: nothing may be left, nothing may grow.
 
 usage: soak.py [N]      (2000; BUILD names the build; the server's log is BUILD/soak/log)
@@ -23,17 +23,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from callback_server import QuickServer  # noqa: E402
-from callers import APPROVER_KEY, SEED, Caller, configuration  # noqa: E402
-from harness import BUILD, IMMURE, STANDBY, WARM, Server, call, free_port, wait_for  # noqa: E402
+from callers import APPROVER_KEY, SEED, Caller, configuration, fill  # noqa: E402
+from harness import BUILD, IMMURE, STANDBY, WARM, Server, call, children, closed_port, front_of, n_connections, wait_for  # noqa: E402
+from package_index import Index  # noqa: E402
 
 WORKERS = 4  # as many as jobs run at once
-
-
-def children(pid):
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
 
 
 def descendants(pid):
@@ -50,16 +44,11 @@ def memory_kib(pid):
     return next((int(line.split()[1]) for line in lines if line.startswith("Pss_Anon:")), 0)
 
 
-def front_of(server):
-    return next(pid for pid in children(server.process.pid)
-                if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"immure\0front"))
-
-
 def n_cgroups(warden):
     """Those that the warden has made, where it could."""
     path = next((line[3:] for line in Path(f"/proc/{warden}/cgroup").read_text().splitlines() if line.startswith("0::")), "")
     own, found, _ = path.partition("/immure-")
-    return sum(1 for _ in Path("/sys/fs/cgroup" + own).rglob("cgroup.procs")) if found else 0
+    return sum(1 for _ in os.walk("/sys/fs/cgroup" + own)) if found else 0  # one that goes meanwhile does not count
 
 
 def n_mounts(pids):
@@ -71,17 +60,6 @@ def n_mounts(pids):
     return sum(namespaces.values())
 
 
-def n_kept_callbacks(front, port):
-    """Connections to the server that answers tool calls, which are kept for the next call: now some, now none."""
-    lines = [line.split() for line in Path(f"/proc/{front}/net/tcp").read_text().splitlines()[1:]]
-    sockets = {f"socket:[{line[9]}]" for line in lines if int(line[2].partition(":")[2], 16) == port}
-    count = 0
-    for path in Path(f"/proc/{front}/fd").iterdir():
-        with contextlib.suppress(OSError):  # closed meanwhile
-            count += os.readlink(path) in sockets
-    return count
-
-
 def heap_bytes(server):
     """What warden and front have allocated and not freed."""
     text = server.get("/metrics").body.decode()
@@ -89,13 +67,13 @@ def heap_bytes(server):
 
 
 def measure(server, callback_port=0):
-    warden, front = server.process.pid, front_of(server)
+    warden, front = server.process.pid, front_of(server.process.pid)
     below = descendants(warden)
     others = [pid for pid in below if pid != front]
     return {
         "processes": len(below),
         "warden: descriptors": len(os.listdir(f"/proc/{warden}/fd")),
-        "front: descriptors": len(os.listdir(f"/proc/{front}/fd")) - (n_kept_callbacks(front, callback_port) if callback_port else 0),
+        "front: descriptors": len(os.listdir(f"/proc/{front}/fd")) - (n_connections(front, callback_port) if callback_port else 0),
         "mounts": n_mounts([warden, *below]),
         "cgroups": n_cgroups(warden),
         "warden: KiB": memory_kib(warden),
@@ -203,13 +181,14 @@ def main():
     directory = Path(BUILD, "soak")
     directory.mkdir(parents=True, exist_ok=True)
     config = directory / "server.textproto"
-    config.write_text(configuration(directory / "made"))
-    with QuickServer() as callbacks:
+    with QuickServer() as callbacks, Index() as index:
+        fill(index)
+        config.write_text(configuration(directory / "made", index))
         return soak(n, directory, callbacks.url, SANDBOX_EXECUTOR_CONFIG=str(config))
 
 
 def soak(n, directory, callback_url, **environment):
-    addresses = {"answers": callback_url, "nobody": f"http://127.0.0.1:{free_port()}/"}
+    addresses = {"answers": callback_url, "nobody": f"http://127.0.0.1:{closed_port()}/"}
     server = Server(directory / "log", immure=IMMURE, SANDBOX_EXECUTOR_CALLBACK_URLS=",".join(addresses.values()), **environment)
     port = urllib.parse.urlsplit(callback_url).port
     server.start()

@@ -24,8 +24,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "soak"))
 
-from harness import BUILD, CGROUP_PARENT, IMMURE, Cgroup, Server, wait_for  # noqa: E402
-from soak import HEAP, MEMORY, children, descendants, measure, own_mounts, stock_is_full  # noqa: E402
+from harness import BUILD, CGROUP_PARENT, IMMURE, Cgroup, Server, children, wait_for  # noqa: E402
+from soak import HEAP, MEMORY, descendants, measure, own_mounts, stock_is_full  # noqa: E402
 
 SEED = int(os.environ.get("IMMURE_TEST_SEED", "1"))
 PR_SET_CHILD_SUBREAPER = 36

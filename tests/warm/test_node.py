@@ -175,6 +175,11 @@ def test_jobs_that_want_what_the_parent_alone_does(warm, fields):
     assert run_warm(warm, WHO, **fields)["stdout"] == READY
 
 
+def test_metrics_promise_none_that_is_not_there(warm):
+    for _ in range(20):
+        assert run_warm(warm, WHO)["stdout"] == READY
+
+
 def test_wall_clock_counts_from_the_job(warm):
     wait_for(lambda: parked(warm) == 2, "both")
     verdict = run_warm(warm, "for (;;);", timeout_ms=500)

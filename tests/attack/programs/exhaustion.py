@@ -143,7 +143,8 @@ def descriptors():
         found("error", errno.errorcode[error.errno])
 
 
-@attack("descriptors on their way count as their sender's, up to RLIMIT_NOFILE", {"error": "ETOOMANYREFS|EMFILE|EAGAIN", "bounded": "True"})
+@attack("descriptors on their way count as their sender's, up to RLIMIT_NOFILE", {"error": "ETOOMANYREFS|EMFILE|EAGAIN", "bounded": "True"},
+        alone=True)
 def descriptors_in_flight():
     """Sends descriptors over sockets that nobody reads, so that they count as nobody's."""
     import array

@@ -45,7 +45,7 @@ def kernel_memory():
 @attack(ABSENT, {"sys": "ENOENT", "debug": "ENOENT", "firmware": "ENOENT", "security": "ENOENT"})
 def system_file_systems():
     """Looks for sysfs, debugfs, tracefs, securityfs, firmware variables."""
-    for what, name in (("sys", "/sys"), ("debug", "/sys/kernel/debug"), ("firmware", "/sys/firmware/efi/efivars"),
+    for what, name in (("sys", "/sys/kernel"), ("debug", "/sys/kernel/debug"), ("firmware", "/sys/firmware/efi/efivars"),
                        ("security", "/sys/kernel/security")):
         attempt(what, os.listdir, name)
 

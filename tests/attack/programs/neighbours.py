@@ -34,8 +34,8 @@ def listens():
 def tcp_port():
     """Connects to the other's port, and takes the same one."""
     import socket
-    attempt("connect", lambda: socket.create_connection(("127.0.0.1", 47113), 5))
-    attempt("bind", lambda: socket.create_server(("127.0.0.1", 47113)))
+    attempt("connect", lambda: socket.create_connection(("127.0.0.1", 17113), 5))
+    attempt("bind", lambda: socket.create_server(("127.0.0.1", 17113)))
 
 
 @tcp_port.beside(came="False")
@@ -43,7 +43,7 @@ def serves():
     """Listens on a port."""
     import select
     import socket
-    one = socket.create_server(("127.0.0.1", 47113))
+    one = socket.create_server(("127.0.0.1", 17113))
     hold()
     found("came", bool(select.select([one], [], [], 0)[0]))
 

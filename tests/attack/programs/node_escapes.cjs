@@ -49,7 +49,7 @@ attempt("core_pattern", () => fs.writeFileSync("/proc/sys/kernel/core_pattern", 
 attempt("modprobe", () => fs.writeFileSync("/proc/sys/kernel/modprobe", "/bin/sh"));
 attempt("kcore", () => fs.openSync("/proc/kcore"));
 attempt("kallsyms", () => fs.openSync("/proc/kallsyms"));
-attempt("sys", () => fs.readdirSync("/sys"));
+attempt("sys", () => fs.readdirSync("/sys/kernel"));
 attempt("cgroup", () => fs.readdirSync("/sys/fs/cgroup"));
 attempt("uid_map", () => fs.writeFileSync("/proc/self/uid_map", "0 0 1"));
 
