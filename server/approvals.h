@@ -22,6 +22,7 @@ struct approval_entry {
     char *packed;         /* the job, in memory; NULL: it is on disk, or not needed any more */
     const void *runner;   /* the front that has been told to run it; NULL: none */
     uint64_t runner_ping; /* the last ping that it was sent before that */
+    bool put_off;         /* it has not been told: it is, after a ping */
 
     /* Its job has ended, and that could not be written yet: it is `running` until it could. */
     bool end_is_due;

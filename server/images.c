@@ -31,10 +31,10 @@ static int no_such_image(const char *name, struct err *reterr)
     return err_set(reterr, ERR_INVALID, ENOENT, "image", "there is no image '%.64s'", name);
 }
 
-static int unusable(const char *name, const char *why, struct err *reterr)
+/* `code` tells what may be otherwise soon (a want of descriptors, say) from what will not. */
+static int unusable(const char *name, int code, const char *why, struct err *reterr)
 {
-    err_set(reterr, ERR_SETUP, EIO, NULL, "the image '%.64s' cannot be used: %.300s", name, why);
-    return -EIO;
+    return err_set(reterr, ERR_SETUP, code, NULL, "the image '%.64s' cannot be used: %.300s", name, why);
 }
 
 /* A descriptor, or -errno; -EWOULDBLOCK where it is being removed, or another has just taken its place. */
@@ -63,14 +63,14 @@ static int open_by_name(const char *directory, const char *name, struct image *i
     }
     CLEANUP(fd_closep) int store = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (store < 0) {
-        return unusable(name, strerror(errno), reterr);
+        return unusable(name, errno, strerror(errno), reterr);
     }
     int fd = image_name_is_valid(name) ? lock_by_name(store, name) : -ENOENT;
     for (int tries = 1; fd == -EWOULDBLOCK && tries < LOOKUPS_MAX; tries++) {
         fd = lock_by_name(store, name);
     }
     if (fd < 0) {
-        return fd == -ENOENT ? no_such_image(name, reterr) : unusable(name, strerror(-fd), reterr);
+        return fd == -ENOENT ? no_such_image(name, reterr) : unusable(name, -fd, strerror(-fd), reterr);
     }
     image->lock_fd = fd;
     return 0;
@@ -100,16 +100,16 @@ int image_open(const char *directory, const char *name, const struct runtime_con
     CLEANUP(fd_closep) int root = -1;
     int r = open_by_name(directory, name, ret, reterr);
     if (r == 0 && image_record_read(ret->lock_fd, &ret->record, &err) < 0) {
-        r = unusable(name, err.text, reterr);
+        r = unusable(name, err.code, err.text, reterr);
     }
     if (r == 0 && (root = image_open_below(ret->lock_fd, IMAGE_ROOT, O_RDONLY | O_DIRECTORY)) < 0) {
-        r = unusable(name, strerror(-root), reterr);
+        r = unusable(name, -root, strerror(-root), reterr);
     }
     if (r == 0 && runtime) {
         r = check_interpreter(ret, root, runtime, reterr);
     }
     if (r == 0 && hostdir_mount(root, NULL, &ret->mount_fd, &err) < 0) {
-        r = unusable(name, err.text, reterr);
+        r = unusable(name, err.code, err.text, reterr);
     }
     if (r < 0) {
         image_close(ret);

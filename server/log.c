@@ -8,6 +8,7 @@
 #include "server/log.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <poll.h>
 #include <stdio.h>
@@ -205,35 +206,66 @@ static bool has_room(const struct log *log)
     return log->loses_none || poll(&to, 1, log->lost > 0 ? 0 : PATIENCE_MS) != 0;
 }
 
-static void write_line(const struct log *log)
+/* False: it is lost, or the end of it is. */
+static bool write_whole(const struct log *log, const char *data, size_t size)
 {
     ssize_t written;
     do {
-        written = log->line.failed ? 0 : write(log->fd, log->line.data, log->line.len);
+        written = write(log->fd, data, size);
     } while (written < 0 && errno == EINTR);
+    return written == (ssize_t)size;
+}
+
+/* Is there room for one more line? What has been lost until now is told first. */
+static bool may_write(struct log *log)
+{
+    if (!has_room(log)) {
+        return false;
+    }
+    if (log->lost == 0) {
+        return true;
+    }
+    compose(log, LOG_ERROR, "log_lost", &LOG_FIELD_U64("lines", log->lost), 1);
+    if (log->line.failed || !write_whole(log, log->line.data, log->line.len)) {
+        return false;
+    }
+    log->lost = 0;
+    return has_room(log);
+}
+
+void log_tell(struct log *log, enum log_level level, const char *event, const struct log_field *fields,
+              size_t n)
+{
+    if (!log) {
+        return;
+    }
+    bool told = may_write(log);
+    if (told) {
+        compose(log, level, event, fields, n);
+        told = !log->line.failed && write_whole(log, log->line.data, log->line.len);
+    }
+    log->lost += !told;
 }
 
 void log_write(struct log *log, enum log_level level, const char *event, const struct log_field *fields,
                size_t n)
 {
-    if (!log || level > log->level) {
-        return;
+    if (log && level <= log->level) {
+        log_tell(log, level, event, fields, n);
     }
-    if (!has_room(log)) {
-        log->lost++;
-        return;
+}
+
+void log_line(struct log *log, const char *line, size_t size)
+{
+    if (log) {
+        /* Of a longer one a pipe would take the beginning, and then wait. */
+        log->lost += size > PIPE_BUF || !may_write(log) || !write_whole(log, line, size);
     }
-    if (log->lost > 0) {
-        compose(log, LOG_ERROR, "log_lost", &LOG_FIELD_U64("lines", log->lost), 1);
-        write_line(log);
-        log->lost = 0;
-        if (!has_room(log)) {
-            log->lost = 1;
-            return;
-        }
-    }
-    compose(log, level, event, fields, n);
-    write_line(log);
+}
+
+void log_succeed(struct log *log, const struct log *before)
+{
+    log->lost += before->lost;
 }
 
 void log_err(struct log *log, enum log_level level, const char *event, const struct err *err)

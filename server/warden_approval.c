@@ -50,9 +50,7 @@ static void audit(struct warden *warden, const struct approval *approval)
         LOG_FIELD_STR("outcome", approval->outcome[0] ? approval->outcome : NULL),
     };
     if (!warden->audit) {
-        struct log *log = log_new(STDERR_FILENO, warden->settings->config->log_format, LOG_INFO, "warden");
-        log_write(log, LOG_INFO, "approval", fields, ARRAY_SIZE(fields));
-        log_free(log);
+        log_tell(warden->log, LOG_INFO, "approval", fields, ARRAY_SIZE(fields));
         return;
     }
     CLEANUP(buf_free) struct buf line = BUF_INIT;

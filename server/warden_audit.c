@@ -16,7 +16,6 @@
 #include "config/config.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "jail/base/io.h"
 #include "jail/base/loop.h"
 #include "server/audit_chain.h"
 #include "server/audit_trail.h"
@@ -101,7 +100,7 @@ static int take_line(struct front *front)
     if (warden->audit) {
         audit_trail_append(warden->audit, warden->audit_line, size);
     } else { /* since a reload; other fronts' lines are in the log as well */
-        io_write_full(STDERR_FILENO, warden->audit_line, (size_t)n);
+        log_line(warden->log, warden->audit_line, (size_t)n);
     }
     return 1;
 }

@@ -72,7 +72,7 @@ static void look_after(struct front *front)
     if (timeout_ms(front->warden) == 0) {
         /* It may take for ever. But an approved job that it could not begin is missed only when it answers
          * (approvals_answered()). */
-        if (speaks && front->guard.answered && approvals_handed_over(front->warden) > 0) {
+        if (speaks && front->guard.answered && approvals_await_answer(front->warden)) {
             ping(front);
         }
         return;

@@ -263,18 +263,21 @@ int approval_still_runs(const struct settings *settings, const struct approval *
 void approvals_tend(struct warden *warden);
 /* How many it has, and has not sent back yet. */
 unsigned approvals_handed_over(const struct warden *warden);
+/* One of them, or of those that were put off, waits for the front's answer to a ping. */
+bool approvals_await_answer(const struct warden *warden);
 /* It has answered that ping. What it was told to run before, and has not sent back, it could not begin: it,
  * or another, is told so again. */
 void approvals_answered(const struct front *front, uint64_t ping);
 /* It will not send them any more. */
 void approvals_forget_front(const struct front *front);
-/* The approved job that a front has been told to run, with its input. */
+/* The approved job that a front has been told to run, with its input. ERR_CONFLICT: it has not been told;
+ * whatever else, as of approval_not_begun(). */
 int approval_take(struct front *front, const char *approval_id, struct job **ret, int *ret_input,
                   struct err *reterr);
 /* All that it needs is there: notes that it begins. ERR_BUSY where that cannot be noted, and it does not. */
 int approval_begin(struct warden *warden, const char *approval_id, struct err *reterr);
-/* Either of these has failed, or what the job needs, or its jail. ERR_BUSY on return: it has not begun, and
- * waits on; whatever else, it has had its turn. */
+/* What the job needs is not there, or its jail cannot be, or approval_begin() has failed. ERR_BUSY on return:
+ * it has not begun, and waits on; whatever else, it has had its turn. */
 void approval_not_begun(struct front *front, const char *approval_id, struct err *err);
 /* It has ended, or nobody knows (`known`). */
 void approval_end(struct warden *warden, const char *approval_id, bool known, const char *outcome);

@@ -518,9 +518,11 @@ void job_run(struct front *front, uint64_t id, const char *approval_id, const in
         wish->id = id;
         r = start(warden, front->settings, wish, fds, false, approval_id, &job, &retry_after_ms, &err);
         fd_closep(&fds[JOB_FD_INPUT]);
+        if (r < 0) {
+            approval_not_begun(front, approval_id, &err);
+        }
     }
     if (r < 0) {
-        approval_not_begun(front, approval_id, &err);
         report_failure(front, id, &err, retry_after_ms);
     } else {
         job->front = front;

@@ -88,6 +88,7 @@ void warden_reload_succeeded(struct warden *warden)
     approvals_configure(warden->approvals, config);
     struct log *log = log_new(2, config->log_format, config->log_level, "warden");
     if (log) {
+        log_succeed(log, warden->log);
         log_free(warden->log);
         warden->log = log;
     }

@@ -30,7 +30,7 @@
 /* Its front has been told to run it, and has not sent it back yet. */
 static bool is_handed_over(const struct approval_entry *entry)
 {
-    return entry->runner && entry->approval.state == APPROVAL_APPROVED;
+    return entry->runner && !entry->put_off && entry->approval.state == APPROVAL_APPROVED;
 }
 
 bool approvals_claim_kernel(const struct warden *warden, const char *session_id)
@@ -109,6 +109,15 @@ unsigned approvals_handed_over(const struct warden *warden)
     return n;
 }
 
+bool approvals_await_answer(const struct warden *warden)
+{
+    const struct approval_entry *entry = approvals_first(warden->approvals);
+    while (entry && !(entry->runner && entry->approval.state == APPROVAL_APPROVED)) {
+        entry = entry->next;
+    }
+    return entry != NULL;
+}
+
 /* It will never run. */
 static void give_up(struct warden *warden, struct approval_entry *entry, const struct err *why)
 {
@@ -123,14 +132,22 @@ static void give_up(struct warden *warden, struct approval_entry *entry, const s
 static bool is_passing(const struct err *err)
 {
     return err->kind == ERR_BUSY || err->kind == ERR_RATE || err->code == EMFILE || err->code == ENFILE ||
-           err->code == ENOMEM || err->code == EINTR;
+           err->code == ENOMEM || err->code == EINTR || err->code == EWOULDBLOCK;
 }
 
-/* As if the front had been told to run it: after its answer to the next ping it is tried again. */
-static void put_off(struct front *front, struct approval_entry *entry)
+/* After the front's answer to the next ping it is told to run it once more. */
+static void give_to(struct front *front, struct approval_entry *entry)
 {
     entry->runner = front;
     entry->runner_ping = front->guard.ping;
+    entry->put_off = false;
+}
+
+/* The same, but for that it has not been told; nobody else waits for it meanwhile. */
+static void put_off(struct front *front, struct approval_entry *entry)
+{
+    give_to(front, entry);
+    entry->put_off = true;
 }
 
 static void hand_over(struct front *front, struct approval_entry *entry)
@@ -149,11 +166,12 @@ static void hand_over(struct front *front, struct approval_entry *entry)
         give_up(front->warden, entry, &err);
         return;
     }
-    put_off(front, entry);
     if (r < 0) {
         log_err(front->warden->log, LOG_WARNING, "approved_job_waits", &err);
+        put_off(front, entry);
         return;
     }
+    give_to(front, entry);
     die_here("handed over");
     front_send(front, &msg, &fd, 1);
 }
@@ -175,7 +193,7 @@ void approvals_tend(struct warden *warden)
         }
         if (turn_has_come(front, entry)) {
             hand_over(front, entry);
-            taken++;
+            taken += is_handed_over(entry);
         }
     }
 }
@@ -227,7 +245,7 @@ int approval_take(struct front *front, const char *approval_id, struct job **ret
     CLEANUP(fd_closep) int input = -1;
     struct warden *warden = front->warden;
     struct approval_entry *entry = approvals_find(warden->approvals, approval_id);
-    if (!entry || entry->runner != front || entry->approval.state != APPROVAL_APPROVED) {
+    if (!entry || entry->runner != front || !is_handed_over(entry)) {
         return err_set(reterr, ERR_CONFLICT, EALREADY, NULL, "it runs a job that it was not told to run");
     }
     int r = approval_still_runs(front->settings, &entry->approval, reterr);
@@ -238,6 +256,7 @@ int approval_take(struct front *front, const char *approval_id, struct job **ret
         if (!is_passing(reterr)) {
             give_up(warden, entry, reterr);
         }
+        approval_not_begun(front, approval_id, reterr);
         return r;
     }
     die_here("run");
@@ -258,17 +277,19 @@ int approval_begin(struct warden *warden, const char *approval_id, struct err *r
 
 void approval_not_begun(struct front *front, const char *approval_id, struct err *err)
 {
-    struct approval_entry *entry = approvals_find(front->warden->approvals, approval_id);
+    struct warden *warden = front->warden;
+    struct approval_entry *entry = approvals_find(warden->approvals, approval_id);
     struct err disk = {0};
-    if (!entry || entry->runner != front) {
-        return;
+    if (!entry || (entry->approval.state == APPROVAL_APPROVED && entry->runner != front)) {
+        return; /* nobody has it: its front was given up on the way */
     }
     bool waits = entry->approval.state == APPROVAL_APPROVED &&
-                 (is_passing(err) || approval_begin(front->warden, approval_id, &disk) < 0);
+                 (is_passing(err) || approval_begin(warden, approval_id, &disk) < 0);
     if (entry->approval.state == APPROVAL_RUNNING) {
-        approval_end(front->warden, approval_id, true, err->text);
+        approval_end(warden, approval_id, true, err->text);
     }
     if (waits) {
+        log_err(warden->log, LOG_WARNING, "approved_job_waits", err_is_set(&disk) ? &disk : err);
         err->kind = ERR_BUSY;
         entry->runner = NULL;
         if (turn_has_come(front, entry)) {

@@ -110,6 +110,7 @@ def test_what_is_thrown_ends_the_call_alone(session):
         verdict = session(code)
         assert fate(verdict) == ("execution_error", "kept") and said in verdict["stderr"], verdict
     assert out(session("process.on('uncaughtException', (error) => console.log('mine', error.message)); throw new Error('1')")) == "mine 1\n"
+    assert out(session("(async () => { throw new Error('2') })()")) == "mine 2\n"
     assert session("console.log(x); process.exitCode = 7")["exit_code"] == 7
     assert out(session("console.log(x)")) == "2\n"
 

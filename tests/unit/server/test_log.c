@@ -1,5 +1,6 @@
 /* server/log.c: one line per event, whatever the values hold. */
 #include <fcntl.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -170,6 +171,34 @@ static void a_reader_that_does_not_read_stops_nobody(void **state)
     close(sink.fds[1]);
 }
 
+/* Of another process: of any size, and below no level. */
+static void what_others_compose_stops_nobody_either(void **state)
+{
+    (void)state;
+    static char text[1 << 17], large[PIPE_BUF + 2];
+    struct sink sink;
+    sink_open(&sink);
+    struct log *before = log_new(sink.fds[1], LOG_FORMAT_LOGFMT, LOG_ERROR, "warden");
+    log_line(before, "told\n", 5);
+    memset(large, 'x', sizeof large);
+    log_line(before, large, sizeof large);
+    struct log *log = log_new(sink.fds[1], LOG_FORMAT_LOGFMT, LOG_ERROR, "warden");
+    log_succeed(log, before);
+    log_free(before);
+    LOG(log, LOG_INFO, "reloaded", LOG_FIELD_U64("n", 1));
+    log_tell(log, LOG_INFO, "approval", &LOG_FIELD_U64("n", 2), 1);
+    drain(sink.fds[0], text, sizeof text);
+    assert_true(strncmp(text, "told\ntime=", 10) == 0);
+    assert_null(strstr(text, "xx"));
+    assert_null(strstr(text, "reloaded"));
+    const char *lost = strstr(text, "level=error who=warden event=log_lost lines=1\n");
+    assert_non_null(lost);
+    assert_non_null(strstr(lost, "level=info who=warden event=approval n=2\n"));
+    log_free(log);
+    close(sink.fds[0]);
+    close(sink.fds[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -179,6 +208,7 @@ int main(void)
         cmocka_unit_test(leaves_out_what_is_below_its_level),
         cmocka_unit_test(writes_errors),
         cmocka_unit_test(a_reader_that_does_not_read_stops_nobody),
+        cmocka_unit_test(what_others_compose_stops_nobody_either),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -332,8 +332,8 @@ static void a_front_runs_only_what_it_is_told_to(void **state)
     int fds[MSG_RUN_FDS];
     entry = begin_with_a_job(&talk, warden);
     make_pipes(fds);
-    talk.n_jobs = 2;
-    for (uint64_t id = 1; id <= 2; id++) {
+    talk.n_jobs = 3;
+    for (uint64_t id = 1; id <= 3; id++) {
         enum approval_state before = entry->approval.state;
         talk.jobs[id - 1].id = id;
         job_run(talk.front, id, entry->approval.id, fds);
@@ -344,6 +344,9 @@ static void a_front_runs_only_what_it_is_told_to(void **state)
         assert_int_equal(warden->n_jobs, 0);
         if (id == 1) {
             assert_int_equal(approvals_move(entry, APPROVAL_APPROVED, "boss", NULL, &err), 0);
+        } else if (id == 2) { /* its run is under way: to ask for it again is no end of it */
+            entry->runner = talk.front;
+            assert_int_equal(approvals_move(entry, APPROVAL_RUNNING, NULL, NULL, &err), 0);
         }
     }
     for (int i = 0; i < MSG_RUN_FDS; i++) {

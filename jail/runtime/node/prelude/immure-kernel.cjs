@@ -260,7 +260,12 @@ function next() {
         end(begun);
         return;
     }
-    Reflect.apply(then, begun.value, [() => end(begun), (error) => begun.ended || raise(error)]);
+    Reflect.apply(then, begun.value, [() => end(begun), (error) => {
+        if (!begun.ended) {
+            raise(error);
+            end(begun); // with its own status, where the program has seen to the error
+        }
+    }]);
     const asking = every(() => {
         if (begun.ended) {
             stop(asking);
