@@ -26,27 +26,12 @@
 #define SETTLE_NS (100 * NS_PER_MS)
 
 /* A file that is taken away is a change, too: its keys go on counting, and the log has to say so. */
-#define CHANGES (IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE)
+#define CHANGES (IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CREATE)
 
 static const char *file_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
-}
-
-/* True if one of the events is about the file. An overflow is about everything. */
-static bool concerns(const char *events, size_t size, const char *name)
-{
-    for (size_t at = 0; at + sizeof(struct inotify_event) <= size;) {
-        struct inotify_event event;
-        memcpy(&event, events + at, sizeof event);
-        const char *about = events + at + sizeof event;
-        if ((event.mask & IN_Q_OVERFLOW) || (event.len > 0 && strcmp(about, name) == 0)) {
-            return true;
-        }
-        at += sizeof event + event.len;
-    }
-    return false;
 }
 
 /* None is another one, too. */
@@ -57,6 +42,38 @@ static bool is_another(const struct keys_watch *keys)
     return now.st_dev != keys->seen.st_dev || now.st_ino != keys->seen.st_ino;
 }
 
+/* A link is all that it will be once it is made; any other file is still to be written. */
+static bool is_link(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && (S_ISLNK(st.st_mode) || st.st_nlink > 1);
+}
+
+static bool concerns(const struct keys_watch *keys, const struct inotify_event *event, const char *about)
+{
+    bool own = event->len > 0 && strcmp(about, file_name(keys->path)) == 0;
+    if (event->mask & IN_Q_OVERFLOW) {
+        return true; /* about everything */
+    }
+    if (own && (event->mask & IN_CREATE)) {
+        return is_link(keys->path);
+    }
+    return own || is_another(keys);
+}
+
+static bool any_concerns(const struct keys_watch *keys, const char *events, size_t size)
+{
+    for (size_t at = 0; at + sizeof(struct inotify_event) <= size;) {
+        struct inotify_event event;
+        memcpy(&event, events + at, sizeof event);
+        if (concerns(keys, &event, events + at + sizeof event)) {
+            return true;
+        }
+        at += sizeof event + event.len;
+    }
+    return false;
+}
+
 static void on_change(void *arg, uint32_t events)
 {
     (void)events;
@@ -64,7 +81,7 @@ static void on_change(void *arg, uint32_t events)
     struct keys_watch *keys = &warden->keys;
     char buffer[16 * (sizeof(struct inotify_event) + NAME_MAX + 1)];
     ssize_t n = read(keys->fd, buffer, sizeof buffer);
-    if (n > 0 && (concerns(buffer, (size_t)n, file_name(keys->path)) || is_another(keys))) {
+    if (n > 0 && any_concerns(keys, buffer, (size_t)n)) {
         loop_timer_set(keys->timer, clock_now_ns() + SETTLE_NS);
     }
 }

@@ -208,6 +208,10 @@ def test_a_file_of_keys_that_is_taken_away(serve, tmp_path):
         if n == 1:
             (tmp_path / "elsewhere").rename(path)
             server.reloaded()
+    add(tmp_path / "another", "k2")
+    path.symlink_to(tmp_path / "another")
+    server.reloaded(2)
+    assert execute(server, key).status == 401
 
 
 def test_what_is_wrong_is_told_as_the_file_of_keys_has_it(serve, tmp_path):

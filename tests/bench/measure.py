@@ -147,6 +147,17 @@ def launchers(bench, scratch):
     return table
 
 
+def race_ready(bench, server):
+    """Jailed code that is asked for against the same code bare, and nobody else: a turn of every other way in between leaves
+    processors that were used for something else, and a jail's job is short enough to be told apart by that."""
+    results = []
+    for workload, code in WORKLOADS.items() if server else ():
+        path = bench.request(server, f"{workload}-ready", code=code)
+        results += race(bench, {f"{workload}.bare_ready": ["spawn", *PYTHON, code],
+                                f"{workload}.post_ready": ["http", str(server.port), path]}, PAUSE_MS)
+    return results
+
+
 def race_node(bench, servers):
     """Jobs that stand ready against a bare Node; then those that are started for it, which keep a processor busy for as long."""
     node = shutil.which("node")
@@ -199,6 +210,13 @@ def race(bench, subjects, pause_ms, prefix=()):
     return json.loads(done.stdout)["subjects"] if done else []
 
 
+def base_of(label):
+    """The name of the bare interpreter's row that a row is compared with; None: it is one, or is compared with nothing."""
+    group, _, way = label.partition(".")
+    base = {"isolate": "node"}.get(group, group) + (".bare_ready" if way == "post_ready" else ".bare")
+    return None if not way or way.startswith("bare") else base
+
+
 def contest(bench, scratch):
     """Every way to start a program, taking turns."""
     ways = WAYS if bench.warm else ["off"]
@@ -218,12 +236,12 @@ def contest(bench, scratch):
         subjects["healthz"] = ["http", str(health.port), bench.request(health, "healthz", "GET", "/healthz")]
         # crun wants to see cgroup v2 alone; everybody gets the same.
         results = race(bench, subjects, PAUSE_MS, ONLY_CGROUP2 if "crun" in others else ())
+        results += race_ready(bench, servers.get("pool"))
         results += race_node(bench, servers)
         logs = {way: server.log() for way, server in servers.items()}
     for subject in results:
         label, times = subject["label"], milliseconds(subject["ns"])
-        base = {"isolate": "node"}.get(label.split(".")[0], label.split(".")[0]) + ".bare"
-        bench.report.add(label, statistics.median(times), "ms", base if "." in label and label != base else None)
+        bench.report.add(label, statistics.median(times), "ms", base_of(label))
     bench.report.add("true.immure_run_extra", bench.report.value("true.immure_run") - bench.report.value("true.bare"), "ms")
     for way, log in logs.items():
         bench.report.add(f"setup.{way}", audited_setup_ms(log), "ms", "setup.off" if way != "off" else None)

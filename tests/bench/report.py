@@ -18,6 +18,8 @@ import subprocess
 TARGETS = {
     "true.immure_run_extra": "value <= 1.5",
     "print.post_off": "ratio <= 1.5",
+    "print.post_ready": "ratio <= 0.18",
+    "stdlib.post_ready": "ratio <= 0.09",
     "print.post_pool": "ratio <= 0.18",
     "stdlib.post_pool": "ratio <= 0.09",
     "node.post_pool": "ratio <= 0.1",
@@ -53,8 +55,9 @@ GROUPS = {
 WORDS = """
 `bare` is `python3 -I -S -c`; `bwrap`, `unshare`, `crun` and `immure_run` are the same inside; `post_pool` is `POST /execute` as shipped (parked
 jails), `post_template` forks from the template when the job comes, `post_off` starts an interpreter for each. All of these take turns in one run,
-with a pause of a few milliseconds in between. A command is timed from posix_spawn to wait, a request from its first byte sent to the last
-byte received on a connection that stays open. `crun` has no cgroup of its own to set up, and what it prints goes nowhere.
+with a pause of a few milliseconds in between. `post_ready` is `post_pool` in turns with the bare interpreter alone (`bare_ready`), right after
+that. A command is timed from posix_spawn to wait, a request from its first byte sent to the last byte received on a connection that stays open.
+`crun` has no cgroup of its own to set up, and what it prints goes nowhere.
 """
 
 STYLE = """set terminal svg size 900,480 dynamic background "white"

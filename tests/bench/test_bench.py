@@ -48,7 +48,7 @@ def test_targets_are_judged(results):
 
 def test_everybody_takes_part(results):
     for workload in ("print", "stdlib"):
-        for subject in ("bare", "unshare", "immure_run", "post_pool", "post_template", "post_off"):
+        for subject in ("bare", "unshare", "immure_run", "bare_ready", "post_ready", "post_pool", "post_template", "post_off"):
             assert f"{workload}.{subject}" in results["rows"]
     for clients in (1, 2, 4, 16, 64):
         assert f"throughput.clients_{clients}" in results["rows"]
