@@ -27,6 +27,11 @@
  * made. */
 #define AGE_MAX_NS (10 * 60 * NS_PER_S)
 
+/* So many copies of one template live at once: whoever in the kernel looks for all that share a page (to
+ * reclaim it, to see whether it is used) walks through all of them, and a template that forks waits
+ * meanwhile. From there on a template of its own serves the next ones. */
+#define COPIES_MAX 128u
+
 /* To start an interpreter keeps a processor busy for longer than most jobs run, beside one that has just
  * begun: it may end first. */
 #define SHORT_JOB_NS (50 * NS_PER_MS)
@@ -133,6 +138,53 @@ static void tend_template(struct warm_template *template, uint64_t now_ns)
     }
 }
 
+/* What it has made lives on. */
+static void retire(struct warm_template *template)
+{
+    while (template->stock) {
+        struct warm_jail *jail = template->stock;
+        warm_template_unstock(jail);
+        warm_jail_free(jail);
+    }
+    loop_remove(TAKE_PTR(template->source));
+    template->warm = NULL;
+    if (template->successor) {
+        retire(TAKE_PTR(template->successor));
+    }
+    warm_template_unref(template);
+}
+
+/* Its failures are its own: they are told, and it is started again. */
+static void raise_successor(struct warm_template *template, uint64_t now_ns)
+{
+    struct err err = {0};
+    if (!template->successor && warm_template_new(template->warm, template->runtime, template->policy,
+                                                  &template->successor, &err) < 0) {
+        warm_template_stumble(template, &err);
+    } else if (template->successor->state == TEMPLATE_OFF) {
+        tend_template(template->successor, now_ns);
+    }
+}
+
+static bool has_many_copies(const struct warm_template *template)
+{
+    return template->references > COPIES_MAX && template->state == TEMPLATE_READY &&
+           !warm_is_standby(template);
+}
+
+/* `at` is its place in the list. */
+static void look_for_successor(struct warm_template **at, uint64_t now_ns)
+{
+    struct warm_template *template = *at, *successor = template->successor;
+    if (successor && successor->state == TEMPLATE_READY) {
+        successor->next = template->next;
+        *at = TAKE_PTR(template->successor);
+        retire(template);
+    } else if (has_many_copies(template)) {
+        raise_successor(template, now_ns);
+    }
+}
+
 void warm_tend_by(struct warm *warm, uint64_t due_ns)
 {
     if (due_ns < warm->due_ns) {
@@ -159,9 +211,9 @@ void warm_tend_empty(struct warm *warm)
 void warm_tend(struct warm *warm)
 {
     uint64_t now_ns = clock_now_ns();
-    for (struct warm_template *template = warm ? warm->templates : NULL; template;
-         template = template->next) {
-        tend_template(template, now_ns);
+    for (struct warm_template **at = warm ? &warm->templates : NULL; at && *at; at = &(*at)->next) {
+        look_for_successor(at, now_ns);
+        tend_template(*at, now_ns);
     }
 }
 
@@ -227,14 +279,7 @@ void warm_free(struct warm *warm)
     while (warm->templates) {
         struct warm_template *template = warm->templates;
         warm->templates = template->next;
-        while (template->stock) {
-            struct warm_jail *jail = template->stock;
-            warm_template_unstock(jail);
-            warm_jail_free(jail);
-        }
-        loop_remove(TAKE_PTR(template->source));
-        template->warm = NULL;
-        warm_template_unref(template);
+        retire(template);
     }
     loop_remove(warm->timer);
     fd_closep(&warm->loadavg_fd);

@@ -33,6 +33,7 @@ struct warm_template {
     unsigned references; /* the struct warm, and every jail */
     struct warm *warm;   /* NULL: retired, its settings may be gone */
     struct warm_template *next;
+    struct warm_template *successor; /* takes its place once it is ready; NULL: none */
     struct host *host;
     const struct runtime_config *runtime;
     const struct policy *policy;

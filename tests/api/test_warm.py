@@ -1,6 +1,7 @@
 """Warm starts: jobs forked from a template, and jails that stand ready. Where templates are switched off, none of this is."""
 
 import array
+import json
 import os
 import re
 import signal
@@ -48,6 +49,23 @@ def test_stock_is_filled_and_renewed(serve):
     for _ in range(6):
         assert server.execute(WHO)["stdout"] == "/immure/template\n"
     full(server)
+
+
+def test_a_template_with_many_copies_is_followed_by_another(serve):
+    """Those that it has made live on, and it ends with them."""
+    server = full(serve(config="max_concurrent_jobs: 160 max_connections_per_address: 0\n" + SHIPPED))
+    first = templates(server)[0]
+    held = [server.request("POST", "/execute?wait=false", json.dumps({"code": "import time; time.sleep(1000)", "timeout": 60})).json["job_id"]
+            for _ in range(140)]
+    wait_for(lambda: server.log().count("event=template_ready runtime=python") == 2, "another template", 120)
+    full(server)
+    pids = templates(server)
+    assert first in pids and server.execute(WHO)["stdout"] == "/immure/template\n"
+    assert all(server.get(f"/jobs/{job}").json["status"] == "running" for job in held)
+    for job in held:
+        assert server.request("DELETE", f"/jobs/{job}").status in (200, 202, 204)
+    wait_for(lambda: first not in templates(server), "the end of the first template")
+    assert "event=template_failed" not in server.log() and server.execute(WHO)["stdout"] == "/immure/template\n"
 
 
 def test_parked_processes_are_behind_their_filter(serve):
