@@ -86,7 +86,7 @@ def read(path):
 def hold():
     """Waits until the tester, who sees the waiting process, ends it."""
     import subprocess
-    subprocess.run([os.environ["ATTACK_HOLD"], "100"], executable="/usr/bin/sleep")
+    subprocess.run([os.environ["ATTACK_HOLD"], "1000"], executable="/usr/bin/sleep")
 
 
 def loot(what, path):

@@ -11,6 +11,8 @@ import sys
 import threading
 from pathlib import Path
 
+from harness import PATIENCE
+
 LIBC = ctypes.CDLL(None, use_errno=True)
 IPC_PRIVATE, IPC_CREAT, IPC_RMID = 0, 0o1000, 0
 
@@ -18,10 +20,12 @@ IPC_PRIVATE, IPC_CREAT, IPC_RMID = 0, 0o1000, 0
 class Listener:
     """A socket that counts who comes."""
 
+    LAST = b"the last for now"
+
     def __init__(self, family, kind, address):
         self.socket = socket.socket(family, kind)
         self.socket.bind(address)
-        self.kind, self.visitors = kind, 0
+        self.kind, self.visitors, self.last_came = kind, 0, threading.Event()
         if kind == socket.SOCK_STREAM:
             self.socket.listen()
         self.thread = threading.Thread(target=self.serve, daemon=True)
@@ -31,10 +35,28 @@ class Listener:
         with contextlib.suppress(OSError):
             while True:
                 if self.kind == socket.SOCK_STREAM:
-                    self.socket.accept()[0].close()
+                    visitor, _ = self.socket.accept()
+                    self.visitors += 1
+                    visitor.close()
+                elif self.socket.recv(4096) == self.LAST:
+                    self.last_came.set()
                 else:
-                    self.socket.recv(4096)
-                self.visitors += 1
+                    self.visitors += 1
+
+    def visits(self):
+        """-> how many have come since the last time. They are served in their order: when we have been, so have all before us."""
+        self.last_came.clear()
+        with socket.socket(self.socket.family, self.kind) as last:
+            last.settimeout(PATIENCE * 60)
+            last.connect(self.socket.getsockname())
+            if self.kind == socket.SOCK_STREAM:
+                last.recv(1)
+                self.visitors -= 1
+            else:
+                last.send(self.LAST)
+                assert self.last_came.wait(PATIENCE * 60)
+        visits, self.visitors = self.visitors, 0
+        return visits
 
     @property
     def port(self):
@@ -80,8 +102,12 @@ class World:
         (self.directory / "socket").chmod(0o777)
         with contextlib.suppress(OSError):
             self.listeners["tcp6"] = Listener(socket.AF_INET6, socket.SOCK_STREAM, ("::1", 0))
-        self.bystander = subprocess.Popen(["sleep", "1000"])
+        self.bystander = self.start_bystander()
         self.segment = self.shared_memory()
+
+    @staticmethod
+    def start_bystander():
+        return subprocess.Popen(["sleep", "infinity"])  # however long the attacks take
 
     def shared_memory(self):
         """A System V segment that holds a secret and that everybody may read."""
@@ -103,9 +129,7 @@ class World:
 
     def harm(self):
         """-> what has happened to the canaries since the last time"""
-        wrong = [f"somebody came to {name}" for name, listener in self.listeners.items() if listener.visitors]
-        for listener in self.listeners.values():
-            listener.visitors = 0
+        wrong = [f"somebody came to {name}" for name, listener in self.listeners.items() if listener.visits()]
         if self.target.read_text() != "untouched":
             wrong.append("the host's file was written to")
             self.target.write_text("untouched")
@@ -115,7 +139,7 @@ class World:
             wrong.append(f"the host's directory has changed: {strange}")
         if self.bystander.poll() is not None:
             wrong.append("a process of the host was ended")
-            self.bystander = subprocess.Popen(["sleep", "1000"])
+            self.bystander = self.start_bystander()
         return wrong
 
     def close(self):

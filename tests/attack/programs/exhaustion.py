@@ -1,11 +1,13 @@
 """Using up processes, threads, memory, files, descriptors, pipes, output, CPU."""
 
 import os
+from pathlib import Path
 
 from attack import attack
 from prelude import attempt, attempts, found, syscall
 
 MIB = 1 << 20
+MAPPINGS = int(Path("/proc/sys/vm/max_map_count").read_text())  # some hosts allow more than this program can make
 PIDS = "pids.max, and RLIMIT_NPROC of a user namespace of the job's own"
 MEMORY = "memory.max; without a cgroup RLIMIT_AS and the watch"
 OOM = {"status": "oom", "oom": True, "exit_code": 137, "signal": "SIGKILL", "killed": False}
@@ -201,7 +203,7 @@ def output_that_expands():
         os.write(1, b"\x01\x02\x1b\xff" * 1000)
 
 
-@attack("cpu_ms, counted over all processes", None, limits={"cpu_ms": 200}, timeout_ms=20000,
+@attack("cpu_ms, counted over all processes", None, limits={"cpu_ms": 200},
         verdict={"status": "execution_error", "exit_code": 152, "signal": "SIGXCPU"})
 def processor():
     """Computes for ever."""
@@ -209,7 +211,7 @@ def processor():
         pass
 
 
-@attack("cpu_ms, counted over all processes", None, limits={"cpu_ms": 300}, timeout_ms=20000,
+@attack("cpu_ms, counted over all processes", None, limits={"cpu_ms": 300},
         verdict={"status": "execution_error", "exit_code": 152, "signal": "SIGXCPU"})
 def processor_of_children():
     """Computes in children, each for a while."""
@@ -263,7 +265,7 @@ def address_space():
     found("after", len(bytes(1 << 20)) == 1 << 20)
 
 
-@attack("the kernel's limit of mappings", {"error": "ENOMEM", "bounded": "True"}, timeout_ms=60000)
+@attack("the kernel's limit of mappings", {"error": "ENOMEM" if MAPPINGS < 131072 else "ENOMEM|none", "bounded": "True"})
 def mappings():
     """Splits its memory into as many mappings as it can."""
     place = syscall(9, 0, 1 << 29, 0, 0x4022, -1, 0)

@@ -163,7 +163,7 @@ attempt("secret", () => fs.readFileSync(GIVEN.secret));
 //! refused_by: memory.max; without a cgroup the watch
 //! expect: {"begun": "true"}
 //! verdict: {"status": "oom", "oom": true, "exit_code": 137, "signal": "SIGKILL"}
-//! request: {"limits": {"memory_bytes": 134217728}, "timeout_ms": 30000}
+//! request: {"limits": {"memory_bytes": 134217728}, "timeout_ms": 60000}
 say("begun", true);
 const kept = [];
 for (;;) kept.push(Buffer.alloc(1 << 20, 1));
@@ -173,7 +173,7 @@ for (;;) kept.push(Buffer.alloc(1 << 20, 1));
 //! refused_by: the memory limit, or V8's own before it
 //! expect: {"begun": "true"}
 //! verdict: {"status": ["oom", "execution_error"]}
-//! request: {"limits": {"memory_bytes": 201326592}, "timeout_ms": 30000}
+//! request: {"limits": {"memory_bytes": 201326592}, "timeout_ms": 60000}
 //! denied: null
 say("begun", true);
 const heap = [];
@@ -192,7 +192,7 @@ for (const [what, place] of [["shm", "/dev/shm/x"], ["tmp", "/tmp/x"], ["work", 
 // Starts itself again, for ever.
 //! refused_by: pids.max, and RLIMIT_NPROC of a user namespace of the job's own
 //! expect: {"refused": "true"}
-//! request: {"limits": {"pids": 40}, "timeout_ms": 20000}
+//! request: {"limits": {"pids": 40}, "timeout_ms": 60000}
 let refused = false;
 for (let n = 0; n < 100 && !refused; n++) {
   try {
@@ -209,7 +209,7 @@ process.exit(0);
 // Leaves detached children that ignore every signal and hold the output open.
 //! refused_by: when PID 1 ends, the kernel ends every process of its PID namespace
 //! expect: {"started": "10"}
-//! request: {"timeout_ms": 30000}
+//! request: {"timeout_ms": 60000}
 let started = 0;
 for (; started < 10; started++) {
   require("child_process").spawn("/bin/sh", ["-c", "trap '' HUP INT TERM; sleep 1000"], { detached: true, stdio: "inherit" }).unref();
@@ -249,7 +249,7 @@ say("begun", true);
 //! refused_by: the watch of processor time counts all threads
 //! expect: {"begun": "true"}
 //! verdict: {"status": "execution_error", "exit_code": 152, "signal": "SIGXCPU"}
-//! request: {"limits": {"cpu_ms": 1000}, "timeout_ms": 30000}
+//! request: {"limits": {"cpu_ms": 4000}, "timeout_ms": 60000}
 //! denied: null
 const { Worker } = require("worker_threads");
 for (let n = 0; n < 2; n++) new Worker("for (;;);", { eval: true });
@@ -273,6 +273,7 @@ for (let n = 0; n < 100; n++) new Worker("setInterval(() => {}, 1000)", { eval: 
 //! expect: null
 //! verdict: {"status": "timeout", "exit_code": -1, "truncated": true}
 //! request: {"timeout_ms": 4000}
+say("begun", true);
 const text = "x".repeat(65536);
 for (;;) fs.writeSync(1, text);
 
