@@ -173,7 +173,7 @@ static void test_cpu_time_of_all_is_counted(void **state)
         struct outcome o = run(state, &(struct recipe){LISTENED(scripts[i / 2]), .without_proc = i % 2 == 1});
         assert_int_equal(o.result.end, JAIL_END_PROGRAM);
         assert_int_equal(o.result.wstatus, 0);
-        assert_in_range(o.result.cpu_ns / 1000000, 250, 5000); /* a busy host makes it more */
+        assert_in_range(o.result.cpu_ns / 1000000, 250, 19000); /* a busy host makes it more */
     }
 }
 
@@ -182,7 +182,7 @@ static void test_others_that_run_are_ended_first(void **state)
     struct outcome o = run(state, &(struct recipe){LISTENED("setsid sleep 1000 & exit 4")});
     assert_int_equal(o.result.end, JAIL_END_PROGRAM);
     assert_int_equal(o.result.wstatus, 4 << 8);
-    assert_true(o.result.duration_ns < 10 * NS_PER_S);
+    assert_true(o.result.duration_ns < 15 * NS_PER_S);
 }
 
 int main(void)

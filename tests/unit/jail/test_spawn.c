@@ -165,7 +165,7 @@ static void test_children_end_with_the_program(void **state)
         run(state, &(struct recipe){.script = "for i in 1 2 3; do setsid sleep 1000 & done; exit 4"});
     assert_int_equal(o.result.end, JAIL_END_PROGRAM);
     assert_int_equal(WEXITSTATUS(o.result.wstatus), 4);
-    assert_true(o.result.duration_ns < 5000000000ull);
+    assert_true(o.result.duration_ns < 15 * NS_PER_S); /* not a thousand seconds, nor until the deadline */
 }
 
 /* The outer PIDs of a jail's processes, PID 1 first, once there are `n` and we have heard of its start: from
@@ -187,8 +187,8 @@ static bool wait_for_processes(struct jail *jail, size_t n, pid_t *ret)
     return false;
 }
 
-/* Until shortly after the deadline the jail has not ended. False: it has not begun long enough before that.
- */
+/* Until shortly after the deadline the jail has not ended. False: it has not begun long enough before that,
+ * or is said to have missed it: on a machine that is busy, its program may have ended too late. */
 static bool leaves_something_held(void **state, uint64_t timeout_ms)
 {
     struct launch launch;
@@ -211,6 +211,9 @@ static bool leaves_something_held(void **state, uint64_t timeout_ms)
     int wstatus;
     assert_int_equal(waitpid(pids[2], &wstatus, __WALL), pids[2]);
     launch_end(state, &launch);
+    if (launch.outcome.result.end == JAIL_END_DEADLINE) {
+        return false;
+    }
     assert_int_equal(launch.outcome.result.end, JAIL_END_PROGRAM);
     assert_true(WIFSIGNALED(launch.outcome.result.wstatus));
     assert_int_equal(WTERMSIG(launch.outcome.result.wstatus), SIGTERM);
@@ -290,16 +293,40 @@ static void test_the_verdict_does_not_wait_for_pid_1(void **state)
     assert_true(launch.outcome.result.cpu_ns > 0);
 }
 
-static bool becomes(bool outdated, struct census *census, const struct jail *jail)
+#define LOOKS 6000 /* one every 10 ms */
+
+static bool becomes_outdated(const struct census *census)
 {
-    for (int i = 0; i < 1000; i++) {
-        if (census_is_outdated(census) == outdated) {
+    for (int i = 0; i < LOOKS; i++) {
+        if (census_is_outdated(census)) {
             return true;
         }
-        if (!outdated) {
-            census_free(census);
-            census_take(census, jail_pid(jail));
+        poll(NULL, 0, 10);
+    }
+    return false;
+}
+
+/* Whether it waits for something else than a processor, which on a busy machine it may not have had either.
+ */
+static bool sleeps(pid_t pid)
+{
+    char path[64];
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    assert_int_equal(io_read_file_at(AT_FDCWD, path, 4096, &text), 0);
+    const char *name_end = strrchr(text.data, ')');
+    return name_end && strncmp(name_end, ") S ", 4) == 0;
+}
+
+/* There are `n` processes, the shell among them sleeps, and a census holds. */
+static bool comes_to_rest(struct census *census, const struct jail *jail, size_t n, pid_t shell)
+{
+    for (int i = 0; i < LOOKS; i++) {
+        if (!census_is_outdated(census) && census->n == n && sleeps(shell)) {
+            return true;
         }
+        census_free(census);
+        census_take(census, jail_pid(jail));
         poll(NULL, 0, 10);
     }
     return false;
@@ -308,18 +335,18 @@ static bool becomes(bool outdated, struct census *census, const struct jail *jai
 static void test_a_census_holds_while_nobody_runs(void **state)
 {
     struct launch launch;
-    launch_begin(state, &(struct recipe){.script = "trap : USR1; sleep 1000 & wait; sleep 1000 & wait"}, NULL,
-                 &launch);
+    launch_begin(
+        state,
+        &(struct recipe){.script = "trap : USR1; sleep 1000 & wait; sleep 1000 & wait", .timeout_ms = 120000},
+        NULL, &launch);
     pid_t pids[3];
     assert_true(wait_for_processes(launch.jail, 3, pids));
     CLEANUP(census_free) struct census census = {0};
     assert_true(census_is_outdated(&census));
-    assert_true(becomes(false, &census, launch.jail));
-    assert_int_equal(census.n, 3);
+    assert_true(comes_to_rest(&census, launch.jail, 3, pids[1]));
     assert_int_equal(kill(pids[1], SIGUSR1), 0);
-    assert_true(becomes(true, &census, launch.jail));
-    assert_true(becomes(false, &census, launch.jail));
-    assert_int_equal(census.n, 4);
+    assert_true(becomes_outdated(&census));
+    assert_true(comes_to_rest(&census, launch.jail, 4, pids[1]));
     jail_kill(launch.jail, JAIL_END_CANCEL);
     launch_end(state, &launch);
 }
@@ -340,13 +367,13 @@ static void test_cpu_watch(void **state)
     struct outcome o =
         run(state, &(struct recipe){.script = "(while :; do :; done) & while :; do :; done", .cpu_ms = 200});
     assert_int_equal(o.result.end, JAIL_END_CPU);
-    assert_in_range(o.result.cpu_ns / 1000000, 150, 10000);
+    assert_in_range(o.result.cpu_ns / 1000000, 150, 39000); /* late by as much as we are kept from watching */
 }
 
 static void test_cpu_is_counted(void **state)
 {
     struct outcome o = run(state, &(struct recipe){.script = "perl -e '$i=0; $i++ while times < 0.3'"});
-    assert_in_range(o.result.cpu_ns / 1000000, 250, 5000); /* a busy host makes it more */
+    assert_in_range(o.result.cpu_ns / 1000000, 250, 19000); /* a busy host makes it more */
 }
 
 static void test_process_limit_is_the_jails_own(void **state)
@@ -355,8 +382,7 @@ static void test_process_limit_is_the_jails_own(void **state)
         state,
         &(struct recipe){.script = "exec 2>&1; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 10 & done; wait -n",
                          .limited_resource = RLIMIT_NPROC,
-                         .limit = {.rlim_cur = 6, .rlim_max = 6},
-                         .timeout_ms = 3000});
+                         .limit = {.rlim_cur = 6, .rlim_max = 6}});
     assert_non_null(strstr(o.output, "ork"));
 }
 

@@ -41,8 +41,8 @@ struct test {
     struct tools who;
     struct bridge *bridge;
     struct egress_job *job;
-    int in, out; /* the program's */
-    int listener;
+    int in, out;         /* the program's */
+    int listener, taken; /* taken: a port where nobody listens */
     uint16_t port;
     char broken[128];
     struct buf heard;
@@ -61,13 +61,12 @@ static inline void on_broken(void *arg, const char *why)
     egress_job_free(TAKE_PTR(test->job));
 }
 
-static inline int listen_on_loopback(uint16_t *ret_port)
+static inline int bind_on_loopback(uint16_t *ret_port)
 {
     struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof in;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(fd, (struct sockaddr *)&in, size), 0);
-    assert_int_equal(listen(fd, 64), 0);
     assert_int_equal(getsockname(fd, (struct sockaddr *)&in, &size), 0);
     *ret_port = ntohs(in.sin_port);
     return fd;
@@ -94,9 +93,9 @@ static inline int start(void **state)
     int ends[BRIDGE_ENDS];
     uint16_t unused;
     signal(SIGPIPE, SIG_IGN);
-    test->listener = listen_on_loopback(&test->port);
-    int closed = listen_on_loopback(&unused); /* nobody listens there any more */
-    close(closed);
+    test->listener = bind_on_loopback(&test->port);
+    assert_int_equal(listen(test->listener, 64), 0);
+    test->taken = bind_on_loopback(&unused);
     name_entry(test, 0, test->port);
     name_entry(test, 1, unused);
     test->config = (struct server_config){.egress = test->entries,
@@ -136,6 +135,7 @@ static inline int stop(void **state)
     close(test->in);
     close(test->out);
     close(test->listener);
+    close(test->taken);
     free(test);
     return 0;
 }
