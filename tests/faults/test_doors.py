@@ -4,6 +4,7 @@ otherwise: in an image, in a session's workspace with a bridge, in memory and on
 ended again, and for programs that call a tool or connect to a package index, which the front does for them. What comes of it is
 told as the door tells errors; nothing is left behind, and the next one works."""
 
+import http.client
 import itertools
 import json
 import os
@@ -63,7 +64,7 @@ class Door:
     def post(self, body):
         try:
             reply = self.server.request("POST", self.path, json.dumps(body), 60)
-        except OSError:
+        except (OSError, http.client.HTTPException):  # or a part of one
             return "no reply"
         if reply.status != 200:
             assert reply.status in (500, 503) and reply.json["code"] in self.REFUSALS, reply.body

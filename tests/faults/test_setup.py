@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from harness import wait_for
-from injected import COLD, ERRORS, WARM, Injected
+from injected import COLD, ERRORS, REST_S, WARM, Injected
 
 # What may come of a failure besides the usual verdict and a setup error that names it: (WHO, CALLS, outcome, why).
 # `new:1` is PID 1 of a jail on the exec path, `new:2` what makes its network, `new:3` the program's process.
@@ -93,7 +93,7 @@ def excess(before, after):
 
 def nothing_is_left(server, before, where):
     try:
-        wait_for(lambda: not excess(before, server.settle()), "rest")
+        wait_for(lambda: not excess(before, server.settle()), "rest", REST_S)
     except AssertionError:
         raise AssertionError(f"{where}: left behind, (then, now): {excess(before, server.held())}") from None
 

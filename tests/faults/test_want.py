@@ -6,6 +6,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -26,20 +27,21 @@ NO_REPLY_S = 5
 
 
 def made(directory, prefix=(), more=""):
+    """A server whose binary is a copy: another user may not get to the checkout, wherever it lies."""
     path = directory / "server.textproto"
     path.write_text(more + COLD)
     path.chmod(0o644)
     for parent in (directory, directory.parent, directory.parent.parent):
         parent.chmod(0o755)
-    return Server(directory / "log", prefix=prefix, immure=IMMURE, SANDBOX_EXECUTOR_CONFIG=str(path))
+    return Server(directory / "log", prefix=prefix, immure=str(shutil.copy(IMMURE, directory / "immure")), SANDBOX_EXECUTOR_CONFIG=str(path))
 
 
 def job(server, patience_s=NO_REPLY_S):
     """-> "works", or what else came of it"""
     try:
         reply = server.request("POST", "/execute", json.dumps({"code": "print(6 * 7)"}), patience_s)
-    except OSError:
-        return "no reply"  # of a front that has no descriptor for a connection
+    except (OSError, http.client.HTTPException):
+        return "no reply"  # or a part of one: of a front that has no descriptor for a connection
     assert reply.status in (200, 500, 503), (reply.status, reply.body)
     verdict = reply.json
     if reply.status != 200:
@@ -70,7 +72,10 @@ def during(server, pid, name, value, tried, patience_s=NO_REPLY_S):
         with ThreadPoolExecutor(4) as pool:
             outcomes = list(pool.map(lambda _: job(server, patience_s), range(6)))
     finally:
-        limit(pid, name, before)
+        try:
+            limit(pid, name, before)
+        except subprocess.CalledProcessError:
+            assert pid != server.process.pid and front_of(server.process.pid) != pid, server.log()  # another front has taken its place
     for outcome in outcomes:
         tried[f"want: {outcome}"] += 1
     return set(outcomes)
@@ -95,7 +100,7 @@ def test_no_descriptor_at_all(tmp_path, tried):
         front, warden = front_of(server.process.pid), server.process.pid
         other = http.client.HTTPConnection("127.0.0.1", server.port)
         headers = {"X-Service-API-Key": server.key, "Content-Type": "application/json", "Accept": "text/event-stream"}
-        other.request("POST", "/execute", json.dumps({"code": "import time; time.sleep(25)"}), headers)
+        other.request("POST", "/execute", json.dumps({"code": "import time; time.sleep(60)", "timeout": 60}), headers)
         assert other.getresponse().status == 200  # it has begun: what its start takes for a moment is given back
         wait_for(lambda: len(children(warden)) == 2, "no process but the front and its jail, nor any of the self-test's")
         assert server.get("/sessions").status == 200  # by the warden, which has given back what it had of those
@@ -120,11 +125,11 @@ def test_no_descriptor_for_output_files(tmp_path):
         names = [f"out{n}" for n in range(8)]  # more than a connection that is just being closed gives back
         code = f"import os\nfor name in {names}: open(name, 'w').write('x')\nopen('up', 'w').close()\nwhile not os.path.exists('done'): pass"
         with ThreadPoolExecutor(1) as pool:
-            reply = pool.submit(server.execute, code, session_id="s", outputs=names, timeout=25)
+            reply = pool.submit(server.execute, code, session_id="s", outputs=names, timeout=60)
             up = wait_for(lambda: list(tmp_path.glob("sessions/*/work/up")), "a job that runs")
             before = limit(front, "nofile", exhausted(front))
             up[0].with_name("done").touch()
-            told = reply.result(60)
+            told = reply.result(90)
             limit(front, "nofile", before)
         files = [{"name": name, "size": 1, "truncated": True} for name in names]
         assert told["status"] == "success" and [row for row in told["output_files"] if row["size"]] == files, told
@@ -145,10 +150,11 @@ def test_no_descriptor_for_the_verdict_of_a_job_whose_caller_has_been_told(tmp_p
         headers = {"X-Service-API-Key": server.key, "Content-Type": "application/json", "Accept": "text/event-stream"}
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
         connection.request("POST", path, json.dumps(body), headers)
-        reply = connection.getresponse()  # it runs
+        reply = connection.getresponse()
         assert how != "execute" or "begun" in (reply.readline() + reply.readline()).decode()
+        jail = running_jail(server, front)
         before = limit(warden, "nofile", exhausted(warden))
-        os.kill(next(pid for pid in children(warden) if pid != front), signal.SIGKILL)
+        os.kill(jail, signal.SIGKILL)
         wait_for(lambda: "job_verdict_lost" in server.log(), "the loss")
         limit(warden, "nofile", before)
         if how == "later":
@@ -169,6 +175,14 @@ def is_python(pid):
         return False
 
 
+def running_jail(server, front):
+    """-> PID 1 of the only jail, once its program runs and the warden has given back what the start takes for a moment"""
+    warden = server.process.pid
+    jail = wait_for(lambda: next((pid for pid in children(warden) if pid != front and any(map(is_python, children(pid)))), None), "a job that runs")
+    assert server.get("/sessions").status == 200  # whatever the warden was at
+    return jail
+
+
 def test_no_descriptor_for_the_verdict_of_an_approved_job(tmp_path):
     with made(tmp_path, AS_USER, approvals.configuration(tmp_path / "policies")) as server:
         warden = server.process.pid
@@ -176,8 +190,7 @@ def test_no_descriptor_for_the_verdict_of_an_approved_job(tmp_path):
         wait_for(lambda: children(warden) == [front], "the end of the self-test's jail")
         approval_id = approvals.submitted(server, "while True: pass", timeout=60)
         assert approvals.decide(server, approval_id).status == 200
-        jail = wait_for(lambda: next((pid for pid in children(warden) if pid != front and any(map(is_python, children(pid)))), None), "a job that runs")
-        assert server.get("/sessions").status == 200  # whatever the warden was at
+        jail = running_jail(server, front)
         before = limit(warden, "nofile", exhausted(warden))
         os.kill(jail, signal.SIGKILL)
         wait_for(lambda: "job_verdict_lost" in server.log(), "the loss")
