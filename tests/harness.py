@@ -158,11 +158,20 @@ def call(server, method, path, body=None, key=None):
                           headers={"X-Service-API-Key": key} if key else None)
 
 
+def reserved_port():
+    """-> a socket that keeps a port for who listens there with SO_REUSEADDR: the kernel gives it to nobody else meanwhile"""
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    return holder
+
+
 class Server:
     """`immure serve`, from entering the block to leaving it. `prefix` is a command that the server is started through."""
 
     def __init__(self, log_path, prefix=(), cgroup=CGROUP, immure=IMMURE, **environment):
-        self.port, self.key, self.log_path = free_port(), secrets.token_hex(16), Path(log_path)
+        self.reserved = reserved_port()
+        self.port, self.key, self.log_path = self.reserved.getsockname()[1], secrets.token_hex(16), Path(log_path)
         self.argv = [*prefix, immure, "serve"]
         self.environment = dict(os.environ, SANDBOX_EXECUTOR_SERVICE_API_KEY=self.key,
                                 SANDBOX_EXECUTOR_ADDR=f"127.0.0.1:{self.port}", SANDBOX_EXECUTOR_CGROUP=cgroup, **environment)
