@@ -155,10 +155,10 @@ def test_a_timeout_interrupts(session):
     """A child is interrupted, too, and may have told of it before the interpreter heard."""
     out(session("let x = 0; const child = require('child_process'), moment = new Int32Array(new SharedArrayBuffer(4))"), "new")
     for n, code in enumerate(("for (;;);", "for (;;) console.error('x')", "new Promise((end) => setTimeout(end, 100000))",
-                              "child.execFileSync('sleep', ['20'])", "Atomics.wait(moment, 0, 0)")):
+                              "child.execFileSync('sleep', ['100'])", "Atomics.wait(moment, 0, 0)")):
         verdict, timeout_ms = until_begun(session, f"x += x === {n}; console.log('begun'); {code}", (400, 20000))
         assert fate(verdict) == ("timeout", "kept") and verdict["exit_code"] == -1 and verdict["killed"] is True, code
-        assert verdict["stderr"].endswith("Interrupted\n") or verdict["stderr_truncated"] or "Command failed: sleep 20" in verdict["stderr"], verdict
+        assert verdict["stderr"].endswith("Interrupted\n") or verdict["stderr_truncated"] or "Command failed: sleep 100" in verdict["stderr"], verdict
     assert out(session("process.on('SIGINT', () => console.log('asked')); console.log(x)")) == "5\n"
     verdict, _ = until_begun(session, "console.log('begun'); for (;;);", (400, 20000))
     assert fate(verdict) == ("timeout", "kept")

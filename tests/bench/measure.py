@@ -191,12 +191,13 @@ set_result(time.perf_counter() - start)"""
 
 def bridged_calls(bench):
     with QuickServer() as callbacks, bench.server("calls", bench.best(), f'callback {{ url: "{callbacks.url}" }}\n') as server:
-        replies = [server.execute(TOOL_CALLS, callback_url=callbacks.url) for _ in range(5)]
+        patient = {"callback_url": callbacks.url, "timeout_ms": 60000}
+        replies = [server.execute(TOOL_CALLS, **patient) for _ in range(5)]
         bench.report.add("tools.calls", statistics.median(1000 / float(reply["output"]) for reply in replies), "calls/s")
         if not shutil.which("node"):
             return
         options = {"language": "javascript", "globals": {"f": {"$type": "function", "id": "f"}}}
-        body = json.dumps({"source": CALLS, "options": options, "callback_url": callbacks.url})
+        body = json.dumps({"source": CALLS, "options": options, **patient})
         replies = [server.request("POST", "/run-code", body).json for _ in range(5)]
         bench.report.add("isolate.calls", statistics.median(1000 * 1000 / reply["result"] for reply in replies), "calls/s")
 

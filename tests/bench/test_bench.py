@@ -14,10 +14,12 @@ sys.path.insert(0, str(ROOT / "tests/bench"))
 
 from report import TARGETS  # noqa: E402
 
+END_S = 1200
+
 
 @pytest.fixture(scope="module")
 def results():
-    done = subprocess.run([ROOT / "scripts/bench", "--quick", BUILD], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([ROOT / "scripts/bench", "--quick", BUILD], capture_output=True, text=True, timeout=END_S)
     assert done.returncode == 0, done.stderr
     document = json.loads((BUILD / "bench/results.json").read_text())
     document["rows"] = {row["name"]: row for row in document["rows"]}
@@ -28,7 +30,8 @@ def results():
 def test_rows_are_complete(results):
     for row in results["rows"].values():
         assert set(row) == {"name", "value", "unit", "base", "ratio", "target", "met"}
-        assert row["value"] > 0 and row["unit"], row
+        # That is a difference: so few rounds, on a busy machine, may make it anything.
+        assert (row["value"] > 0 or row["name"] == "true.immure_run_extra") and row["unit"], row
 
 
 def test_ratios_are_of_the_values(results):
@@ -71,7 +74,7 @@ def test_against_another_build(tmp_path):
     for program in ("immure", "immure-python3.11"):
         if (BUILD / program).exists():
             shutil.copy2(BUILD / program, tmp_path)
-    done = subprocess.run([ROOT / "scripts/bench", "--quick", "--against", tmp_path, BUILD], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([ROOT / "scripts/bench", "--quick", "--against", tmp_path, BUILD], capture_output=True, text=True, timeout=END_S)
     assert done.returncode == 0, done.stderr
     rows = {row["name"]: row for row in json.loads((BUILD / "bench/against.json").read_text())["rows"]}
     assert {"true.immure_run", "print.post_pool", "print.post_off", "stdlib.post_pool", "stdlib.post_off"} <= set(rows)

@@ -62,9 +62,10 @@ def test_systemd_unit(installed):
     if shutil.which("systemd-analyze"):
         # The programs that a unit names are looked for as it is verified: those that are installed only below DESTDIR.
         unit.write_text(text.replace("/usr/bin/immure", "/bin/true").replace("man:immure(1)", "https://example.org"))
-        done = subprocess.run(["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True)
+        done = subprocess.run(["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(unit)], capture_output=True, text=True)
         unit.write_text(text)
-        assert (done.returncode, done.stderr) == (0, "")
+        # Units of this machine that ours depends on may be complained of, too.
+        assert (done.returncode, [line for line in done.stderr.splitlines() if "immure" in line]) == (0, []), done.stderr
 
 
 def test_kubernetes_manifest_is_as_strict_as_it_says():

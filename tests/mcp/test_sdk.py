@@ -22,8 +22,8 @@ def client():
     directory.mkdir(exist_ok=True)
     for name in ("package.json", "package-lock.json", "client.mjs"):
         shutil.copy(HERE / name, directory)
-    done = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=directory, capture_output=True, text=True,
-                          timeout=300)
+    done = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", "--fetch-retries=5"], cwd=directory,
+                          capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stdout + done.stderr
     return directory / "client.mjs"
 

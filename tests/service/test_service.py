@@ -46,14 +46,14 @@ def execute(code, **fields):
 def service():
     subprocess.run(["systemd-sysusers", "/usr/lib/sysusers.d/immure.conf"], check=True)
     settings = Path("/etc/immure")
-    settings.mkdir()
+    settings.mkdir(exist_ok=True)
     (settings / "api-key").write_text(KEY)
     (settings / "api-key").chmod(0o600)
     (settings / "environment").write_text("SANDBOX_EXECUTOR_MAX_CONCURRENT_JOBS=2\nSANDBOX_WORKSPACE=/var/lib/immure\n")
     # The machine has no journal, and is slow.
     override = Path("/run/systemd/system/immure.service.d/machine.conf")
     override.parent.mkdir(parents=True)
-    override.write_text(f"[Service]\nStandardOutput=file:/run/immure.log\nStandardError=inherit\nTimeoutStartSec={PATIENCE * 90}\n")
+    override.write_text(f"[Service]\nStandardOutput=file:/run/immure.log\nStandardError=inherit\nTimeoutStartSec={PATIENCE * 90}\nTimeoutStopSec={PATIENCE * 40}\n")
     # Type=notify: returns when the server has said that it is ready.
     systemctl("start", "immure")
     yield
@@ -98,7 +98,7 @@ def test_the_server_survives_the_death_of_its_front():
 def test_stop_leaves_nothing_but_sessions_and_start_works_again():
     assert execute("open('x', 'w').write('kept')", session_id="s")["status"] == "success"
     systemctl("stop", "immure")
-    assert not DELEGATED.exists()
+    wait_for(lambda: not DELEGATED.exists(), "the end of its cgroup")
     assert systemctl("show", "--value", "-p", "Result", "immure") == "success"
     systemctl("start", "immure")
     assert execute("print(open('x').read())", session_id="s")["stdout"] == "kept\n"

@@ -282,7 +282,7 @@ class Caller:
 
     def ask(self, way, path, body, headers=None, is_busy=lambda status, body: status == 503):
         """-> status and body of the reply, once the server has room; None: hung up"""
-        hangs_up, until = self.chance.randrange(100) < HANG_UP, time.monotonic() + BUSY_S
+        hangs_up, until = self.chance.randrange(100) < HANG_UP, time.monotonic() + PATIENCE * BUSY_S
         while True:
             self.send("POST", path, body, headers)
             if hangs_up:
@@ -350,14 +350,15 @@ class Caller:
         told = json.loads(body)
         if status != 202:
             raise Wrong(f"held, {job!r}: {self.told(status, body)}")
-        path = self.reply.headers["Location"]
+        path, submitted = self.reply.headers["Location"], time.monotonic()
         self.approvals.append(path)
         outcome = told["status"]
         if decision != "nothing":
             self.send("POST", path, {"decision": decision}, {"X-Service-API-Key": APPROVER_KEY})
             status, body = reply = self.receive()
-            # Somebody who was kept from it may be too late.
-            outcome = json.loads(body)["status"] if status == 200 else MISSED if status in (404, 409) and b"expired" in body else f"HTTP {status}"
+            # Somebody who was kept from it may be too late, and later still there is no trace of it.
+            is_late = status == 409 and b"expired" in body or status == 404 and time.monotonic() - submitted > UNDECIDED_MS / 1000
+            outcome = json.loads(body)["status"] if status == 200 else MISSED if is_late else f"HTTP {status}"
         if outcome not in ("rejected", "approval_required", MISSED):
             outcome = self.later("held", "/jobs/" + told["approval_id"], until_there=True)
         self.judge("held", job, outcome, {expected}, reply)

@@ -28,6 +28,7 @@ from harness import BUILD, IMMURE, STANDBY, WARM, Server, call, children, closed
 from package_index import Index  # noqa: E402
 
 WORKERS = 4  # as many as jobs run at once
+REST_S = 120
 
 
 def descendants(pid):
@@ -142,9 +143,9 @@ def settled(server, callback_port, approvals):
         second = measure(server, callback_port)
         same = all(first[name] == second[name] for name in first if name not in MEMORY and name not in HEAP)
         return second if same and stock_is_full(server) else None
-    wait_for(full, "rest")
+    wait_for(full, "rest", REST_S)
     assert server.request("DELETE", "/workspace/probe").status == 204
-    return wait_for(full, "rest again")
+    return wait_for(full, "rest again", REST_S)
 
 
 def run(server, n, part, addresses, directory):

@@ -266,10 +266,10 @@ def test_a_kernels_calls_share_its_limits(server):
     def ask(code, **fields):
         return server.execute(code, session_id="kernel", policy="python-kernel", limits={"memory_bytes": 64 * MIB}, timeout=60, **fields)
 
-    first = ask("import time\nend = time.process_time() + 2\nwhile time.process_time() < end: pass\nkept = b'x' * (24 << 20)")
-    assert (first["status"], first["kernel"]) == ("success", "new") and first["usage"]["cpu_ms"] >= 1990, first
+    first = ask("import time\nend = time.process_time() + 4\nwhile time.process_time() < end: pass\nkept = b'x' * (24 << 20)")
+    assert (first["status"], first["kernel"]) == ("success", "new") and first["usage"]["cpu_ms"] >= 3990, first
     second = ask("print(len(kept) >> 20)")
-    assert (second["stdout"], second["kernel"]) == ("24\n", "kept") and second["usage"]["cpu_ms"] < 1500, second
+    assert (second["stdout"], second["kernel"]) == ("24\n", "kept") and second["usage"]["cpu_ms"] < 3500, second
     assert 24 * MIB < second["usage"]["memory_peak_bytes"] <= 64 * MIB
     verdict = ask("more = []\nwhile True:\n    more.append(b'x' * (1 << 20))")
     assert (verdict["oom"], verdict["status"], verdict["kernel"]) == (True, "oom", "ended"), verdict
