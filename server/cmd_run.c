@@ -20,7 +20,6 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
-#include "jail/base/slice.h"
 #include "jail/watch.h"
 #include "policy/policy.h"
 #include "server/command.h"
@@ -243,8 +242,7 @@ static int run_in_jail(struct run *run, struct job_result *ret, struct err *rete
         r = watch_signals(run, reterr);
     }
     if (r == 0) {
-        slice_shorten();
-    host_leave_session_keyring();
+        host_leave_session_keyring();
         r = open_host(run, &host, reterr);
     }
     if (r == 0) {
