@@ -496,6 +496,11 @@ void execution_watch(struct execution *execution)
     }
 }
 
+uint64_t execution_watch_due_ns(const struct execution *execution)
+{
+    return execution->state == EXECUTION_RUNNING ? jail_watch_due_ns(execution->jail) : 0;
+}
+
 void execution_cancel(struct execution *execution)
 {
     jail_interrupt(execution->jail, JAIL_END_CANCEL);

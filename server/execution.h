@@ -84,6 +84,8 @@ bool execution_is_gone(const struct execution *execution);
  * enforces. */
 bool execution_needs_watch(const struct execution *execution);
 void execution_watch(struct execution *execution);
+/* When it has something to see next at the earliest, on the clock of clock_now_ns(); 0: any time. */
+uint64_t execution_watch_due_ns(const struct execution *execution);
 
 /* A kernel's call is interrupted first, and killed if it does not end. */
 void execution_cancel(struct execution *execution);

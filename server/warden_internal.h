@@ -142,7 +142,8 @@ struct warden {
     char *audit_line; /* room for one that is received */
 
     struct msg_state state; /* what every front is told */
-    bool ready_notified, watch_armed, guard_armed;
+    bool ready_notified, guard_armed;
+    uint64_t watch_due_ns; /* of watch_timer; 0: it is not set */
     bool draining;
 };
 

@@ -273,12 +273,12 @@ static void on_jail_event(void *arg, uint32_t events)
     }
 }
 
-/* Jobs that start must not push the next look of those that run ever further away. */
-static void arm_watch(struct warden *warden)
+/* Only ever earlier: jobs that start must not push the next look at those that run further away. */
+static void watch_by(struct warden *warden, uint64_t due_ns)
 {
-    if (!warden->watch_armed) {
-        warden->watch_armed = true;
-        loop_timer_set(warden->watch_timer, clock_now_ns() + JAIL_WATCH_INTERVAL_MS * NS_PER_MS);
+    if (warden->watch_due_ns == 0 || due_ns < warden->watch_due_ns) {
+        warden->watch_due_ns = due_ns;
+        loop_timer_set(warden->watch_timer, due_ns);
     }
 }
 
@@ -286,16 +286,21 @@ void job_watch_due(void *arg, uint32_t events)
 {
     (void)events;
     struct warden *warden = arg;
-    bool again = false;
-    warden->watch_armed = false;
+    uint64_t now_ns = clock_now_ns(), next_ns = UINT64_MAX;
+    warden->watch_due_ns = 0;
     for (struct warden_job *job = warden->jobs; job; job = job->next) {
-        if (execution_needs_watch(job->execution)) {
-            execution_watch(job->execution);
-            again = true;
+        if (!execution_needs_watch(job->execution)) {
+            continue;
         }
+        if (execution_watch_due_ns(job->execution) <= now_ns) {
+            execution_watch(job->execution);
+        }
+        uint64_t due_ns = execution_watch_due_ns(job->execution);
+        next_ns = due_ns < next_ns ? due_ns : next_ns;
     }
-    if (again) {
-        arm_watch(warden);
+    if (next_ns != UINT64_MAX) {
+        uint64_t earliest_ns = clock_now_ns() + JAIL_WATCH_INTERVAL_MS * NS_PER_MS;
+        watch_by(warden, next_ns > earliest_ns ? next_ns : earliest_ns);
     }
 }
 
@@ -312,7 +317,7 @@ static int adopt(struct warden_job *job, struct err *reterr)
     warden->jobs = job;
     warden->n_jobs += !job->is_selftest;
     if (execution_needs_watch(job->execution)) {
-        arm_watch(warden);
+        watch_by(warden, clock_now_ns() + JAIL_WATCH_INTERVAL_MS * NS_PER_MS);
     }
     return 0;
 }
