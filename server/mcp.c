@@ -150,7 +150,7 @@ void mcp_write_progress(const char *token, double progress, double total, const 
 {
     buf_printf(ret,
                "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%s,"
-               "\"progress\":%.3f,\"total\":%.3f",
+               "\"progress\":%.6f,\"total\":%.3f",
                token, progress, total);
     json_out_text(ret, "message", text);
     buf_puts(ret, "}}");
