@@ -83,6 +83,9 @@ static int check_interpreter(const struct image *image, int root, const struct r
     struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
     struct stat st;
     CLEANUP(fd_closep) int fd = (int)syscall(SYS_openat2, root, runtime->interpreter, &how, sizeof how);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == EINTR)) {
+        return unusable(image->name, errno, strerror(errno), reterr);
+    }
     if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !(st.st_mode & 0111)) {
         return err_set(reterr, ERR_SETUP, ENOENT, NULL,
                        "the image '%s' has no program %.200s, which the runtime '%s' starts", image->name,

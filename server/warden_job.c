@@ -286,15 +286,13 @@ void job_watch_due(void *arg, uint32_t events)
 {
     (void)events;
     struct warden *warden = arg;
-    uint64_t now_ns = clock_now_ns(), next_ns = UINT64_MAX;
+    uint64_t next_ns = UINT64_MAX;
     warden->watch_due_ns = 0;
     for (struct warden_job *job = warden->jobs; job; job = job->next) {
         if (!execution_needs_watch(job->execution)) {
             continue;
         }
-        if (execution_watch_due_ns(job->execution) <= now_ns) {
-            execution_watch(job->execution);
-        }
+        execution_watch(job->execution); /* returns at once where it is not due */
         uint64_t due_ns = execution_watch_due_ns(job->execution);
         next_ns = due_ns < next_ns ? due_ns : next_ns;
     }

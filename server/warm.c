@@ -27,10 +27,12 @@
  * made. */
 #define AGE_MAX_NS (10 * 60 * NS_PER_S)
 
-/* So many copies of one template live at once: whoever in the kernel looks for all that share a page (to
- * reclaim it, to see whether it is used) walks through all of them, and a template that forks waits
+/* So many jobs of one template live at once: whoever in the kernel looks for all that share a page (to
+ * reclaim it, to see whether it is used) walks through all copies of it, and a template that forks waits
  * meanwhile. From there on a template of its own serves the next ones. */
 #define COPIES_MAX 128u
+
+#define SUCCESSOR_PAUSE_NS (5 * NS_PER_S)
 
 /* To start an interpreter keeps a processor busy for longer than most jobs run, beside one that has just
  * begun: it may end first. */
@@ -158,17 +160,22 @@ static void retire(struct warm_template *template)
 static void raise_successor(struct warm_template *template, uint64_t now_ns)
 {
     struct err err = {0};
-    if (!template->successor && warm_template_new(template->warm, template->runtime, template->policy,
-                                                  &template->successor, &err) < 0) {
-        warm_template_stumble(template, &err);
-    } else if (template->successor->state == TEMPLATE_OFF) {
+    if (!template->successor && now_ns >= template->successor_due_ns &&
+        warm_template_new(template->warm, template->runtime, template->policy, &template->successor, &err) <
+            0) {
+        log_err(template->warm->options.log, LOG_WARNING, "no_further_template", &err);
+        template->successor_due_ns = now_ns + SUCCESSOR_PAUSE_NS;
+    }
+    if (template->successor && template->successor->state == TEMPLATE_OFF) {
         tend_template(template->successor, now_ns);
     }
 }
 
+/* Those that stand ready do not count: however large the stock is, a server without jobs is at rest. */
 static bool has_many_copies(const struct warm_template *template)
 {
-    return template->references > COPIES_MAX && template->state == TEMPLATE_READY &&
+    unsigned n_stock = template->n_ready + template->n_building;
+    return template->references > 1 + n_stock + COPIES_MAX && template->state == TEMPLATE_READY &&
            !warm_is_standby(template);
 }
 

@@ -34,6 +34,7 @@ struct warm_template {
     struct warm *warm;   /* NULL: retired, its settings may be gone */
     struct warm_template *next;
     struct warm_template *successor; /* takes its place once it is ready; NULL: none */
+    uint64_t successor_due_ns;       /* none is made before then */
     struct host *host;
     const struct runtime_config *runtime;
     const struct policy *policy;

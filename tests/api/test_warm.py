@@ -68,6 +68,13 @@ def test_a_template_with_many_copies_is_followed_by_another(serve):
     assert "event=template_failed" not in server.log() and server.execute(WHO)["stdout"] == "/immure/template\n"
 
 
+def test_a_stock_of_any_size_comes_to_rest(serve):
+    server = full(serve(config=SHIPPED.replace("warm_jails: 4", "warm_jails: 140")), 140)
+    assert server.execute(WHO)["stdout"] == "/immure/template\n"
+    full(server, 140)
+    assert server.log().count("event=template_ready runtime=python") == 1
+
+
 def test_parked_processes_are_behind_their_filter(serve):
     server = full(serve())
 

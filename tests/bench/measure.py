@@ -224,7 +224,8 @@ def contest(bench, scratch):
     others = launchers(bench, scratch)
     with contextlib.ExitStack() as stack:
         servers = {way: stack.enter_context(bench.server(f"contest-{way}", way)) for way in ways}
-        subjects = {"true.bare": ["spawn", *TRUE], "true.immure_run": ["spawn", *bench.run, *TRUE]}
+        subjects = {"true.bare": ["spawn", *TRUE], "true.immure_run": ["spawn", *bench.run, *TRUE],
+                    "true.immure_version": ["spawn", bench.immure, "--version"]}
         for workload, code in WORKLOADS.items():
             subjects[f"{workload}.bare"] = ["spawn", *PYTHON, code]
             for other, command in others.items():

@@ -57,7 +57,8 @@ WORDS = """
 jails), `post_template` forks from the template when the job comes, `post_off` starts an interpreter for each. All of these take turns in one run,
 with a pause of a few milliseconds in between. `post_ready` is `post_pool` in turns with the bare interpreter alone (`bare_ready`), right after
 that. A command is timed from posix_spawn to wait, a request from its first byte sent to the last byte received on a connection that stays open.
-`crun` has no cgroup of its own to set up, and what it prints goes nowhere.
+`crun` has no cgroup of its own to set up, and what it prints goes nowhere. `immure_version` (`immure --version`) is what `immure_run` costs
+before it has done anything: a second program's start, of which in many virtual machines most is the C library asking what the processor can do.
 """
 
 STYLE = """set terminal svg size 900,480 dynamic background "white"

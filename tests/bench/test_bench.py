@@ -57,6 +57,10 @@ def test_everybody_takes_part(results):
         assert f"throughput.clients_{clients}" in results["rows"]
 
 
+def test_the_start_of_immure_itself_is_told(results):
+    assert results["rows"]["true.immure_version"]["base"] == "true.bare"
+
+
 def test_sleeping_jobs_all_answer(results):
     assert results["rows"]["sleepers.answered"]["value"] == results["settings"]["sleepers"]
 

@@ -6,6 +6,7 @@ import pytest
 
 from harness import ROOT
 
+OF_ANOTHER = "<error message='failed on teardown with why'>AddressSanitizer</error>"
 PASSED, FAILED, SKIPPED = "", "<failure message='why'>where</failure>", "<skipped message='because'/>"
 
 
@@ -60,6 +61,21 @@ def test_what_passes_again_is_told(logs):
     assert any("test_c: FAILED" in line for line in lines)
     logs.results("one.again", test_b=PASSED, test_c=PASSED)
     assert tally(logs)[0] == 0
+
+
+def test_what_may_be_of_another_test_stays_failed(logs):
+    logs("one", 1, test_a=OF_ANOTHER)
+    listed = subprocess.run([ROOT / "scripts/tally", "--failed", logs.directory / "one.xml"], capture_output=True, text=True, check=True)
+    assert listed.stdout == ""
+    logs.results("one.again", test_a=PASSED)
+    assert tally(logs)[0] == 1
+
+
+def test_a_lane_that_was_interrupted_stays_failed(logs):
+    logs("one", 2, test_a=FAILED)
+    logs.results("one.again", test_a=PASSED)
+    code, lines = tally(logs)
+    assert code == 1 and lines[-1] == "1 passed, 1 failed, 0 skipped"
 
 
 def test_a_lane_that_fails_without_a_failed_test_stays_failed(logs):
