@@ -53,12 +53,11 @@ def test_stock_is_filled_and_renewed(serve):
 
 def test_a_template_with_many_copies_is_followed_by_another(serve):
     """Those that it has made live on, and it ends with them."""
-    server = full(serve(config="max_concurrent_jobs: 160 max_connections_per_address: 0\n" + SHIPPED))
+    server = full(serve(config="max_concurrent_jobs: 160 max_timeout_ms: 600000\n" + SHIPPED))
     first = templates(server)[0]
-    held = [server.request("POST", "/execute?wait=false", json.dumps({"code": "import time; time.sleep(1000)", "timeout": 60})).json["job_id"]
+    held = [server.request("POST", "/execute?wait=false", json.dumps({"code": "import time; time.sleep(1000)", "timeout": 600})).json["job_id"]
             for _ in range(140)]
     wait_for(lambda: server.log().count("event=template_ready runtime=python") == 2, "another template", 120)
-    full(server)
     pids = templates(server)
     assert first in pids and server.execute(WHO)["stdout"] == "/immure/template\n"
     assert all(server.get(f"/jobs/{job}").json["status"] == "running" for job in held)
