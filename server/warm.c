@@ -140,22 +140,6 @@ static void tend_template(struct warm_template *template, uint64_t now_ns)
     }
 }
 
-/* What it has made lives on. */
-static void retire(struct warm_template *template)
-{
-    while (template->stock) {
-        struct warm_jail *jail = template->stock;
-        warm_template_unstock(jail);
-        warm_jail_free(jail);
-    }
-    loop_remove(TAKE_PTR(template->source));
-    template->warm = NULL;
-    if (template->successor) {
-        retire(TAKE_PTR(template->successor));
-    }
-    warm_template_unref(template);
-}
-
 /* Its failures are its own: they are told, and it is started again. */
 static void raise_successor(struct warm_template *template, uint64_t now_ns)
 {
@@ -186,7 +170,7 @@ static void look_for_successor(struct warm_template **at, uint64_t now_ns)
     if (successor && successor->state == TEMPLATE_READY) {
         successor->next = template->next;
         *at = TAKE_PTR(template->successor);
-        retire(template);
+        warm_template_retire(template);
     } else if (has_many_copies(template)) {
         raise_successor(template, now_ns);
     }
@@ -286,7 +270,7 @@ void warm_free(struct warm *warm)
     while (warm->templates) {
         struct warm_template *template = warm->templates;
         warm->templates = template->next;
-        retire(template);
+        warm_template_retire(template);
     }
     loop_remove(warm->timer);
     fd_closep(&warm->loadavg_fd);

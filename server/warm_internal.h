@@ -71,6 +71,8 @@ void warm_template_fail(struct warm_template *template, const struct err *err);
 /* One jail could not be parked, or ended in the stock. A template that has worked goes on, after a pause. */
 void warm_template_stumble(struct warm_template *template, const struct err *err);
 void warm_template_unref(struct warm_template *template);
+/* It makes no more; what it has made lives on, and it ends with the last of that. */
+void warm_template_retire(struct warm_template *template);
 /* Asks for one more jail and puts it at the end of the stock. `session`: see warm_take(). */
 int warm_template_park(struct warm_template *template, const struct execution_session *session,
                        struct warm_jail **ret, struct err *reterr);

@@ -279,7 +279,7 @@ int warm_template_new(struct warm *warm, const struct runtime_config *runtime, c
     return 0;
 }
 
-static void stop(struct warm_template *template)
+static void drop_stock(struct warm_template *template)
 {
     while (template->stock) {
         struct warm_jail *jail = template->stock;
@@ -287,7 +287,22 @@ static void stop(struct warm_template *template)
         warm_jail_free(jail);
     }
     loop_remove(TAKE_PTR(template->source));
+}
+
+static void stop(struct warm_template *template)
+{
+    drop_stock(template);
     jail_template_free(TAKE_PTR(template->template));
+}
+
+void warm_template_retire(struct warm_template *template)
+{
+    drop_stock(template);
+    template->warm = NULL;
+    if (template->successor) {
+        warm_template_retire(TAKE_PTR(template->successor));
+    }
+    warm_template_unref(template);
 }
 
 void warm_template_fail(struct warm_template *template, const struct err *err)
