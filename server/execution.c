@@ -489,16 +489,13 @@ bool execution_needs_watch(const struct execution *execution)
     return !execution->enforced_by_cgroup || execution->limits.cpu_ms > 0;
 }
 
-void execution_watch(struct execution *execution)
+uint64_t execution_watch(struct execution *execution)
 {
-    if (execution->state == EXECUTION_RUNNING) {
-        jail_watch(execution->jail, execution->scratch_fd);
+    if (execution->state != EXECUTION_RUNNING) {
+        return 0;
     }
-}
-
-uint64_t execution_watch_due_ns(const struct execution *execution)
-{
-    return execution->state == EXECUTION_RUNNING ? jail_watch_due_ns(execution->jail) : 0;
+    jail_watch(execution->jail, execution->scratch_fd);
+    return jail_watch_due_ns(execution->jail);
 }
 
 void execution_cancel(struct execution *execution)

@@ -80,12 +80,11 @@ enum execution_state execution_dispatch(struct execution *execution);
  * not block then. */
 bool execution_is_gone(const struct execution *execution);
 
-/* True if execution_watch() must run every JAIL_WATCH_INTERVAL_MS: no cgroup, or a limit that no cgroup
- * enforces. */
+/* True if execution_watch() must be called again and again: no cgroup, or a limit that no cgroup enforces. */
 bool execution_needs_watch(const struct execution *execution);
-void execution_watch(struct execution *execution);
-/* When it has something to see next at the earliest, on the clock of clock_now_ns(); 0: any time. */
-uint64_t execution_watch_due_ns(const struct execution *execution);
+/* Returns at once where there is nothing to see yet. When there is something to see next at the earliest, on
+ * the clock of clock_now_ns(); in the past: after JAIL_WATCH_INTERVAL_MS. */
+uint64_t execution_watch(struct execution *execution);
 
 /* A kernel's call is interrupted first, and killed if it does not end. */
 void execution_cancel(struct execution *execution);

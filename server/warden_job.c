@@ -292,8 +292,7 @@ void job_watch_due(void *arg, uint32_t events)
         if (!execution_needs_watch(job->execution)) {
             continue;
         }
-        execution_watch(job->execution); /* returns at once where it is not due */
-        uint64_t due_ns = execution_watch_due_ns(job->execution);
+        uint64_t due_ns = execution_watch(job->execution);
         next_ns = due_ns < next_ns ? due_ns : next_ns;
     }
     if (next_ns != UINT64_MAX) {
