@@ -228,6 +228,9 @@ format:
 $(BENCH): $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) $(LDFLAGS_ALL) -o $@ $<
 
+# It is timed with its own start, which no dynamic linker is to make longer. A sanitizer does not go with that.
+$(BUILD)/tests/bench/floor: private LDFLAGS += $(if $(SAN),,-no-pie -static)
+
 # BENCH_FLAGS=--full measures longer, --quick hardly.
 bench: all $(BENCH)
 	$(Q)scripts/bench $(BENCH_FLAGS) $(BUILD)

@@ -28,6 +28,8 @@ lengths = json.loads(json.dumps({word: len(word) for word in counts}))
 print(counts.most_common(1), round(statistics.mean(lengths.values()), 3), math.isqrt(len(words)))
 """,
 }
+# What is started, bare or in a jail, and timed as a command.
+PROGRAMS = {"true": TRUE, **{workload: [*PYTHON, code] for workload, code in WORKLOADS.items()}}
 SLEEPER = "import time\nprint(time.clock_gettime(time.CLOCK_MONOTONIC), flush=True)\ntime.sleep({})"
 
 # How a server starts its jobs: what is taken out of the shipped configuration.
@@ -37,6 +39,8 @@ PAUSE_MS = 5
 # A Node that stands ready takes long to be replaced, and whoever is timed meanwhile shares the processors with it.
 NODE_PAUSE_MS = 200
 CLIENTS = (1, 2, 4, 16, 64)
+# Of a warm interpreter: pages that it has, and those that a job writes to.
+MEMORY_PAGES, WRITTEN_PAGES = 3500, 460
 LAUNCHES = 20
 
 # System calls in which somebody waits for somebody else.
@@ -79,6 +83,8 @@ class Bench:
         self.cgroup = "REQUIRED" if subprocess.run([self.immure, "check"], capture_output=True).returncode == 0 else "BEST_EFFORT"
         self.run = [self.immure, "run", "--policy", "python", "--cgroup", self.cgroup.lower().replace("_", "-"), "--"]
         self.have = {tool for tool in TOOLS if shutil.which(tool)}
+        floor = str(self.programs / "floor")
+        self.floor = floor if self.works("floor", [floor, "exec", *TRUE]) else None
         if not self.warm:
             report.leave_out("the warm interpreter is not built (it needs libpython3.11-dev): no template, no pool")
 
@@ -116,9 +122,7 @@ class Bench:
         return json.loads(done.stdout)
 
     def works(self, tool, argv):
-        """Is this way of starting a program at hand, and does it work here?"""
-        if tool not in self.have:
-            return False
+        """Does this way of starting a program work here?"""
         done = subprocess.run(argv, capture_output=True, text=True)
         if done.returncode != 0:
             reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
@@ -127,21 +131,21 @@ class Bench:
 
 
 def launchers(bench, scratch):
-    """name -> a function from a workload's name to the command that runs it in somebody else's container, where that works."""
+    """name -> a function from the name of one of PROGRAMS to the command that runs it in somebody else's container, where that works."""
     table = {}
     for tool, words in (("bwrap", BWRAP), ("unshare", UNSHARE)):
         path = shutil.which(tool)
-        if bench.works(tool, [path, *words, *TRUE]):
-            table[tool] = lambda workload, start=(path, *words): [*start, *PYTHON, WORKLOADS[workload]]
+        if path and bench.works(tool, [path, *words, *TRUE]):
+            table[tool] = lambda name, start=(path, *words): [*start, *PROGRAMS[name]]
 
-    def crun(workload):
-        directory = scratch / f"crun-{workload}"
+    def crun(name):
+        directory = scratch / f"crun-{name}"
         directory.mkdir()
-        words = Bundle(directory).command([*PYTHON, WORKLOADS[workload]])[len(ONLY_CGROUP2):]
+        words = Bundle(directory).command(PROGRAMS[name])[len(ONLY_CGROUP2):]
         return [shutil.which(words[0]), *words[1:]]
 
     if "crun" in bench.have:
-        commands = {workload: crun(workload) for workload in WORKLOADS}
+        commands = {name: crun(name) for name in PROGRAMS}
         if bench.works("crun", [*ONLY_CGROUP2, *commands["print"]]):
             table["crun"] = commands.get
     return table
@@ -224,13 +228,15 @@ def contest(bench, scratch):
     others = launchers(bench, scratch)
     with contextlib.ExitStack() as stack:
         servers = {way: stack.enter_context(bench.server(f"contest-{way}", way)) for way in ways}
-        subjects = {"true.bare": ["spawn", *TRUE], "true.immure_run": ["spawn", *bench.run, *TRUE],
-                    "true.immure_version": ["spawn", bench.immure, "--version"]}
-        for workload, code in WORKLOADS.items():
-            subjects[f"{workload}.bare"] = ["spawn", *PYTHON, code]
+        subjects = {"true.immure_version": ["spawn", bench.immure, "--version"]}
+        if bench.floor:
+            subjects["true.floor"] = ["spawn", bench.floor, "exec", *TRUE]
+        for name, program in PROGRAMS.items():
+            subjects[f"{name}.bare"] = ["spawn", *program]
             for other, command in others.items():
-                subjects[f"{workload}.{other}"] = ["spawn", *command(workload)]
-            subjects[f"{workload}.immure_run"] = ["spawn", *bench.run, *PYTHON, code]
+                subjects[f"{name}.{other}"] = ["spawn", *command(name)]
+            subjects[f"{name}.immure_run"] = ["spawn", *bench.run, *program]
+        for workload, code in WORKLOADS.items():
             for way, server in servers.items():
                 path = bench.request(server, f"{workload}-{way}", code=code)
                 subjects[f"{workload}.post_{way}"] = ["http", str(server.port), path]
@@ -284,6 +290,12 @@ def xargs_rate(bench):
     return n / (time.monotonic() - start)
 
 
+def floor_rate(bench):
+    """Jobs per second on two processors that are nothing but what their jails cost."""
+    words = ["fork", 2, bench.options.duration_ms, MEMORY_PAGES, WRITTEN_PAGES]
+    return float(subprocess.run([bench.floor, *map(str, words)], stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+
 def throughput(bench):
     """1 to 64 clients, and `xargs -P2` of the bare interpreter before each and after the last."""
     rates, results = [], {}
@@ -294,6 +306,8 @@ def throughput(bench):
             results[clients] = bench.load(server, path, clients, 500000, bench.options.duration_ms)
         rates.append(xargs_rate(bench))
     bench.report.add("throughput.xargs", statistics.median(rates), "jobs/s")
+    if bench.floor:
+        bench.report.add("throughput.floor", floor_rate(bench), "jobs/s", "throughput.xargs")
     for clients, result in results.items():
         times = milliseconds(result["taken_ns"])
         bench.report.add(f"throughput.clients_{clients}", len(times) / result["seconds"], "jobs/s", "throughput.xargs")

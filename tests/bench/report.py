@@ -59,6 +59,8 @@ with a pause of a few milliseconds in between. `post_ready` is `post_pool` in tu
 that. A command is timed from posix_spawn to wait, a request from its first byte sent to the last byte received on a connection that stays open.
 `crun` has no cgroup of its own to set up, and what it prints goes nowhere. `immure_version` (`immure --version`) is what `immure_run` costs
 before it has done anything: a second program's start, of which in many virtual machines most is the C library asking what the processor can do.
+`floor` is what the kernel takes for a jail, whoever launches it: namespaces, a root, a second process, with no policy, limits or filter; as a
+throughput, processes as large as a warm interpreter that are forked into namespaces, write to as many pages as a job does, and run nothing.
 """
 
 STYLE = """set terminal svg size 900,480 dynamic background "white"

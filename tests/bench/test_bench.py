@@ -53,12 +53,19 @@ def test_everybody_takes_part(results):
     for workload in ("print", "stdlib"):
         for subject in ("bare", "unshare", "immure_run", "bare_ready", "post_ready", "post_pool", "post_template", "post_off"):
             assert f"{workload}.{subject}" in results["rows"]
+    for subject in ("bare", "unshare", "immure_run", "floor"):
+        assert f"true.{subject}" in results["rows"]
     for clients in (1, 2, 4, 16, 64):
         assert f"throughput.clients_{clients}" in results["rows"]
 
 
 def test_the_start_of_immure_itself_is_told(results):
     assert results["rows"]["true.immure_version"]["base"] == "true.bare"
+
+
+def test_what_the_kernel_takes_for_a_jail_is_told(results):
+    rows = results["rows"]
+    assert rows["true.floor"]["base"] == "true.bare" and rows["throughput.floor"]["base"] == "throughput.xargs"
 
 
 def test_sleeping_jobs_all_answer(results):
