@@ -260,6 +260,11 @@ class Server:
         assert values, f"no metric {name}"
         return sum(values)
 
+    def parked(self, runtime=r"\w+"):
+        """How many jails stand ready, all runtimes together unless one is named."""
+        text = self.get("/metrics").body.decode()
+        return sum(map(int, re.findall(rf'^immure_warm_jails{{runtime="{runtime}",state="parked"}} (\d+)$', text, re.M)))
+
 
 class Cgroup:
     """A cgroup of the test's own, in which servers are started."""

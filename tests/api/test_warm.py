@@ -22,13 +22,8 @@ SHIPPED = (ROOT / "config/server.textproto").read_text()
 WHO = "import os\nprint(os.readlink('/proc/self/exe'))"
 
 
-def parked(server):
-    line = re.search(r'^immure_warm_jails{runtime="python",state="parked"} (\d+)$', server.get("/metrics").body.decode(), re.M)
-    return int(line[1]) if line else 0
-
-
 def full(server, count=4):
-    wait_for(lambda: parked(server) == count, f"{count} parked jails", 120)
+    wait_for(lambda: server.parked("python") == count, f"{count} parked jails", 120)
     return server
 
 

@@ -115,7 +115,7 @@ class Arena:
         """-> what is wrong"""
         if one.runtime == "node" and self.before["standby"]:
             # In the one that stands ready, if any does: that is where the two ways differ.
-            wait_for(unhurried(lambda: self.stock("node") > 0), "an interpreter stands ready", STOCK_S)
+            wait_for(unhurried(lambda: self.server.parked("node") > 0), "an interpreter stands ready", STOCK_S)
         request = {**one.request, "env": {**one.request.get("env", {}), **env}}
         for timeout_ms in (one.request.get("timeout_ms", PATIENT_MS), 20000):
             began = time.monotonic()
@@ -149,12 +149,6 @@ class Arena:
         wait_for(unhurried(same), f"the server comes to rest: {states}")
         return states[-1]
 
-    def stock(self, runtime):
-        """How many jails of the runtime stand ready."""
-        text = self.server.get("/metrics").body.decode()
-        stock = re.search(rf'^immure_warm_jails{{runtime="{runtime}",state="parked"}} (\d+)$', text, re.M)
-        return int(stock[1]) if stock else 0
-
     def state(self):
         """Everything that attacks could leave behind. How many, not which: jails that stand ready are renewed."""
         warden = self.server.process.pid
@@ -164,8 +158,8 @@ class Arena:
             "descriptors": len(os.listdir(f"/proc/{warden}/fd")),
             # of ours: others on this host make mounts, too
             "mounts": [line for line in mounts if "immure" in line or " - tmpfs none " in line],
-            "parked": self.stock("python"),
-            "standby": self.stock("node"),
+            "parked": self.server.parked("python"),
+            "standby": self.server.parked("node"),
             "running": self.server.metric("immure_jobs_running"),
             "front": front_of(warden),  # another one, if it has crashed
         }

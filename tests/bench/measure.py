@@ -38,6 +38,8 @@ WAYS = {"pool": None, "template": r"\s*warm_jails:.*", "off": r"\s*(warm_jails|t
 PAUSE_MS = 5
 # A Node that stands ready takes long to be replaced, and whoever is timed meanwhile shares the processors with it.
 NODE_PAUSE_MS = 200
+# warm_jails of Python in the shipped configuration.
+PARKED = 4
 CLIENTS = (1, 2, 4, 16, 64)
 # Of a warm interpreter: pages that it has, and those that a job writes to.
 MEMORY_PAGES, WRITTEN_PAGES = 3500, 460
@@ -101,7 +103,7 @@ class Bench:
             if way != "off":
                 wait_for(lambda: "event=template_ready runtime=python" in server.log(), "the template")
             if way == "pool":
-                wait_for(lambda: server.metric("immure_warm_jails") >= 4, "parked jails")
+                wait_for(lambda: server.parked("python") == PARKED, "parked jails")
             yield server
 
     def best(self):
@@ -262,8 +264,9 @@ def audited_setup_ms(log):
 
 
 def memory(bench, log):
-    private = re.search(r"event=template_ready runtime=python .*parked_private_bytes=(\d+)", log)
-    bench.report.add("memory.parked_private", int(private[1]) / 2**20, "MiB")
+    for what in ("private", "pss"):
+        size = re.search(rf"event=template_ready runtime=python .*parked_{what}_bytes=(\d+)", log)
+        bench.report.add(f"memory.parked_{what}", int(size[1]) / 2**20, "MiB")
 
 
 def latency(bench):
@@ -276,9 +279,6 @@ def latency(bench):
             for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
                 bench.report.add(f"latency.{workload}.{name}", quantile(times, share), "ms",
                                  f"{workload}.bare" if name == "p50" else f"latency.{workload}.p50")
-        if bench.warm:
-            wait_for(lambda: server.metric("immure_warm_jails") >= 4, "parked jails")
-            bench.report.add("memory.parked_pss", server.metric("immure_warm_jail_pss_bytes") / 2**20, "MiB")
 
 
 def xargs_rate(bench):

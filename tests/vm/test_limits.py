@@ -4,7 +4,6 @@ import concurrent.futures
 import errno
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -137,7 +136,7 @@ def what_is_there(server):
         "warden's descriptors": descriptors(warden),
         "front's descriptors": front_descriptors(server),
         "running": server.metric("immure_jobs_running"),
-        "parked": parked(server),
+        "parked": server.parked(),
     }
 
 
@@ -187,15 +186,9 @@ MIXED = [
 ]
 
 
-def parked(server):
-    """How many jails stand ready, all runtimes together."""
-    stock = re.findall(r'^immure_warm_jails{.*state="parked"} (\d+)$', server.get("/metrics").body.decode(), re.M)
-    return sum(map(int, stock))
-
-
 def settled(server):
     """What is there once it stays the same: a jail is taken apart after its verdict, and others take its place."""
-    wait_for(lambda: parked(server) == PARKED, "jails stand ready", 120)
+    wait_for(lambda: server.parked() == PARKED, "jails stand ready", 120)
     seen = []
 
     def steady():

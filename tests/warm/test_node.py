@@ -125,13 +125,8 @@ def warm(tmp_path_factory):
         yield server
 
 
-def parked(server):
-    found = re.search(r'^immure_warm_jails{runtime="node",state="parked"} (\d+)$', server.get("/metrics").body.decode(), re.M)
-    return int(found[1]) if found else 0
-
-
 def run_warm(server, code, **fields):
-    wait_for(lambda: parked(server) > 0, "a Node that stands ready")
+    wait_for(lambda: server.parked("node") > 0, "a Node that stands ready")
     return server.execute(code, runtime="node", **fields)
 
 
@@ -181,7 +176,7 @@ def test_metrics_promise_none_that_is_not_there(warm):
 
 
 def test_wall_clock_counts_from_the_job(warm):
-    wait_for(lambda: parked(warm) == 2, "both")
+    wait_for(lambda: warm.parked("node") == 2, "both")
     verdict = run_warm(warm, "for (;;);", timeout_ms=500)
     assert (verdict["status"], verdict["limits"]["timeout_ms"]) == ("timeout", 500)
     assert 500 <= verdict["duration_ms"] < 20000
