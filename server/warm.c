@@ -151,6 +151,7 @@ static void raise_successor(struct warm_template *template, uint64_t now_ns)
         template->successor_due_ns = now_ns + SUCCESSOR_PAUSE_NS;
     }
     if (template->successor && template->successor->state == TEMPLATE_OFF) {
+        template->successor->is_successor = true;
         tend_template(template->successor, now_ns);
     }
 }
@@ -170,6 +171,7 @@ static void look_for_successor(struct warm_template **at, uint64_t now_ns)
     if (successor && successor->state == TEMPLATE_READY) {
         successor->next = template->next;
         *at = TAKE_PTR(template->successor);
+        successor->is_successor = false;
         warm_template_retire(template);
     } else if (has_many_copies(template)) {
         raise_successor(template, now_ns);

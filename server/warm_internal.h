@@ -35,6 +35,7 @@ struct warm_template {
     struct warm_template *next;
     struct warm_template *successor; /* takes its place once it is ready; NULL: none */
     uint64_t successor_due_ns;       /* none is made before then */
+    bool is_successor;               /* of one that serves meanwhile; not in the list */
     struct host *host;
     const struct runtime_config *runtime;
     const struct policy *policy;

@@ -313,9 +313,11 @@ void warm_template_fail(struct warm_template *template, const struct err *err)
     template->state = hopeless ? TEMPLATE_UNFIT : TEMPLATE_OFF;
     template->pause_ns = clock_now_ns() + (RESTART_DELAY_NS << template->failures);
     template->pss_bytes = 0;
+    const char *means = template->is_successor ? "the one that it was to relieve goes on"
+                                               : "jobs start their own interpreter";
     LOG(log, LOG_WARNING, "template_failed", LOG_FIELD_STR("runtime", template->runtime->name),
         LOG_FIELD_STR("step", err->step), LOG_FIELD_STR("error", err->text),
-        LOG_FIELD_BOOL("given_up", hopeless), LOG_FIELD_STR("means", "jobs start their own interpreter"));
+        LOG_FIELD_BOOL("given_up", hopeless), LOG_FIELD_STR("means", means));
     stop(template);
     template->warm->options.publish(template->warm->options.publish_arg);
     if (!hopeless) {

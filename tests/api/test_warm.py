@@ -4,6 +4,7 @@ import array
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import threading
@@ -46,12 +47,20 @@ def test_stock_is_filled_and_renewed(serve):
     full(server)
 
 
+MANY = "max_concurrent_jobs: 160 max_timeout_ms: 600000\n"
+
+
+def hold_many(server):
+    """So many jobs at once that their template is to be followed by another. -> their ids"""
+    request = json.dumps({"code": "import time; time.sleep(1000)", "timeout": 600})
+    return [server.request("POST", "/execute?wait=false", request).json["job_id"] for _ in range(140)]
+
+
 def test_a_template_with_many_copies_is_followed_by_another(serve):
     """Those that it has made live on, and it ends with them."""
-    server = full(serve(config="max_concurrent_jobs: 160 max_timeout_ms: 600000\n" + SHIPPED))
+    server = full(serve(config=MANY + SHIPPED))
     first = templates(server)[0]
-    held = [server.request("POST", "/execute?wait=false", json.dumps({"code": "import time; time.sleep(1000)", "timeout": 600})).json["job_id"]
-            for _ in range(140)]
+    held = hold_many(server)
     wait_for(lambda: server.log().count("event=template_ready runtime=python") == 2, "another template", 120)
     pids = templates(server)
     assert first in pids and server.execute(WHO)["stdout"] == "/immure/template\n"
@@ -60,6 +69,17 @@ def test_a_template_with_many_copies_is_followed_by_another(serve):
         assert server.request("DELETE", f"/jobs/{job}").status in (200, 202, 204)
     wait_for(lambda: first not in templates(server), "the end of the first template")
     assert "event=template_failed" not in server.log() and server.execute(WHO)["stdout"] == "/immure/template\n"
+
+
+def test_a_template_that_cannot_be_followed_goes_on(serve, tmp_path):
+    program = shutil.copy2(BUILD / "immure-python3.11", tmp_path)
+    server = full(serve(config=MANY + SHIPPED.replace('"immure-python3.11"', f'"{program}"')))
+    os.unlink(program)
+    hold_many(server)
+    wait_for(lambda: "event=template_failed" in server.log(), "the other's failure")
+    failed = next(line for line in server.log().splitlines() if "event=template_failed" in line)
+    assert 'means="the one that it was to relieve goes on"' in failed and "given_up=true" in failed
+    assert server.execute(WHO)["stdout"] == "/immure/template\n"
 
 
 def test_a_stock_of_any_size_comes_to_rest(serve):
