@@ -4,7 +4,8 @@
  * What must hold: a call that no rule allows gets the default action; a call of a foreign ABI ends the
  * program, because the same number means another call there; no rule is silently lost. libseccomp drops
  * conditional rules of a call that also has an unconditional one and leaves open which of two overlapping
- * rules wins, so both are refused here. */
+ * rules wins, so both are refused before (policy/filter.c); and it is not given what it compiles wrongly
+ * (policy/chain.c). */
 #include "policy/seccomp.h"
 
 #include <errno.h>
@@ -20,6 +21,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
+#include "policy/chain.h"
 #include "policy/conditions.h"
 #include "policy/filter.h"
 #include "policy/policy.h"
@@ -121,7 +123,7 @@ const char *policy_syscall_name(uint32_t arch, int nr, char *ret, size_t size)
     return ret;
 }
 
-static uint32_t action_of(enum seccomp_action_kind kind, const char *errno_name)
+uint32_t seccomp_answer(enum seccomp_action_kind kind, const char *errno_name)
 {
     switch (kind) {
     case ACTION_ALLOW:
@@ -140,7 +142,7 @@ static uint32_t action_of(enum seccomp_action_kind kind, const char *errno_name)
 
 static uint32_t rule_action(const struct seccomp_rule *rule)
 {
-    return action_of(rule->action, rule->errno_name);
+    return seccomp_answer(rule->action, rule->errno_name);
 }
 
 /* The native architecture must be among those that the policy was written for, and a foreign ABI of the same
@@ -222,26 +224,105 @@ static struct scmp_arg_cmp comparison(const struct seccomp_condition *condition)
     return cmp;
 }
 
-static int add_rules(const struct policy_spec *spec, const struct policy_filter *filter,
+static int add_rule(const struct policy_spec *spec, const struct filter_entry *entry, uint32_t action,
+                    unsigned n_comparisons, const struct scmp_arg_cmp *comparisons, scmp_filter_ctx context,
+                    struct err *reterr)
+{
+    int r = seccomp_rule_add_exact_array(context, action, entry->nr, n_comparisons, comparisons);
+    if (r < 0) {
+        char name[64];
+        policy_syscall_name(policy_native_arch(), entry->nr, name, sizeof name);
+        return err_set(reterr, ERR_CONFIG, -r, spec->origin, "seccomp rule %u (%s): %s", entry->rule + 1,
+                       name, strerror(-r));
+    }
+    return 0;
+}
+
+static int add_rules(const struct policy_spec *spec, const struct filter_entry *entries, size_t n,
                      uint32_t default_action, scmp_filter_ctx context, struct err *reterr)
 {
-    for (size_t i = 0; i < filter->n_entries; i++) {
-        const struct seccomp_rule *rule = &spec->rules[filter->entries[i].rule];
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        const struct seccomp_rule *rule = &spec->rules[entries[i].rule];
         if (rule_action(rule) == default_action) {
             continue; /* what happens anyway; libseccomp refuses such rules */
         }
         struct scmp_arg_cmp comparisons[SECCOMP_ARGS];
-        for (size_t n = 0; n < rule->n_conditions; n++) {
-            comparisons[n] = comparison(&rule->conditions[n]);
+        for (size_t c = 0; c < rule->n_conditions; c++) {
+            comparisons[c] = comparison(&rule->conditions[c]);
         }
-        int r = seccomp_rule_add_exact_array(context, rule_action(rule), filter->entries[i].nr,
-                                             (unsigned)rule->n_conditions, comparisons);
-        if (r < 0) {
-            char name[64];
-            policy_syscall_name(policy_native_arch(), filter->entries[i].nr, name, sizeof name);
-            return err_set(reterr, ERR_CONFIG, -r, spec->origin, "seccomp rule %u (%s): %s",
-                           filter->entries[i].rule + 1, name, strerror(-r));
+        r = add_rule(spec, &entries[i], rule_action(rule), (unsigned)rule->n_conditions, comparisons, context,
+                     reterr);
+    }
+    return r;
+}
+
+/* How many entries, from the first on, are of its call. */
+static size_t count_of_call(const struct filter_entry *entries, size_t n)
+{
+    size_t count = 0;
+    while (count < n && entries[count].nr == entries[0].nr) {
+        count++;
+    }
+    return count;
+}
+
+/* Calls that need a chain get an answer that no rule can give, with the chain's number: a place to be filled.
+ */
+static int add_calls(const struct policy_spec *spec, const struct policy_filter *filter,
+                     uint32_t default_action, scmp_filter_ctx context, struct err *reterr)
+{
+    int r = 0;
+    unsigned chain = 0;
+    for (size_t i = 0, n; r == 0 && i < filter->n_entries; i += n) {
+        const struct filter_entry *entries = &filter->entries[i];
+        n = count_of_call(entries, filter->n_entries - i);
+        r = chain_is_needed(spec, entries, n)
+                ? add_rule(spec, entries, SCMP_ACT_TRACE(chain++), 0, NULL, context, reterr)
+                : add_rules(spec, entries, n, default_action, context, reterr);
+    }
+    return r;
+}
+
+/* Lets all places of a chain lead to its beginning, behind the filter's end. */
+static void lead_to_chain(struct policy_filter *filter, unsigned chain)
+{
+    for (uint32_t i = 0; i < filter->length; i++) {
+        struct sock_filter *insn = &filter->instructions[i];
+        if (insn->code == (BPF_RET | BPF_K) && insn->k == SCMP_ACT_TRACE(chain)) {
+            *insn = (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, filter->length - i - 1);
         }
+    }
+}
+
+static int too_long(size_t length, struct err *reterr)
+{
+    return err_set(reterr, ERR_CONFIG, E2BIG, NULL,
+                   "seccomp: the filter has %zu instructions; the kernel takes up to %d", length,
+                   BPF_MAXINSNS);
+}
+
+static int append_chains(const struct policy_spec *spec, struct policy_filter *filter, struct err *reterr)
+{
+    unsigned chain = 0;
+    for (size_t i = 0, n; i < filter->n_entries; i += n) {
+        const struct filter_entry *entries = &filter->entries[i];
+        n = count_of_call(entries, filter->n_entries - i);
+        if (!chain_is_needed(spec, entries, n)) {
+            continue;
+        }
+        size_t length = filter->length + chain_write(spec, entries, n, NULL, 0);
+        if (length > BPF_MAXINSNS) {
+            return too_long(length, reterr);
+        }
+        struct sock_filter *longer = realloc(filter->instructions, length * sizeof *longer);
+        if (!longer) {
+            return err_errno(reterr, ENOMEM, "compiling the filter");
+        }
+        filter->instructions = longer;
+        lead_to_chain(filter, chain++);
+        chain_write(spec, entries, n, &longer[filter->length], length - filter->length);
+        filter->length = (uint32_t)length;
     }
     return 0;
 }
@@ -260,25 +341,27 @@ static int export(scmp_filter_ctx context, struct policy_filter *filter, struct 
     off_t size = lseek(fd, 0, SEEK_END);
     size_t length = size > 0 ? (size_t)size / sizeof(struct sock_filter) : 0;
     if (length == 0 || length > BPF_MAXINSNS || lseek(fd, 0, SEEK_SET) < 0) {
-        return err_set(reterr, ERR_CONFIG, E2BIG, NULL,
-                       "seccomp: the filter has %zu instructions; the kernel takes up to %d", length,
-                       BPF_MAXINSNS);
+        return too_long(length, reterr);
     }
     filter->instructions = malloc((size_t)size);
     if (!filter->instructions || io_read_full(fd, filter->instructions, (size_t)size) != size) {
         return err_errno(reterr, ENOMEM, "exporting the filter");
     }
     filter->length = (uint32_t)length;
-    filter_squeeze(filter->instructions, &filter->length, policy_native_arch());
     return 0;
 }
 
 int seccomp_assemble(const struct policy_spec *spec, struct policy_filter *filter, struct err *reterr)
 {
     seccomp_api_set(LIBSECCOMP_API_LEVEL);
-    uint32_t default_action = action_of(spec->seccomp_default, spec->seccomp_default_errno);
+    uint32_t default_action = seccomp_answer(spec->seccomp_default, spec->seccomp_default_errno);
     CLEANUP(context_releasep) scmp_filter_ctx context = NULL;
     int r = new_context(spec, default_action, &context, reterr);
-    r = r < 0 ? r : add_rules(spec, filter, default_action, context, reterr);
-    return r < 0 ? r : export(context, filter, reterr);
+    r = r < 0 ? r : add_calls(spec, filter, default_action, context, reterr);
+    r = r < 0 ? r : export(context, filter, reterr);
+    r = r < 0 ? r : append_chains(spec, filter, reterr);
+    if (r == 0) {
+        filter_squeeze(filter->instructions, &filter->length, policy_native_arch());
+    }
+    return r;
 }

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "config/policy_file.h"
+
 struct err;
 struct policy_filter;
 struct policy_spec;
@@ -19,6 +21,10 @@ uint32_t policy_native_arch(void);
 /* The native architecture is among those that the policy was written for (all, if it names none), and no
  * foreign ABI of the same machine is: its calls are never filtered, they end the program. */
 int seccomp_check_architectures(const struct policy_spec *spec, struct err *reterr);
+
+/* What a filter returns for an action: SECCOMP_RET_*, with the errno. `errno_name`: for ERRNO; NULL is EPERM.
+ */
+uint32_t seccomp_answer(enum seccomp_action_kind kind, const char *errno_name);
 
 /* Turns the entries of `filter`, which do not contradict each other, into its instructions. */
 int seccomp_assemble(const struct policy_spec *spec, struct policy_filter *filter, struct err *reterr);

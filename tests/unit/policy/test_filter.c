@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -231,6 +232,51 @@ static uint64_t interesting_argument(const struct policy_spec *spec)
         return (uint64_t)random();
     default:
         return value;
+    }
+}
+
+/* A policy of a few rules about socket(). */
+static struct policy *compile_random(void)
+{
+    static const char *const ops[] = {"EQ", "MASKED_EQ", "NE", "LT", "LE", "GT", "GE"};
+    static const uint64_t values[] = {0,         1, 2, 8, 16, 255, 1ull << 32, 5ull << 32, 5ull << 32 | 9,
+                                      UINT64_MAX};
+    bool ordered = random() & 1;
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    buf_printf(&text, "name: 'test'\n" WORKSPACE "seccomp { default_action: ALLOW\n");
+    for (long rules = 1 + random() % 3; rules > 0; rules--) {
+        buf_printf(&text, "rule { action: ERRNO syscall: 'socket' ");
+        for (long arg = random() % 2, last = random() % 3; arg <= last; arg++) {
+            const char *op = ops[(size_t)random() % (ordered ? ARRAY_SIZE(ops) : 2)];
+            uint64_t value = values[(size_t)random() % ARRAY_SIZE(values)];
+            uint64_t mask = value | values[(size_t)random() % ARRAY_SIZE(values)];
+            buf_printf(&text, "condition { arg: %ld op: %s value: %" PRIu64 " ", arg, op, value);
+            if (strcmp(op, "MASKED_EQ") == 0) {
+                buf_printf(&text, "mask: %" PRIu64 " ", mask);
+            }
+            buf_printf(&text, "} ");
+        }
+        buf_printf(&text, "}\n");
+    }
+    buf_printf(&text, "}");
+    return compile(text.data);
+}
+
+/* Also rules that libseccomp does not compile correctly together (policy/chain.c). */
+static void test_random_rules_mean_what_they_say(void **state)
+{
+    (void)state;
+    srandom(11);
+    for (int round = 0; round < 1000; round++) {
+        CLEANUP(policy_freep) struct policy *policy = compile_random();
+        for (int probe = 0; probe < 300; probe++) {
+            struct seccomp_data data = {.nr = SYS_socket, .arch = policy_native_arch()};
+            for (size_t n = 0; n < 3; n++) {
+                data.args[n] = interesting_argument(policy->spec) - (uint64_t)(random() % 2);
+            }
+            assert_int_equal(bpf_run(policy->filter.instructions, policy->filter.length, &data),
+                             expected(policy, &data));
+        }
     }
 }
 
@@ -492,6 +538,7 @@ int main(void)
         cmocka_unit_test(test_who_decides),
         cmocka_unit_test(test_notify_is_known),
         cmocka_unit_test(test_operators),
+        cmocka_unit_test(test_random_rules_mean_what_they_say),
         cmocka_unit_test(test_shipped_filters_mean_their_rules),
         cmocka_unit_test(test_foreign_abis_end_the_program),
         cmocka_unit_test(test_python_refuses_calls),

@@ -1,0 +1,151 @@
+/* The rules of one call as a chain of comparisons. Runs where filters are compiled, never in a jail.
+ *
+ * Why: libseccomp (2.5) makes one tree of all the rules of a call. With EQ and MASKED_EQ it does that well,
+ * and a single rule may compare as it likes; but of several rules, some of which compare for order or
+ * difference, it now and then loses a branch or adds one, and a call is allowed that no rule allows. For
+ * those, rule after rule is written down here as it stands.
+ *
+ * What must hold: a rule holds if all its conditions do, as condition_holds() has it. An argument has 64
+ * bits, BPF compares 32 of them at a time. */
+#include "policy/chain.h"
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+
+#include "config/policy_file.h"
+#include "policy/filter.h"
+#include "policy/seccomp.h"
+
+#define LOAD (BPF_LD | BPF_W | BPF_ABS)
+#define AND  (BPF_ALU | BPF_AND | BPF_K)
+#define EQ   (BPF_JMP | BPF_JEQ | BPF_K)
+#define GT   (BPF_JMP | BPF_JGT | BPF_K)
+#define GE   (BPF_JMP | BPF_JGE | BPF_K)
+#define RET  (BPF_RET | BPF_K)
+
+/* Where a comparison leads: to the next instruction, or to a place that is known when the rule is complete.
+ * No rule is so long that a jump in it could be taken for one of them. */
+enum { NEXT = 0, PASS = 254, FAIL = 255 };
+
+struct chain {
+    struct sock_filter *to;
+    size_t room, n;
+};
+
+bool chain_is_needed(const struct policy_spec *spec, const struct filter_entry *entries, size_t n)
+{
+    for (size_t i = 0; n > 1 && i < n; i++) {
+        const struct seccomp_rule *rule = &spec->rules[entries[i].rule];
+        for (size_t c = 0; c < rule->n_conditions; c++) {
+            if (rule->conditions[c].op != OP_EQ && rule->conditions[c].op != OP_MASKED_EQ) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static void put(struct chain *chain, uint16_t code, uint32_t k, uint8_t yes, uint8_t no)
+{
+    if (chain->n < chain->room) {
+        chain->to[chain->n] = (struct sock_filter){.code = code, .jt = yes, .jf = no, .k = k};
+    }
+    chain->n++;
+}
+
+/* From `first` on: what was to be known later is known now. */
+static void lead(struct chain *chain, size_t first, uint8_t what, size_t where)
+{
+    for (size_t i = first; i < chain->n && i < chain->room; i++) {
+        struct sock_filter *insn = &chain->to[i];
+        if (BPF_CLASS(insn->code) == BPF_JMP) {
+            insn->jt = insn->jt == what ? (uint8_t)(where - i - 1) : insn->jt;
+            insn->jf = insn->jf == what ? (uint8_t)(where - i - 1) : insn->jf;
+        }
+    }
+}
+
+static void put_load(struct chain *chain, uint32_t arg, bool high)
+{
+    bool second = high == (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+    put(chain, LOAD,
+        (uint32_t)(offsetof(struct seccomp_data, args) + arg * sizeof(uint64_t) + second * sizeof(uint32_t)),
+        0, 0);
+}
+
+static void put_condition(struct chain *chain, const struct seccomp_condition *condition)
+{
+    uint32_t high = (uint32_t)(condition->value >> 32), low = (uint32_t)condition->value;
+    bool masked = condition->op == OP_MASKED_EQ;
+    put_load(chain, condition->arg, true);
+    if (masked) {
+        put(chain, AND, (uint32_t)(condition->mask >> 32), 0, 0);
+    }
+    switch (condition->op) {
+    case OP_EQ:
+    case OP_MASKED_EQ:
+        put(chain, EQ, high, NEXT, FAIL);
+        break;
+    case OP_NE:
+        put(chain, EQ, high, NEXT, PASS);
+        break;
+    case OP_GT:
+    case OP_GE:
+        put(chain, GT, high, PASS, NEXT);
+        put(chain, EQ, high, NEXT, FAIL);
+        break;
+    case OP_LT:
+    case OP_LE:
+        put(chain, GT, high, FAIL, NEXT);
+        put(chain, EQ, high, NEXT, PASS);
+        break;
+    }
+    put_load(chain, condition->arg, false);
+    if (masked) {
+        put(chain, AND, (uint32_t)condition->mask, 0, 0);
+    }
+    switch (condition->op) {
+    case OP_EQ:
+    case OP_MASKED_EQ:
+        put(chain, EQ, low, PASS, FAIL);
+        break;
+    case OP_NE:
+        put(chain, EQ, low, FAIL, PASS);
+        break;
+    case OP_GT:
+        put(chain, GT, low, PASS, FAIL);
+        break;
+    case OP_GE:
+        put(chain, GE, low, PASS, FAIL);
+        break;
+    case OP_LT:
+        put(chain, GE, low, FAIL, PASS);
+        break;
+    case OP_LE:
+        put(chain, GT, low, FAIL, PASS);
+        break;
+    }
+}
+
+static void put_rule(struct chain *chain, const struct seccomp_rule *rule)
+{
+    size_t begin = chain->n;
+    for (size_t i = 0; i < rule->n_conditions; i++) {
+        size_t first = chain->n;
+        put_condition(chain, &rule->conditions[i]);
+        lead(chain, first, PASS, chain->n);
+    }
+    put(chain, RET, seccomp_answer(rule->action, rule->errno_name), 0, 0);
+    lead(chain, begin, FAIL, chain->n);
+}
+
+size_t chain_write(const struct policy_spec *spec, const struct filter_entry *entries, size_t n,
+                   struct sock_filter *ret, size_t room)
+{
+    struct chain chain = {.to = ret, .room = room};
+    for (size_t i = 0; i < n; i++) {
+        put_rule(&chain, &spec->rules[entries[i].rule]);
+    }
+    put(&chain, RET, seccomp_answer(spec->seccomp_default, spec->seccomp_default_errno), 0, 0);
+    return chain.n;
+}
