@@ -4,7 +4,7 @@
  * What must hold: a call goes where the configuration allows and nowhere else. The URL was checked by whoever
  * calls; names were looked up beforehand (callback_hosts.c); each socket's address is checked once more
  * before it is connected; redirects are not followed, and no proxy, cookie, password or protocol but HTTP
- * comes in from anywhere. */
+ * comes in from anywhere. And it is made once: whoever hangs up on it may have heard it. */
 #include "server/callback.h"
 
 #define CURL_DISABLE_TYPECHECK /* its macros know nothing of a table of functions */
@@ -57,6 +57,9 @@ struct curl {
 #define CONNECT_MS       10000L
 #define IDLE_HANDLES_MAX 32u
 #define CONNECTIONS_MAX  64L /* kept open */
+/* Not used any more after that: a server that closes what is idle does so later, and a call on a connection
+ * that it is just closing would fail. */
+#define IDLE_CONNECTION_S 1L
 
 struct callback_client {
     struct curl curl;
@@ -82,6 +85,7 @@ struct callback_transfer {
     struct curl_slist *headers;
     char *body;
     struct buf answer;
+    bool sent;
     bool too_large, refused; /* the answer; the address */
     bool unwatched;          /* nobody would hear of what its socket has to say */
     void (*done)(void *arg, const struct callback_answer *answer);
@@ -186,6 +190,19 @@ static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_so
     return socket(address->family, address->socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, address->protocol);
 }
 
+/* libcurl would send a call again whose connection, an old one, ends without an answer. */
+static int send_once(void *arg, char *to, char *from, int to_port, int from_port)
+{
+    (void)to;
+    (void)from;
+    (void)to_port;
+    (void)from_port;
+    struct callback_transfer *transfer = arg;
+    int r = transfer->sent ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
+    transfer->sent = true;
+    return r;
+}
+
 static size_t take_answer(char *data, size_t size, size_t n, void *arg)
 {
     struct callback_transfer *transfer = arg;
@@ -270,6 +287,9 @@ static bool set_constants(struct callback_transfer *transfer)
     SET(CONNECTTIMEOUT_MS, CONNECT_MS);
     SET(OPENSOCKETFUNCTION, open_socket);
     SET(OPENSOCKETDATA, transfer);
+    SET(MAXAGE_CONN, IDLE_CONNECTION_S);
+    SET(PREREQFUNCTION, send_once);
+    SET(PREREQDATA, transfer);
     SET(WRITEFUNCTION, take_answer);
     SET(WRITEDATA, transfer);
     SET(PRIVATE, transfer);
@@ -294,7 +314,7 @@ static struct callback_transfer *take_transfer(struct callback_client *client)
             return NULL;
         }
     }
-    transfer->too_large = transfer->refused = transfer->unwatched = false;
+    transfer->sent = transfer->too_large = transfer->refused = transfer->unwatched = false;
     transfer->next = client->transfers;
     if (transfer->next) {
         transfer->next->previous = transfer;
@@ -376,7 +396,10 @@ static const char *reason(const struct callback_transfer *transfer, CURLcode cod
     if (transfer->refused) {
         return "that address is not allowed";
     }
-    return code == CURLE_OPERATION_TIMEDOUT ? "timed out" : transfer->client->curl.easy_strerror(code);
+    if (code == CURLE_OPERATION_TIMEDOUT) {
+        return "timed out";
+    }
+    return transfer->client->curl.easy_strerror(code == CURLE_ABORTED_BY_CALLBACK ? CURLE_GOT_NOTHING : code);
 }
 
 static void end(struct callback_transfer *transfer, CURLcode code)

@@ -21,6 +21,9 @@ class Handler(BaseHTTPRequestHandler):
             server.connections.add(self.client_address)
         call = json.loads(body)
         reply = server.answer(call)
+        if reply is None:
+            self.close_connection = True  # without a word
+            return
         status, headers, body = reply if isinstance(reply, tuple) else (200, {}, json.dumps(reply).encode())
         try:
             self.send_response(status)
@@ -47,7 +50,8 @@ class Quiet(ThreadingHTTPServer):
 
 
 class CallbackServer:
-    """`tools`: NAME -> what is answered as JSON, or (status, headers, body), or a function of the arguments that returns either."""
+    """`tools`: NAME -> what is answered as JSON, or (status, headers, body), or None: the connection is closed; or a function of the
+    arguments that returns one of these."""
 
     def __init__(self, tools, tls=None, address="127.0.0.1"):
         self.tools, self.requests, self.connections, self.lock = tools, [], set(), threading.Lock()

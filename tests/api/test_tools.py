@@ -242,6 +242,22 @@ def test_failures(tools, answer, error):
     assert json.loads(call(tools, code, {"a b": answer}, timeout_ms=20000)["output"]).startswith(error)
 
 
+def test_a_call_is_made_once(tools):
+    """Also where it goes out on a connection of calls before it, one of several, and that is closed without an answer."""
+    code = """if True:
+        import threading
+        threads = [threading.Thread(target=call_tool, args=('wait',)) for _ in range(6)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        try: call_tool('end')
+        except RuntimeError as e: print(e)
+    """
+    together = threading.Barrier(6)
+    verdict = call(tools, code, {"wait": lambda: together.wait(60) is not None and {"data": ""}, "end": None})
+    assert verdict["stdout"].startswith("Tool 'end': request failed: Server returned nothing"), verdict
+    assert [body["name"] for _, _, body in tools.callbacks.requests].count("end") == 1
+
+
 def test_failure_is_a_runtime_error(tools):
     verdict = call(tools, "def f():\n    call_tool('x')\nf()", {"x": {"error": "why"}})
     assert (verdict["exit_code"], last_line(verdict)) == (1, "RuntimeError: Tool 'x' failed: why")
