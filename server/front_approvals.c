@@ -228,10 +228,11 @@ static int pack(const struct request *request, const struct execute_request *exe
 /* The warden takes nothing that could still change. */
 static int sealed_file(const struct buf *data, int *ret_fd, struct err *reterr)
 {
-    CLEANUP(fd_closep) int fd = memfd_create("submission", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    int r = fd < 0 ? -errno : io_write_full(fd, data->data, data->len);
-    if (r == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
-        r = -errno;
+    CLEANUP(fd_closep) int fd = -1;
+    int r = io_memfd("submission", data->data, data->len, &fd);
+    r = r < 0 ? r : io_memfd_seal(&fd, data->len);
+    if (r == -EBUSY) {
+        return err_set(reterr, ERR_BUSY, EBUSY, NULL, "server busy: the job could not be sealed");
     }
     if (r < 0) {
         return err_errno(reterr, -r, "submitting a job for approval");

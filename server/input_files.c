@@ -18,6 +18,7 @@
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
+#include "jail/base/io.h"
 
 #define FIELD_BYTES 64 /* "files[12345678].name" */
 
@@ -55,10 +56,11 @@ int input_append(struct input *input, const void *data, size_t size, struct err 
 
 int input_seal(struct input *input, struct err *reterr)
 {
-    if (fcntl(input->fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0) {
-        return err_errno(reterr, errno, "sealing an anonymous file");
+    int r = io_memfd_seal(&input->fd, input->size);
+    if (r == -EBUSY) {
+        return err_set(reterr, ERR_BUSY, EBUSY, NULL, "server busy: the job's input could not be sealed");
     }
-    return 0;
+    return r < 0 ? err_errno(reterr, -r, "sealing an anonymous file") : 0;
 }
 
 static int bad(struct err *reterr, const char *field, const char *why)

@@ -167,6 +167,48 @@ int io_memfd(const char *name, const void *data, size_t size, int *ret_fd)
     return 0;
 }
 
+#define SEAL_ATTEMPTS 4
+
+static int copy_memfd(int from, uint64_t size, int *ret_fd)
+{
+    char piece[16384];
+    CLEANUP(fd_closep) int fd = memfd_create("copy", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int r = fd < 0 ? -errno : 0;
+    for (uint64_t done = 0; r == 0 && done < size;) {
+        uint64_t left = size - done;
+        ssize_t n = pread(from, piece, left < sizeof piece ? (size_t)left : sizeof piece, (off_t)done);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        r = n < 0 ? -errno : n == 0 ? -EIO : io_write_full(fd, piece, (size_t)n);
+        done += n > 0 ? (uint64_t)n : 0;
+    }
+    if (r == 0) {
+        *ret_fd = TAKE_FD(fd);
+    }
+    return r;
+}
+
+/* mm/memfd.c: the kernel waits some 150 ms for whoever else holds a page; one that reclaims or moves memory
+ * may lose its processor for longer meanwhile. It does not have the pages of a copy. */
+int io_memfd_seal(int *fd, uint64_t size)
+{
+    for (int attempt = 1;
+         fcntl(*fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0; attempt++) {
+        if (errno != EBUSY || attempt == SEAL_ATTEMPTS) {
+            return -errno;
+        }
+        int copy;
+        int r = copy_memfd(*fd, size, &copy);
+        if (r < 0) {
+            return r;
+        }
+        close(*fd);
+        *fd = copy;
+    }
+    return 0;
+}
+
 union fd_control {
     char space[CMSG_SPACE(IO_FDS_MAX * sizeof(int))];
     struct cmsghdr align;

@@ -33,8 +33,12 @@ bool io_is_bool(const bool *place);
 /* How many reads of `size` bytes take what a pipe holds now: its other end may write more for ever. */
 size_t io_reads_pending(int pipe, size_t size);
 
-/* An anonymous file that holds `data`, positioned at 0. */
+/* An anonymous file that holds `data`, positioned at 0. It can be sealed. */
 int io_memfd(const char *name, const void *data, size_t size, int *ret_fd);
+/* Seals an anonymous file: from now on nobody can change its content or size, whatever descriptors there are.
+ * Where the kernel cannot, because somebody else holds one of its pages, `*fd` becomes a sealed copy of its
+ * first `size` bytes; -EBUSY: nor can that be had. */
+int io_memfd_seal(int *fd, uint64_t size);
 
 #define IO_FDS_MAX 64
 

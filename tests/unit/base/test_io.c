@@ -195,6 +195,34 @@ static void test_parse_number(void **state)
     assert_int_equal(value, 9);
 }
 
+/* Whoever holds a page of it keeps the kernel from sealing it, not us. */
+static void test_seal(void **state)
+{
+    (void)state;
+    for (int held = 0; held < 2; held++) {
+        char text[8];
+        CLEANUP(fd_closep) int fd = -1, out = -1, in = -1;
+        int ends[2];
+        assert_int_equal(io_memfd("test", "hello", 5, &fd), 0);
+        assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+        out = ends[0];
+        in = ends[1];
+        int before = fd;
+        if (held) {
+            loff_t at = 0;
+            assert_int_equal(splice(fd, &at, in, NULL, 5, 0), 5);
+            assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+            assert_int_equal(errno, EBUSY);
+        }
+        assert_int_equal(io_memfd_seal(&fd, 5), 0);
+        assert_int_equal(fd != before, held);
+        assert_int_equal(pread(fd, text, sizeof text, 0), 5);
+        assert_memory_equal(text, "hello", 5);
+        assert_int_equal(pwrite(fd, "x", 1, 0), -1);
+        assert_int_equal(ftruncate(fd, 0), -1);
+    }
+}
+
 static void test_memfd(void **state)
 {
     (void)state;
@@ -328,10 +356,15 @@ static void test_receive_too_much(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whole_transfers),  cmocka_unit_test(test_read_file),
-        cmocka_unit_test(test_write_file),       cmocka_unit_test(test_read_number),
-        cmocka_unit_test(test_parse_number),     cmocka_unit_test(test_memfd),
-        cmocka_unit_test(test_send_descriptors), cmocka_unit_test(test_receive_too_much),
+        cmocka_unit_test(test_whole_transfers),
+        cmocka_unit_test(test_read_file),
+        cmocka_unit_test(test_write_file),
+        cmocka_unit_test(test_read_number),
+        cmocka_unit_test(test_parse_number),
+        cmocka_unit_test(test_memfd),
+        cmocka_unit_test(test_seal),
+        cmocka_unit_test(test_send_descriptors),
+        cmocka_unit_test(test_receive_too_much),
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }
