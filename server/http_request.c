@@ -18,11 +18,26 @@ const char *http_path(const struct http_request *request)
     return request->path;
 }
 
+/* RFC 9110, 5.5: blanks behind a value are not part of it. libmicrohttpd leaves them there. */
+static void trim(char *value)
+{
+    size_t length = strlen(value);
+    while (length > 0 && (value[length - 1] == ' ' || value[length - 1] == '\t')) {
+        value[--length] = '\0';
+    }
+}
+
 const char *http_header(const struct http_request *request, const char *name)
 {
-    return *request->method
-               ? request->server->mhd.lookup_connection_value(request->connection->mhd, MHD_HEADER_KIND, name)
-               : NULL;
+    if (!*request->method) {
+        return NULL;
+    }
+    const char *value =
+        request->server->mhd.lookup_connection_value(request->connection->mhd, MHD_HEADER_KIND, name);
+    if (value) {
+        trim((char *)(uintptr_t)value); /* it lies in the connection's own memory */
+    }
+    return value;
 }
 
 const char *http_argument(const struct http_request *request, const char *name)

@@ -28,7 +28,8 @@ def test_each_form_of_the_key(server, wire):
     for headers in ({"X-Service-API-Key": server.key}, {"x-service-api-key": server.key},
                     {"Authorization": f"Bearer {server.key}"}, {"authorization": f"bearer {server.key}"},
                     basic("any", server.key), basic("", server.key),
-                    {"X-Service-API-Key": server.key, "Authorization": "Bearer of a proxy's own"}):
+                    {"X-Service-API-Key": server.key, "Authorization": "Bearer of a proxy's own"},
+                    {"X-Service-API-Key": f"{server.key} \t"}, {"Authorization": f"Bearer {server.key} "}):
         assert ask(wire, server, headers).status == 200, headers
 
 
