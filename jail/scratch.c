@@ -114,10 +114,11 @@ static int fail_put(struct err *reterr, int code, const char *path)
                        "the input files do not fit into the scratch limit");
     }
     if (code == EEXIST || code == ENOTDIR || code == EISDIR) {
-        return err_set(reterr, ERR_INVALID, code, path, "a file and a directory have the same name");
+        return err_set(reterr, ERR_INVALID, code, "files", "%s: a file and a directory have the same name",
+                       path);
     }
     if (code == ELOOP || code == EXDEV) {
-        return err_set(reterr, ERR_INVALID, code, path, "the name leads through a link");
+        return err_set(reterr, ERR_INVALID, code, "files", "%s: the name leads through a link", path);
     }
     return err_set(reterr, ERR_SETUP, code, path, "writing an input file: %s", strerror(code));
 }

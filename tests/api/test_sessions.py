@@ -77,7 +77,7 @@ def test_input_files_replace_what_is_there(server):
     assert put(look, ("a", "4"), ("d/b", "5")).json["stdout"] == "{'a': '4', 'd/b': '5'} False\n"
     for name in ("d", "a/below"):  # a file and a directory of one name
         reply = put("pass", (name, "x"))
-        assert reply.status == 400 and reply.json["field"] == name, reply.body
+        assert reply.status == 400 and reply.json["field"] == "files" and reply.json["error"].startswith(f"files: {name}: "), reply.body
     assert put("import os; os.symlink('/tmp', 'link')").json["status"] == "success"
     reply = put("pass", ("link/x", "x"))
     assert reply.status == 400 and "link" in reply.json["error"]
