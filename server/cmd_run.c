@@ -145,14 +145,19 @@ static int parse(struct run *run, int argc, char **argv, struct err *reterr)
     return choose_cgroup_mode(run, reterr);
 }
 
-/* SIGINT, SIGTERM and SIGHUP end the jail before they end us. */
+/* SIGINT, SIGTERM and SIGHUP end the jail before they end us; but for those that whoever started us has had
+ * ignored (nohup, a shell's `&`). */
 static int watch_signals(struct run *run, struct err *reterr)
 {
+    static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
     sigset_t set;
     sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGHUP);
+    for (size_t i = 0; i < ARRAY_SIZE(ending); i++) {
+        struct sigaction inherited;
+        if (sigaction(ending[i], NULL, &inherited) < 0 || inherited.sa_handler != SIG_IGN) {
+            sigaddset(&set, ending[i]);
+        }
+    }
     signal(SIGCHLD, SIG_DFL); /* inherited as ignored, the jail's end could not be waited for */
     if (sigprocmask(SIG_BLOCK, &set, NULL) < 0) {
         return err_errno(reterr, errno, "blocking signals");
@@ -313,7 +318,8 @@ int cmd_run(int argc, char **argv)
     }
     int code = r < 0 ? command_fail("run", &err, EXIT_CODE_LAUNCHER) : conclude(&run, &result);
     if (r == 0 && write_report(report_fd, &result, &err) < 0) {
-        code = command_fail("run", &err, EXIT_CODE_LAUNCHER);
+        /* Said, but the code stays the program's: it has run, and must not be taken for one that has not. */
+        command_fail("run", &err, EXIT_CODE_LAUNCHER);
     }
     job_result_clear(&result);
     return code;

@@ -232,6 +232,23 @@ def test_signals_cancel_the_jail(run, number):
     assert run.verdict["status"] == "cancelled"
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_that_is_ignored_from_the_start_cancels_nothing(run, number):
+    """nohup, and what a shell starts in the background."""
+    process = run.start("/usr/bin/python3", "-c", "print('up', flush=True)\ninput()", stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                        preexec_fn=lambda: signal.signal(number, signal.SIG_IGN))
+    assert process.stdout.readline() == b"up\n"
+    process.send_signal(number)
+    process.communicate(b"\n", timeout=PATIENCE * 60)
+    assert process.returncode == 0 and run.verdict["status"] == "success"
+
+
+def test_a_report_that_cannot_be_written_is_told_and_leaves_the_exit_code(run):
+    run.report = "/dev/full"
+    done = run("/bin/sh", "-c", "exit 3")
+    assert (done.returncode, done.stderr) == (3, b"immure run: writing the report: No space left on device\n")
+
+
 def test_the_jail_dies_with_its_launcher(run):
     """kill -9 cannot be caught: the kernel has to end the jail."""
     process = run.start("/usr/bin/python3", "-c", "print('up', flush=True)\nimport time; time.sleep(60)",
