@@ -53,6 +53,7 @@ struct front_process {
     struct channel *channel;
     struct loop_source *channel_source;
     int listen_fd, audit_fd;
+    unsigned max_connections;
     char **held; /* policies whose jobs may need an approval, until front.approvals has them */
     size_t n_held;
     bool leaving; /* no more connections: the server shuts down, or another front has taken over */
@@ -99,17 +100,37 @@ static void set_signals(void)
     }
 }
 
-/* As many descriptors as the configuration can make it need, and no more. */
-static void limit_descriptors(const struct server_config *config)
+/* As many descriptors as the configuration can make it need, and no more. Returns how many connections there
+ * is room for then: were there more, those that say nothing could take the descriptors of all others. */
+static unsigned limit_descriptors(const struct server_config *config)
 {
     struct rlimit files;
     const rlim_t own = 256; /* logs, libraries, the files of one verdict */
     const rlim_t per_job = 8 + (config->n_egress > 0 ? EGRESS_FDS_PER_JOB : 0);
-    rlim_t enough = own + config->max_connections + per_job * (config->max_concurrent_jobs + SPARE_JOBS);
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-        files.rlim_max = enough < files.rlim_max ? enough : files.rlim_max;
-        files.rlim_cur = files.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &files);
+    rlim_t others = own + per_job * (config->max_concurrent_jobs + SPARE_JOBS);
+    rlim_t enough = others + config->max_connections;
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0) {
+        return config->max_connections;
+    }
+    files.rlim_max = enough < files.rlim_max ? enough : files.rlim_max;
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    if (files.rlim_max == enough) {
+        return config->max_connections;
+    }
+    rlim_t few = files.rlim_max / 4, rest = files.rlim_max > others ? files.rlim_max - others : 0;
+    rlim_t room = rest > few ? rest : few;
+    return room == 0 ? 1 : room < config->max_connections ? (unsigned)room : config->max_connections;
+}
+
+static void tell_of_fewer_connections(const struct front *front, unsigned n)
+{
+    if (n < front->config->max_connections) {
+        LOG(front->log, LOG_WARNING, "fewer_connections", LOG_FIELD_U64("max_connections", n),
+            LOG_FIELD_U64("configured", front->config->max_connections),
+            LOG_FIELD_STR("error",
+                          "the limit of open files leaves no room for more; raise it (systemd: LimitNOFILE=, "
+                          "containers: --ulimit nofile=, shells: ulimit -n) or lower max_connections"));
     }
 }
 
@@ -335,7 +356,7 @@ static int start_http(struct front_process *process, struct err *reterr)
         .max_bodies_bytes = (size_t)config->max_body_bytes * BODIES_AT_ONCE,
         .request_timeout_ms = config->request_timeout_ms,
         .idle_timeout_ms = config->idle_timeout_ms,
-        .max_connections = config->max_connections,
+        .max_connections = process->max_connections,
         .max_connections_per_address = config->max_connections_per_address,
     };
     return http_server_new(front->loop, &options, &request_events, front, &front->http, reterr);
@@ -514,11 +535,12 @@ int front_main(int channel_fd, int listen_fd)
         r = receive_state(&process, &err);
     }
     if (r == 0) {
-        limit_descriptors(front->config);
+        process.max_connections = limit_descriptors(front->config);
         tzset(); /* reads files, which nobody here can later */
         r = start_logs(&process, &err);
     }
     if (r == 0) {
+        tell_of_fewer_connections(front, process.max_connections);
         r = start(&process, &err);
     }
     if (r == 0) {

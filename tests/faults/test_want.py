@@ -1,6 +1,7 @@
 """Wants: no memory, no descriptors, no processes, no namespaces, no scratch, nothing that may be written to. Each is an answer
 or a sentence, never a crash, and once it is over the next job works."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -8,6 +9,7 @@ import re
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -286,6 +288,16 @@ def test_start_with_too_little(tmp_path, most):
             assert job(server, END_S) in ("works", "error reply", "execution_error")
     finally:
         server.stop()
+
+
+def test_connections_that_say_nothing_leave_descriptors_to_others(tmp_path):
+    """Where the limit of open files has no room for max_connections, there are fewer, and the log says so."""
+    with made(tmp_path, ["prlimit", "--nofile=1024:1024"], "max_connections_per_address: 0\n") as server:
+        assert re.search("event=fewer_connections max_connections=[0-9]+ configured=1024", server.log())
+        with contextlib.ExitStack() as held:
+            for _ in range(900):
+                held.enter_context(socket.create_connection(("127.0.0.1", server.port), END_S))
+            assert job(server, END_S) == "works"
 
 
 def test_no_front_ever_serves(tmp_path):
