@@ -145,8 +145,9 @@ $(foreach l,$(LAYERS),$(eval $(call unit_rule,$(l))))
 # Holds the embedded policies to what their texts say.
 $(BUILD)/tests/unit/policy/test_embedded: $(EMBEDDED).o
 
-# The program with numbers that let the fault tests see at once what is not given back, and wait little.
-FAULTS     := -DOUTER_UIDS=4 -DRESTART_DELAY_NS=10000000ull -DBACKOFF_FREE=1000000u -DAGAIN_NS=10000000ull
+# The program with numbers that let the fault tests see at once what is not given back, and wait little; and whose
+# self-test does not come between them.
+FAULTS     := -DOUTER_UIDS=4 -DRESTART_DELAY_NS=10000000ull -DBACKOFF_FREE=1000000u -DAGAIN_NS=10000000ull -DDOUBT_PAUSE_NS=NS_PER_S*100000
 FAULTS_OBJ := $(patsubst %,$(BUILD)/faults/server/%.o,warden warden_selftest warm_template backoff)
 $(BUILD)/faults/%.o: %.c | $(GEN)
 	$(call say,CC,$< $(FAULTS))mkdir -p $(@D) && $(CC) $(CPPFLAGS_ALL) $(FAULTS) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<

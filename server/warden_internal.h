@@ -97,7 +97,9 @@ struct selftest {
     struct settings *settings; /* whose runtimes are tested; NULL: none runs */
     size_t runtime;            /* the one being tested */
     struct warden_job *job;
-    unsigned failures; /* in a row */
+    unsigned failures;     /* in a row */
+    bool doubted;          /* the last one was a success, and is still what /readyz says */
+    uint64_t concluded_ns; /* the last one's end */
 };
 
 /* What warden_keys.c knows of the file of keys. */
@@ -292,7 +294,9 @@ void session_query_answer(struct front *front, const struct msg_session_query *q
 
 /* warden_selftest.c */
 void selftest_start(struct warden *warden);
-/* It failed a while ago: once more. */
+/* It failed a while ago, or a jail has failed since: once more. */
 void selftest_due(void *arg, uint32_t events);
+/* A job's jail could not be built. */
+void selftest_doubt(struct warden *warden);
 void selftest_ended(struct warden *warden, const struct job_result *result);
 void selftest_stop(struct warden *warden);

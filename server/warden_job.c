@@ -100,6 +100,7 @@ static void report_failure(struct front *front, uint64_t id, const struct err *e
     /* What fails between here and the program is a step of setting it up, and no secret. */
     if (err->kind == ERR_SETUP || err->kind == ERR_HOST || err->kind == ERR_INTERNAL) {
         report_setup_error(front, id, err);
+        selftest_doubt(front->warden);
     } else {
         job_refuse(front, id, err, retry_after_ms);
     }
@@ -236,6 +237,8 @@ static void finish(struct warden_job *job)
     }
     if (is_selftest) {
         selftest_ended(warden, r < 0 ? NULL : &result);
+    } else if (r == 0 && result.status == JOB_SETUP_ERROR) {
+        selftest_doubt(warden);
     }
     job_result_clear(&result);
     approvals_tend(warden);

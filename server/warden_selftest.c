@@ -1,6 +1,7 @@
 /* The self-test: one trivial program per runtime, through the very code that runs every job. What it finds is
  * what /readyz says. Runs in the warden, at start and after a reload, beside the jobs that come in meanwhile;
- * and as long as it fails, again and again: what was short then may be there now. */
+ * as long as it fails, again and again: what was short then may be there now; and when a jail could not be
+ * built: it may be that none can any more. */
 #include "server/warden_internal.h"
 
 #include <errno.h>
@@ -26,6 +27,11 @@
 #define AGAIN_NS NS_PER_S
 #endif
 #define DOUBLINGS_MAX 6u
+
+/* Between the end of one and the next that a job's failure asks for: callers can make those. */
+#ifndef DOUBT_PAUSE_NS
+#define DOUBT_PAUSE_NS (5 * NS_PER_S)
+#endif
 
 /* The smallest program of a language, by the extension of its scripts. */
 static const struct {
@@ -66,9 +72,10 @@ static struct job *make_job(const struct runtime_config *runtime)
 static void conclude(struct warden *warden, const char *why)
 {
     struct selftest *selftest = &warden->selftest;
-    bool news = why[0] == '\0' || strcmp(why, warden->state.why) != 0;
+    bool news = why[0] == '\0' ? !selftest->doubted : strcmp(why, warden->state.why) != 0;
     settings_unref(selftest->settings);
-    *selftest = (struct selftest){.failures = why[0] == '\0' ? 0 : selftest->failures + 1};
+    *selftest = (struct selftest){.failures = why[0] == '\0' ? 0 : selftest->failures + 1,
+                                  .concluded_ns = clock_now_ns()};
     warden->state.ready = why[0] == '\0';
     snprintf(warden->state.why, sizeof warden->state.why, "%s", why);
     if (news) {
@@ -144,8 +151,16 @@ void selftest_due(void *arg, uint32_t events)
     (void)events;
     struct warden *warden = arg;
     if (!warden->draining) {
+        warden->selftest.doubted = warden->state.ready;
         warden->selftest.settings = settings_ref(warden->settings);
         advance(warden);
+    }
+}
+
+void selftest_doubt(struct warden *warden)
+{
+    if (warden->state.ready && !warden->selftest.settings && !warden->draining) {
+        loop_timer_set(warden->selftest_timer, warden->selftest.concluded_ns + DOUBT_PAUSE_NS);
     }
 }
 

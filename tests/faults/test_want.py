@@ -290,6 +290,26 @@ def test_start_with_too_little(tmp_path, most):
         server.stop()
 
 
+def test_readiness_notices_that_jails_cannot_be_built_any_more(tmp_path):
+    """What a policy shows of the host goes away under a server that was ready, and comes back."""
+    shown, policies = tmp_path / "shown", tmp_path / "policies"
+    shown.mkdir()
+    policies.mkdir()
+    text = (ROOT / "config/policies/python.textproto").read_text()
+    (policies / "python.textproto").write_text(text + f'mount {{ destination: "/opt/shown" bind {{ source: "{shown}" }} }}\n')
+    with made(tmp_path, (), f'policy_path: "{policies}"\n') as server:
+        assert job(server) == "works"
+        shown.rename(tmp_path / "gone")
+        assert job(server) == "error reply"
+        wait_for(lambda: readiness(server) != "ready", "a server that is not ready", END_S)
+        assert server.metric("immure_ready") == 0 and "/opt/shown" in server.get("/readyz").body.decode()
+        (tmp_path / "gone").rename(shown)
+        wait_for(lambda: readiness(server) == "ready", "a server that is ready again", END_S)
+        assert job(server) == "works"
+        logged = re.findall("event=selftest ready=([a-z]+)", server.log())
+        assert logged == ["true", "false", "true"], logged
+
+
 def test_connections_that_say_nothing_leave_descriptors_to_others(tmp_path):
     """Where the limit of open files has no room for max_connections, there are fewer, and the log says so."""
     with made(tmp_path, ["prlimit", "--nofile=1024:1024"], "max_connections_per_address: 0\n") as server:
