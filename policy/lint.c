@@ -109,6 +109,11 @@ static void lint_mounts(const struct policy_spec *spec, bool strict, struct find
         if (mount->kind == POLICY_MOUNT_BIND) {
             lint_bind(mount, findings);
         }
+        if (mount->kind == POLICY_MOUNT_TMPFS && !mount->read_only) {
+            find(findings,
+                 "mount %s: without cgroup v2 what is written there is not counted as the job's memory",
+                 mount->destination);
+        }
         if (mount->kind == POLICY_MOUNT_PROC && (!mount->subset_pid || !mount->hidepid)) {
             find(findings, "mount %s: without %s the program sees %s", mount->destination,
                  mount->subset_pid ? "hidepid" : "subset_pid",
