@@ -167,6 +167,7 @@ static bool fill_state(const struct msg *msg, struct pool *pool, struct outgoing
     ret->state.leftovers_swept = msg->state.leftovers_swept;
     ret->state.sessions = msg->state.sessions;
     ret->state.kernels = msg->state.kernels;
+    ret->state.jobs_elsewhere = msg->state.jobs_elsewhere;
     ret->state.heap_bytes = msg->state.heap_bytes;
     ret->state.approvals_pending = msg->state.approvals_pending;
     ret->state.approvals_approved = msg->state.approvals_approved;
@@ -372,6 +373,7 @@ static int state_from_message(const Immure__MsgState *message, struct msg_state 
     ret->leftovers_swept = message->leftovers_swept;
     ret->sessions = message->sessions;
     ret->kernels = message->kernels;
+    ret->jobs_elsewhere = message->jobs_elsewhere;
     ret->heap_bytes = message->heap_bytes;
     ret->approvals_pending = message->approvals_pending;
     ret->approvals_approved = message->approvals_approved;

@@ -118,6 +118,7 @@ struct msg_state {
     struct msg_warm warm[MSG_WARM_MAX];
     size_t n_warm;
     uint32_t sessions, kernels, approvals_pending;
+    uint32_t jobs_elsewhere; /* run for other fronts */
     uint64_t approvals_approved, approvals_rejected, approvals_expired, approvals_lost;
 };
 

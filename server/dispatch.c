@@ -51,9 +51,11 @@ int dispatch_new(struct front *front, struct channel *channel, struct dispatch *
     return 0;
 }
 
-static void count_jobs(struct dispatch *dispatch)
+void dispatch_show_jobs(const struct dispatch *dispatch)
 {
-    metrics_set(dispatch->front->metrics, METRIC_JOBS_RUNNING, NULL, NULL, (double)dispatch->n_jobs);
+    const struct front *front = dispatch->front;
+    metrics_set(front->metrics, METRIC_JOBS_RUNNING, NULL, NULL,
+                (double)dispatch->n_jobs + front->state.jobs_elsewhere);
 }
 
 void dispatch_job_free(struct running *job)
@@ -82,7 +84,7 @@ static void link_job(struct running *job)
     }
     dispatch->jobs = job;
     dispatch->n_jobs++;
-    count_jobs(dispatch);
+    dispatch_show_jobs(dispatch);
 }
 
 void dispatch_unlink(struct running *job)
@@ -93,7 +95,7 @@ void dispatch_unlink(struct running *job)
         job->next->previous = job->previous;
     }
     dispatch->n_jobs--;
-    count_jobs(dispatch);
+    dispatch_show_jobs(dispatch);
 }
 
 void dispatch_free(struct dispatch *dispatch)

@@ -25,6 +25,8 @@ void dispatch_free(struct dispatch *dispatch);
 
 /* How many wait for their verdict, with or without a caller. */
 size_t dispatch_jobs(const struct dispatch *dispatch);
+/* In /metrics, with those of other fronts. */
+void dispatch_show_jobs(const struct dispatch *dispatch);
 
 /* When a request is answered. */
 enum dispatch_way {

@@ -247,6 +247,7 @@ static void take_state(struct front_process *process, const struct msg_state *st
     front->state = *state;
     front->draining = state->draining;
     state_metrics(front);
+    dispatch_show_jobs(front->dispatch);
     if ((state->draining || state->superseded) && !process->leaving) {
         leave(process);
     }

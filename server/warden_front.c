@@ -129,11 +129,21 @@ void front_send(struct front *front, const struct msg *msg, const int *fds, size
     update_events(front);
 }
 
+static uint32_t count_jobs_elsewhere(const struct front *front)
+{
+    uint32_t n = 0;
+    for (const struct warden_job *job = front->warden->jobs; job; job = job->next) {
+        n += job->front != front && !job->is_selftest;
+    }
+    return n;
+}
+
 static void send_state(struct front *front)
 {
     struct msg msg = {.type = MSG_STATE, .state = front->warden->state};
     msg.state.draining = front->warden->draining;
     msg.state.heap_bytes = process_heap_bytes();
+    msg.state.jobs_elsewhere = count_jobs_elsewhere(front);
     msg.state.superseded = front->state == FRONT_DRAINING && !front->warden->draining;
     front_send(front, &msg, NULL, 0);
 }

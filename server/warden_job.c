@@ -229,7 +229,7 @@ static void finish(struct warden_job *job)
                                  : job_status_to_string(result.status));
     }
     tell_verdict(job, r, &result, &err);
-    bool is_selftest = job->is_selftest;
+    bool is_selftest = job->is_selftest, is_elsewhere = job->front != warden->current;
     if (execution_is_gone(job->execution)) {
         discard_gone(job);
     } else {
@@ -239,6 +239,9 @@ static void finish(struct warden_job *job)
         selftest_ended(warden, r < 0 ? NULL : &result);
     } else if (r == 0 && result.status == JOB_SETUP_ERROR) {
         selftest_doubt(warden);
+    }
+    if (is_elsewhere && !is_selftest) {
+        warden_publish_state(warden); /* the front that serves counts it, too */
     }
     job_result_clear(&result);
     approvals_tend(warden);

@@ -233,14 +233,16 @@ def test_what_runs_since_before_a_reload_counts(serve, tmp_path, hold):
         wait_for(lambda: server.metric("immure_jobs_running") == 1, "the first job's start")
         server.process.send_signal(signal.SIGHUP)
         server.reloaded()
+        assert server.metric("immure_jobs_running") == 1
         refused = execute(server, limited["one"])
         assert refused.status == 429 and "key 'one' may have 1 jobs at once" in refused.json["error"] and 1 <= int(refused.headers["Retry-After"]) <= 60
         replies.append(pool.submit(execute, server, limited["mate"], body))
-        wait_for(lambda: server.metric("immure_jobs_running") == 1, "the second job's start")
+        wait_for(lambda: server.metric("immure_jobs_running") == 2, "the second job's start")
         refused = execute(server, limited["mate"])
         assert refused.status == 429 and "team 't' may have 2 jobs at once" in refused.json["error"]
         hold.go.set()
         assert [reply.result(60).status for reply in replies] == [200, 200]
+    wait_for(lambda: server.metric("immure_jobs_running") == 0, "the jobs' end")
     assert execute(server, limited["one"]).status == 200
 
 

@@ -119,6 +119,7 @@ static void test_small_messages_round_trip(void **state)
                    .degraded = "no memory controller",
                    .sessions = 3,
                    .kernels = 2,
+                   .jobs_elsewhere = 6,
                    .approvals_pending = 1,
                    .approvals_approved = 2,
                    .approvals_rejected = 3,
