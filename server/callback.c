@@ -261,6 +261,7 @@ static bool set_constants(struct callback_transfer *transfer)
     const struct callback_client *client = transfer->client;
     const struct curl *curl = &client->curl;
     CURL *easy = transfer->easy;
+    const curl_prereq_callback once = send_once;
     CURLcode r = CURLE_OK;
 #define SET(option, value) r = r == CURLE_OK ? curl->easy_setopt(easy, CURLOPT_##option, value) : r
     SET(PROTOCOLS_STR, "http,https");
@@ -288,7 +289,7 @@ static bool set_constants(struct callback_transfer *transfer)
     SET(OPENSOCKETFUNCTION, open_socket);
     SET(OPENSOCKETDATA, transfer);
     SET(MAXAGE_CONN, IDLE_CONNECTION_S);
-    SET(PREREQFUNCTION, send_once);
+    SET(PREREQFUNCTION, once);
     SET(PREREQDATA, transfer);
     SET(WRITEFUNCTION, take_answer);
     SET(WRITEDATA, transfer);
