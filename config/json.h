@@ -39,9 +39,10 @@ struct json_slice {
 
 #define JSON_PASSED_DEPTH_MAX 512
 
-/* Finds members of the object that `text` is, without building anything: `ret[i]` is the value of `names[i]`.
- * As strict as json_parse(), but that strings may hold NULs (as \u0000), that numbers may have any length and
- * objects deeper down the same key twice, and that there may be more levels. -EINVAL with `*ret_why`. */
+/* Finds members of the object that `text` is, without building anything: `ret[i]` is the value of `names[i]`,
+ * which are ASCII and compared with keys as these read, escapes resolved. As strict as json_parse(), but that
+ * strings may hold NULs (as \u0000), that numbers may have any length and objects deeper down the same key
+ * twice, and that there may be more levels. -EINVAL with `*ret_why`. */
 int json_split(const char *text, size_t size, const char *const *names, size_t n, struct json_slice *ret,
                const char **ret_why);
 

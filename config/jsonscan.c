@@ -94,19 +94,25 @@ static int scan_number(struct scanner *scanner)
                : 0;
 }
 
+/* Of a hexadecimal digit; -1: it is none. */
+static int digit_value(int c)
+{
+    if (c >= '0' && c <= '9') {
+        return c - '0';
+    }
+    return (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F') ? (c | 0x20) - 'a' + 10 : -1;
+}
+
 /* Four hexadecimal digits, or -1. */
 static long scan_code_unit(struct scanner *scanner)
 {
     long unit = 0;
     for (int i = 0; i < 4; i++, scanner->pos++) {
-        int c = peek(scanner);
-        if (c >= '0' && c <= '9') {
-            unit = unit * 16 + (c - '0');
-        } else if ((c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F')) {
-            unit = unit * 16 + ((c | 0x20) - 'a' + 10);
-        } else {
+        int value = digit_value(peek(scanner));
+        if (value < 0) {
             return -1;
         }
+        unit = unit * 16 + value;
     }
     return unit;
 }
@@ -322,14 +328,46 @@ static enum json_type type_at(const char *value)
     }
 }
 
-/* Keeps the member's value where its name is asked for. A name in escapes is nobody's. */
+/* One code unit of a string that has been scanned, escapes resolved; moves on behind it. */
+static long read_code_unit(const char **text)
+{
+    static const char escapes[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
+    const char *at = *text;
+    if (*at != '\\') {
+        *text = at + 1;
+        return (unsigned char)*at;
+    }
+    if (at[1] != 'u') {
+        *text = at + 2;
+        return meant[strchr(escapes, at[1]) - escapes];
+    }
+    *text = at + 6;
+    long unit = 0;
+    for (int i = 2; i < 6; i++) {
+        unit = unit * 16 + digit_value(at[i]);
+    }
+    return unit;
+}
+
+/* Whether a key that has been scanned, behind its opening quote, reads as the name, which is ASCII. */
+static bool reads_as(const char *key, const char *name)
+{
+    while (*key != '"') {
+        if (*name == '\0' || read_code_unit(&key) != *name) {
+            return false;
+        }
+        name++;
+    }
+    return *name == '\0';
+}
+
+/* Keeps the member's value where its name is asked for. Keys are compared as they read, as json.c does: what
+ * one of the two finds, the other must not miss. */
 static int keep_member(struct scanner *scanner, size_t key, size_t value, const char *const *names, size_t n,
                        struct json_slice *ret)
 {
-    const char *name = scanner->text + key + 1;
     for (size_t i = 0; i < n; i++) {
-        size_t length = strlen(names[i]);
-        if (strncmp(name, names[i], length) != 0 || name[length] != '"') {
+        if (!reads_as(scanner->text + key + 1, names[i])) {
             continue;
         }
         if (ret[i].type != JSON_ABSENT) {

@@ -440,6 +440,13 @@ def test_malformed_options_are_refused(client, options, field):
     assert (reply.status, reply.json["field"]) == (400, field), reply.json
 
 
+def test_names_may_be_in_escapes(client):
+    """What is checked is what is used."""
+    body = r'{"\u0073ource": "export default a", "\u006fptions": {"glob\u0061ls": {"\u0061": 7}}}'
+    reply = client.server.request("POST", "/run-code", body)
+    assert (reply.json["status"], reply.json["result"]) == ("success", 7), reply.json
+
+
 def test_evaluator_is_no_runtime_for_programs(client):
     reply = client.server.request("POST", "/execute", json.dumps({"code": "{}", "runtime": "isolate"}))
     assert (reply.status, reply.json["field"]) == (400, "runtime")

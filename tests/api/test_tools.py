@@ -212,7 +212,7 @@ def test_wire(tools):
     ({"data": "NaN"}, "NaN"), ({"data": "[1] x"}, "[1] x"), ({"data": "\"text\""}, "text"), ({"data": ""}, ""), ({}, ""),
     ({"data": None}, ""), ({"data": "x", "error": ""}, "x"), ({"data": "x", "error": None, "more": {"data": 1}}, "x"),
     ({"data": "\0\u2028🙂\\"}, "\0\u2028🙂\\"), ({"data": "x" * 1000000}, "x" * 1000000),
-    ((201, {}, b'{"data": "1"}'), 1),
+    ((201, {}, b'{"data": "1"}'), 1), ((200, {}, b'{"dat\\u0061": "x"}'), "x"),
 ])
 def test_answers(tools, answer, value):
     assert json.loads(call(tools, "set_result(call_tool('tool'))", {"tool": answer})["output"]) == value

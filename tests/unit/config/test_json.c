@@ -336,9 +336,39 @@ static void test_split(void **state)
     assert_null(why);
     assert_slice(&slices[0], JSON_STRING, "\"\\u0000\\\"\"");
     assert_slice(&slices[1], JSON_ARRAY, "[1e999, {\"x\":1,\"x\":2}]");
-    assert_int_equal(slices[2].type, JSON_ABSENT);
+    assert_slice(&slices[2], JSON_NUMBER, "1");
     assert_slice(&slices[3], JSON_NULL, "null");
     assert_int_equal(slices[4].type, JSON_ABSENT);
+}
+
+/* A key is the name that it reads as, however it is written. */
+static void test_split_resolves_escapes_in_keys(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *key;
+        bool same;
+    } cases[] = {
+        {"data", "dat\\u0061", true},
+        {"data", "\\u0064\\u0061\\u0074\\u0061", true},
+        {"/\"\\\b\f\n\r\t", "\\/\\\"\\\\\\b\\f\\n\\r\\t", true},
+        {"JZ", "\\u004a\\u005A", true},
+        {"", "", true},
+        {"data", "data\\u0000", false},
+        {"", "\\u0000", false},
+        {"data", "\\u0164ata", false},
+        {"data", "dat", false},
+        {"data", "data\\\"", false},
+        {"a", "\\\\u0061", false},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        CLEANUP(buf_free) struct buf text = BUF_INIT;
+        struct json_slice slice;
+        const char *why;
+        buf_printf(&text, "{\"%s\":7}", cases[i].key);
+        assert_int_equal(json_split(text.data, text.len, &cases[i].name, 1, &slice, &why), 0);
+        assert_int_equal(slice.type, cases[i].same ? JSON_NUMBER : JSON_ABSENT);
+    }
 }
 
 static void test_split_refuses(void **state)
@@ -360,6 +390,7 @@ static void test_split_refuses(void **state)
         "{\"a\":\"\\ud800\"}",
         "{\"a\":\"\x80\"}",
         "{\"a\":1,\"b\":2,\"a\":3}",
+        "{\"a\":1,\"\\u0061\":3}",
         "{\"a\":\"\n\"}",
     };
     static const char *const names[] = {"a"};
@@ -401,6 +432,7 @@ int main(void)
         cmocka_unit_test(test_file_errors_have_a_place),
         cmocka_unit_test(test_write_string),
         cmocka_unit_test(test_split),
+        cmocka_unit_test(test_split_resolves_escapes_in_keys),
         cmocka_unit_test(test_split_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

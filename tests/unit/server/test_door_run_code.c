@@ -64,6 +64,22 @@ static void takes_source_and_options_as_they_are(void **state)
     execute_request_clear(&request);
 }
 
+/* Names that are written in escapes are the same names: what is checked is what the evaluator gets. */
+static void names_may_be_in_escapes(void **state)
+{
+    (void)state;
+    static const char body[] = "{\"\\u006fptions\": {\"language\":\"javascript\"}, \"sour\\u0063e\":\"1\"}";
+    static const char expected[] = "{\"source\":\"1\",\"options\":{\"language\":\"javascript\"}}";
+    struct execute_request request;
+    struct err err;
+    bool stream;
+    char data[256];
+    assert_int_equal(decode(&config, body, &request, &stream, &err), 0);
+    assert_int_equal(pread(request.input.fd, data, sizeof data, 0), strlen(expected));
+    assert_memory_equal(data, expected, strlen(expected));
+    execute_request_clear(&request);
+}
+
 static void the_least_request(void **state)
 {
     (void)state;
@@ -146,8 +162,11 @@ static void without_an_evaluator_nothing_is_there(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(takes_source_and_options_as_they_are),  cmocka_unit_test(the_least_request),
-        cmocka_unit_test(memory_is_beside_the_evaluators),       cmocka_unit_test(refuses_by_name),
+        cmocka_unit_test(takes_source_and_options_as_they_are),
+        cmocka_unit_test(names_may_be_in_escapes),
+        cmocka_unit_test(the_least_request),
+        cmocka_unit_test(memory_is_beside_the_evaluators),
+        cmocka_unit_test(refuses_by_name),
         cmocka_unit_test(without_an_evaluator_nothing_is_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
