@@ -110,20 +110,33 @@ static int check_object(const struct json *member, const char *field, struct err
     return check_pairs(member, field, true, reterr);
 }
 
-static int check_ctor(const struct json *member, const char *field, struct err *reterr)
+/* What bytes may be inside, and of how many each element is. */
+static const struct ctor {
+    const char *name;
+    size_t element_bytes;
+} ctors[] = {
+    {"ArrayBuffer", 1},       {"DataView", 1},     {"Int8Array", 1},    {"Uint8Array", 1},
+    {"Uint8ClampedArray", 1}, {"Int16Array", 2},   {"Uint16Array", 2},  {"Int32Array", 4},
+    {"Uint32Array", 4},       {"Float32Array", 4}, {"Float64Array", 8}, {"BigInt64Array", 8},
+    {"BigUint64Array", 8},
+};
+
+static const struct ctor *find_ctor(const struct json *member)
 {
-    static const char *const names[] = {
-        "ArrayBuffer",  "DataView",      "Int8Array",      "Uint8Array",  "Uint8ClampedArray",
-        "Int16Array",   "Uint16Array",   "Int32Array",     "Uint32Array", "Float32Array",
-        "Float64Array", "BigInt64Array", "BigUint64Array",
-    };
     const char *text = json_string(member);
-    for (size_t i = 0; text && i < ARRAY_SIZE(names); i++) {
-        if (strcmp(text, names[i]) == 0) {
-            return 0;
+    for (size_t i = 0; text && i < ARRAY_SIZE(ctors); i++) {
+        if (strcmp(text, ctors[i].name) == 0) {
+            return &ctors[i];
         }
     }
-    return bad(reterr, field, "must be ArrayBuffer, DataView or a typed array's constructor");
+    return NULL;
+}
+
+static int check_ctor(const struct json *member, const char *field, struct err *reterr)
+{
+    return find_ctor(member)
+               ? 0
+               : bad(reterr, field, "must be ArrayBuffer, DataView or a typed array's constructor");
 }
 
 static int check_base64(const struct json *member, const char *field, struct err *reterr)
@@ -140,6 +153,20 @@ static int check_base64(const struct json *member, const char *field, struct err
     return 0;
 }
 
+/* Of `ctor` and `data` together, each of which will do: there are no parts of elements. */
+static int check_bytes(const struct json *value, const char *field, struct err *reterr)
+{
+    const struct ctor *ctor = find_ctor(json_get(value, "ctor"));
+    size_t digits = strcspn(json_string(json_get(value, "data")), "="); /* six bits each */
+    if (digits * 6 / 8 % ctor->element_bytes == 0) {
+        return 0;
+    }
+    char name[FIELD_BYTES], why[64];
+    snprintf(name, sizeof name, "%.150s.data", field);
+    snprintf(why, sizeof why, "must be whole elements of %zu bytes each", ctor->element_bytes);
+    return bad(reterr, name, why);
+}
+
 static int check_id(const struct json *member, const char *field, struct err *reterr)
 {
     size_t length = json_string_length(member);
@@ -148,23 +175,24 @@ static int check_id(const struct json *member, const char *field, struct err *re
                : bad(reterr, field, "must be a string of 1 to 200 bytes");
 }
 
-/* A type's members beside `$type`. */
+/* A type's members beside `$type`, and what must hold of all of them together. */
 static const struct type {
     const char *name;
     struct {
         const char *name;
         check_fn check;
     } members[2];
+    check_fn check_value; /* NULL: nothing */
 } types[] = {
-    {"undefined", {{"value", check_undefined}}},
-    {"bigint", {{"value", check_bigint}}},
-    {"number", {{"value", check_number}}},
-    {"date", {{"value", check_date}}},
-    {"map", {{"entries", check_map}}},
-    {"set", {{"values", check_values}}},
-    {"bytes", {{"ctor", check_ctor}, {"data", check_base64}}},
-    {"function", {{"id", check_id}}},
-    {"object", {{"entries", check_object}}},
+    {"undefined", {{"value", check_undefined}}, NULL},
+    {"bigint", {{"value", check_bigint}}, NULL},
+    {"number", {{"value", check_number}}, NULL},
+    {"date", {{"value", check_date}}, NULL},
+    {"map", {{"entries", check_map}}, NULL},
+    {"set", {{"values", check_values}}, NULL},
+    {"bytes", {{"ctor", check_ctor}, {"data", check_base64}}, check_bytes},
+    {"function", {{"id", check_id}}, NULL},
+    {"object", {{"entries", check_object}}, NULL},
 };
 
 static const struct type *find_type(const struct json *value)
@@ -195,7 +223,10 @@ static int check_typed(const struct json *value, const char *field, struct err *
             return r;
         }
     }
-    return json_count(value) == expected ? 0 : bad(reterr, field, "has members that its $type does not");
+    if (json_count(value) != expected) {
+        return bad(reterr, field, "has members that its $type does not");
+    }
+    return type->check_value ? type->check_value(value, field, reterr) : 0;
 }
 
 int run_code_check_value(const struct json *value, const char *field, struct err *reterr)

@@ -432,6 +432,9 @@ def test_malformed_bodies_are_refused(client, body, field):
     ({"globals": {"a": {"$type": "map", "entries": [[1]]}}}, "options.globals.a.entries[0]"),
     ({"globals": {"a": {"$type": "bytes", "ctor": "Buffer", "data": ""}}}, "options.globals.a.ctor"),
     ({"globals": {"a": {"$type": "bytes", "ctor": "Uint8Array", "data": "*"}}}, "options.globals.a.data"),
+    ({"globals": {"a": {"$type": "bytes", "ctor": "Float64Array", "data": "AQ=="}}}, "options.globals.a.data"),
+    ({"globals": {"a": {"$type": "bytes", "ctor": "Uint16Array", "data": "AAAA"}}}, "options.globals.a.data"),
+    ({"imports": {"m": {"a": [{"$type": "bytes", "ctor": "Int32Array", "data": "AAAAAAA="}]}}}, "options.imports.m.a[0].data"),
     ({"globals": {"a": {"$type": "function", "id": ""}}}, "options.globals.a.id"),
     ({"globals": {"a": {"$type": "undefined", "more": 1}}}, "options.globals.a"),
 ])

@@ -132,6 +132,11 @@ static void refuses_by_name(void **state)
         {"{\"source\":\"\",\"options\":{\"globals\":{\"a\":{\"$type\":\"bytes\",\"ctor\":\"DataView\","
          "\"data\":\"AAA\"}}}}",
          "options.globals.a.data"},
+        {"{\"source\":\"\",\"options\":{\"globals\":{\"a\":{\"$type\":\"bytes\",\"ctor\":\"Int16Array\","
+         "\"data\":\"AAAA\"}}}}",
+         "options.globals.a.data"},
+        {"{\"source\":\"\",\"options\":{\"globals\":{\"a\":{\"$type\":\"bytes\",\"ctor\":\"Int16Array\"}}}}",
+         "options.globals.a.data"},
         {"{\"source\":\"\",\"options\":{\"globals\":{\"a\":{\"$type\":\"object\",\"entries\":[[1,2]]}}}}",
          "options.globals.a.entries[0]"},
         {"{\"source\":\"\",\"options\":{\"memoryLimitBytes\":18446744073709551615}}",
