@@ -101,7 +101,24 @@ static void answer_http_error(struct bridge_call *call, long status, const struc
 
 enum member { MEMBER_DATA, MEMBER_ERROR, MEMBERS };
 
-/* {"data": TEXT} or {"error": TEXT}; null and "" stand for absent. Returns the outcome. */
+/* What a tool says of its failure: as it stands between the quotes of a JSON string. */
+static void answer_tool_error(const struct tools *tools, struct bridge_call *call, const char *escaped,
+                              size_t size)
+{
+    static const char no_reason[] = "no reason was given";
+    if (size == 0) {
+        escaped = no_reason;
+        size = sizeof no_reason - 1;
+    }
+    if (tools->functions) {
+        bridge_answer(call, BRIDGE_ERROR, escaped, size);
+    } else {
+        answer_error(call, "' failed: ", escaped, size);
+    }
+}
+
+/* {"data": TEXT} or {"error": TEXT}. null stands for absent, and so does an empty `error` beside a `data`: by
+ * itself it is a failure without words. Returns the outcome. */
 static const char *answer_body(const struct tools *tools, struct bridge_call *call, const struct buf *body)
 {
     static const char *const names[MEMBERS] = {"data", "error"};
@@ -112,22 +129,18 @@ static const char *answer_body(const struct tools *tools, struct bridge_call *ca
         return "request_failed";
     }
     const struct json_slice *data = &members[MEMBER_DATA], *error = &members[MEMBER_ERROR];
-    if (error->type == JSON_STRING && error->size > 2) {
-        if (tools->functions) {
-            bridge_answer(call, BRIDGE_ERROR, error->text + 1, error->size - 2);
-        } else {
-            answer_error(call, "' failed: ", error->text + 1, error->size - 2);
-        }
+    bool has_data = data->type != JSON_ABSENT && data->type != JSON_NULL;
+    if (error->type == JSON_STRING && (error->size > 2 || !has_data)) {
+        answer_tool_error(tools, call, error->text + 1, error->size - 2);
         return "tool_error";
     }
-    bool sane = (data->type == JSON_ABSENT || data->type == JSON_NULL || data->type == JSON_STRING) &&
+    bool sane = (!has_data || data->type == JSON_STRING) &&
                 (error->type == JSON_ABSENT || error->type == JSON_NULL || error->type == JSON_STRING);
     if (!sane) {
         answer_failed_request(call, "the answer's `data` or `error` is not a text");
         return "request_failed";
     }
-    bool has_text = data->type == JSON_STRING;
-    bridge_answer(call, BRIDGE_DATA, has_text ? data->text + 1 : "", has_text ? data->size - 2 : 0);
+    bridge_answer(call, BRIDGE_DATA, has_data ? data->text + 1 : "", has_data ? data->size - 2 : 0);
     return "success";
 }
 

@@ -207,6 +207,15 @@ def test_error_of_a_function_is_an_ordinary_one(client):
                         globals={"f": fail}) == ["why not", True, False]
 
 
+def test_error_without_words_is_an_error(client):
+    client.callbacks.raw = {"error": ""}
+    try:
+        assert client.value("try { await f() } catch (e) { globalThis.e = e }\nexport default [e.message, e.constructor === Error]",
+                            globals={"f": lambda: None}) == ["no reason was given", True]
+    finally:
+        client.callbacks.raw = None
+
+
 def test_many_calls_at_once(client):
     assert client.value("export default async () => (await Promise.all(Array.from({length: 200}, (_, i) => f(i)))).reduce((a, b) => a + b)",
                         globals={"f": lambda n: n}) == 199 * 100

@@ -210,7 +210,8 @@ def test_wire(tools):
 @pytest.mark.parametrize("answer, value", [
     ({"data": "plain text"}, "plain text"), ({"data": "{\"a\": [1, null]}"}, {"a": [1, None]}), ({"data": " 42\n"}, 42),
     ({"data": "NaN"}, "NaN"), ({"data": "[1] x"}, "[1] x"), ({"data": "\"text\""}, "text"), ({"data": ""}, ""), ({}, ""),
-    ({"data": None}, ""), ({"data": "x", "error": ""}, "x"), ({"data": "x", "error": None, "more": {"data": 1}}, "x"),
+    ({"data": None}, ""), ({"data": "x", "error": ""}, "x"), ({"data": "", "error": ""}, ""),
+    ({"data": None, "error": None}, ""), ({"data": "x", "error": None, "more": {"data": 1}}, "x"),
     ({"data": "\0\u2028🙂\\"}, "\0\u2028🙂\\"), ({"data": "x" * 1000000}, "x" * 1000000),
     ((201, {}, b'{"data": "1"}'), 1), ((200, {}, b'{"dat\\u0061": "x"}'), "x"),
 ])
@@ -224,6 +225,7 @@ HUGE = b'{"data": "' + b"x" * (5 << 20) + b'"}'
 @pytest.mark.parametrize("answer, error", [
     ({"error": "no \"such\" thing\n\0é"}, "Tool 'a b' failed: no \"such\" thing\n\0é"),
     ({"error": "why", "data": "ignored"}, "Tool 'a b' failed: why"),
+    ({"error": ""}, "Tool 'a b' failed: no reason was given"), ({"error": "", "data": None}, "Tool 'a b' failed: no reason was given"),
     ((500, {}, b"boom"), "Tool 'a b': HTTP 500: boom"),
     ((404, {}, b""), "Tool 'a b': HTTP 404: "),
     ((403, {}, "né\xff".encode("latin-1") + b"x" * 9000), "Tool 'a b': HTTP 403: n\ufffd\ufffd" + "x" * 4093),
