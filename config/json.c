@@ -15,6 +15,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "config/decimal.h"
 #include "config/jsonscan.h"
 #include "config/utf8.h"
 #include "jail/base/buf.h"
@@ -386,6 +387,11 @@ bool json_double(const struct json *value, double *ret)
     }
     *ret = node_of(value)->valuedouble;
     return true;
+}
+
+bool json_is_exact(const struct json *value)
+{
+    return json_type_of(value) == JSON_NUMBER && decimal_is_double(node_of(value)->valuestring);
 }
 
 /* What may stand in a JSON string as it is. */

@@ -61,6 +61,7 @@ bool json_bool(const struct json *value);
 bool json_u64(const struct json *value, uint64_t *ret);
 bool json_i64(const struct json *value, int64_t *ret);
 bool json_double(const struct json *value, double *ret); /* false: not a number, or one too large */
+bool json_is_exact(const struct json *value); /* a number that a double holds as it is (config/decimal.h) */
 
 /* Writing: appends a quoted string; bytes that are not UTF-8 become U+FFFD, control characters are escaped.
  */

@@ -9,11 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/decimal.h"
 #include "config/json.h"
 #include "config/utf8.h"
 
 /* cJSON looks at 63 characters of a number. */
-#define NUMBER_MAX 60
+#define NUMBER_MAX DECIMAL_BYTES_MAX
+_Static_assert(NUMBER_MAX < 63, "cJSON would read a part of a number");
 
 struct scanner {
     const char *text;

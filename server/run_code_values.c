@@ -50,10 +50,21 @@ static int check_number(const struct json *member, const char *field, struct err
     return bad(reterr, field, "must be \"NaN\", \"Infinity\", \"-Infinity\" or \"-0\"");
 }
 
+/* The evaluator reads it as a double. */
+static int check_exact(const struct json *number, const char *field, struct err *reterr)
+{
+    return json_is_exact(number)
+               ? 0
+               : bad(reterr, field, "must be a number that JavaScript can hold: it would become another one");
+}
+
 static int check_date(const struct json *member, const char *field, struct err *reterr)
 {
     enum json_type type = json_type_of(member);
-    return type == JSON_STRING || type == JSON_NUMBER || type == JSON_NULL
+    if (type == JSON_NUMBER) {
+        return check_exact(member, field, reterr);
+    }
+    return type == JSON_STRING || type == JSON_NULL
                ? 0
                : bad(reterr, field, "must be a date in a string, milliseconds since 1970, or null");
 }
@@ -233,6 +244,9 @@ int run_code_check_value(const struct json *value, const char *field, struct err
 {
     if (json_type_of(value) == JSON_ARRAY) {
         return check_list(value, field, reterr);
+    }
+    if (json_type_of(value) == JSON_NUMBER) {
+        return check_exact(value, field, reterr);
     }
     if (json_type_of(value) != JSON_OBJECT) {
         return 0;

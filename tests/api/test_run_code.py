@@ -452,6 +452,25 @@ def test_malformed_options_are_refused(client, options, field):
     assert (reply.status, reply.json["field"]) == (400, field), reply.json
 
 
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "1e-400", "9007199254740993", "-9007199254740993.0", "0.12345678901234567890"])
+@pytest.mark.parametrize(("options", "field"), [
+    ('{"globals": {"a": [1, %s]}}', "options.globals.a[1]"), ('{"imports": {"m": {"a": {"b": %s}}}}', "options.imports.m.a.b"),
+    ('{"execute": {"args": [0, {"$type": "set", "values": [%s]}]}}', "options.execute.args[1].values[0]"),
+])
+def test_numbers_that_are_not_exact_are_refused(client, options, field, number):
+    body = '{"source": "export default () => 1", "options": ' + options % number + "}"
+    reply = client.server.request("POST", "/run-code", body)
+    assert (reply.status, reply.json["field"], reply.json["code"]) == (400, field, "invalid_field"), reply.json
+
+
+def test_exact_numbers_are_taken(client):
+    numbers = ["0.1", "1e300", "9007199254740992", "9223372036854775808", "9223372036854776000", "5e-324", "1.7976931348623157e308",
+               "5.684341886080802e-14"]
+    body = '{"source": "export default a", "options": {"globals": {"a": [' + ", ".join(numbers) + "]}}}"
+    result = client.server.request("POST", "/run-code", body).json["result"]
+    assert list(map(float, result)) == list(map(float, numbers))
+
+
 def test_names_may_be_in_escapes(client):
     """What is checked is what is used."""
     body = r'{"\u0073ource": "export default a", "\u006fptions": {"glob\u0061ls": {"\u0061": 7}}}'
