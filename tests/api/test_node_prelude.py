@@ -85,6 +85,11 @@ def test_results(tmp_path):
 
 @pytest.mark.parametrize("value, error", [
     ("undefined", "TypeError: setResult: undefined cannot be JSON"), ("() => 1", "TypeError: setResult: function cannot be JSON"),
+    ("NaN", "TypeError: setResult: NaN cannot be JSON"), ("{a: [1, -Infinity]}", "TypeError: setResult: -Infinity cannot be JSON"),
+    ("[Object(NaN)]", "TypeError: setResult: NaN cannot be JSON"), ("{a: {b() {}}}", "TypeError: setResult: function cannot be JSON"),
+    ("[class {}]", "TypeError: setResult: function cannot be JSON"), ("[Symbol('s')]", "TypeError: setResult: symbol cannot be JSON"),
+    ("{a: Symbol('s')}", "TypeError: setResult: symbol cannot be JSON"), ("{toJSON: () => [NaN]}", "TypeError: setResult: NaN cannot be JSON"),
+    ("{toJSON: () => undefined}", "TypeError: setResult: object cannot be JSON"), ("[1n]", "TypeError: Do not know how to serialize a BigInt"),
     ("1n", "TypeError: Do not know how to serialize a BigInt"), ("'\\ud800'", "TypeError: setResult: half of a surrogate pair cannot be JSON"),
     ("'x'.repeat(60000)", "RangeError: setResult: the result is larger than 50000 bytes"),
     ("(() => {const a = []; a.push(a); return a})()", "TypeError: Converting circular structure to JSON"),
@@ -92,6 +97,26 @@ def test_results(tmp_path):
 def test_what_cannot_be_a_result(tmp_path, value, error):
     program = run(f"setResult('\\\\ud800 🙂'); try {{ setResult({value}) }} catch (e) {{ console.log(String(e)) }}", echo, tmp_path)
     assert program.stdout.startswith(error) and len(program.frames) == 1
+
+
+@pytest.mark.parametrize("value, data", [
+    ("{a: undefined, b: 1}", {"b": 1}), ("[undefined]", [None]), ("new Date(0)", "1970-01-01T00:00:00.000Z"), ("[Object(1), Object('x')]", [1, "x"]),
+    ("{f: Object.assign(() => 1, {toJSON: () => 'f'})}", {"f": "f"}), ("[{toJSON: (key) => key}]", ["0"]), ("{a: {toJSON: () => undefined}}", {}),
+    ("{[Symbol('s')]: 1}", {}), ("new Map([[1, NaN]])", {}),
+])
+def test_what_json_stringify_makes_of_it(tmp_path, value, data):
+    assert run(f"setResult({value})", echo, tmp_path).frames[0]["data"] == data
+
+
+def test_what_cannot_be_an_argument(tmp_path):
+    program = run("""
+        for (const bad of [{n: NaN}, {f() {}}, {a: [Symbol()]}]) callTool('t', bad).catch(e => console.log(String(e)))
+        callToolsParallel([['t'], ['t', {n: Infinity}]]).catch(e => console.log(String(e)))
+    """, echo, tmp_path)
+    assert program.stdout.splitlines() == [
+        "TypeError: callTool: NaN cannot be JSON", "TypeError: callTool: function cannot be JSON", "TypeError: callTool: symbol cannot be JSON",
+        "TypeError: callToolsParallel: Infinity cannot be JSON"]
+    assert program.frames == []
 
 
 def test_refused_result(tmp_path):

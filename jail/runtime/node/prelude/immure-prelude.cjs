@@ -15,9 +15,22 @@ let isOver = false; // a kernel's call has ended, and none has begun
 
 // Captured: a program may put something of its own there.
 const { parse, stringify } = JSON;
+const { isFinite } = Number;
+const { isNumberObject } = require('util').types;
+
+// A member as stringify() is to write it, once its toJSON() has been asked: what it would leave out or turn into null without
+// a word is refused. Undefined members it may leave out.
+function checkMember(caller, member) {
+  const value = isNumberObject(member) ? Number(member) : member;
+  const type = typeof value;
+  if (type === 'function' || type === 'symbol' || (type === 'number' && !isFinite(value))) {
+    throw new TypeError(`${caller}: ${type === 'number' ? value : type} cannot be JSON`);
+  }
+  return value;
+}
 
 function toJson(caller, value) {
-  const text = stringify(value);
+  const text = stringify(value, (key, member) => checkMember(caller, member));
   if (text === undefined) {
     throw new TypeError(`${caller}: ${typeof value} cannot be JSON`);
   }
@@ -316,7 +329,7 @@ async function callToolsParallel(calls) {
 
 /**
  * Give back the program's result. What is printed is separate from it. If called more than once, the last call counts.
- * @param {any} data whatever JSON.stringify() takes
+ * @param {any} data whatever JSON can say: TypeError for NaN and Infinity, functions, symbols and bigints, wherever they are
  * @param {string[]} [files] paths of files to return along with it; they must lie in the working directory when the
  *     program ends. Missing ones are skipped.
  * @example setResult({mean: 4.2}, ['plot.png'])
