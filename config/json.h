@@ -37,7 +37,10 @@ struct json_slice {
     enum json_type type; /* JSON_ABSENT: there is none */
 };
 
-#define JSON_PASSED_DEPTH_MAX 512
+/* Levels of such a text. Whatever a prelude sends has fewer, frame included: a value of Python's or Node's
+ * has 512 at most (jail/runtime), the evaluator's 200 take up to three each and one for what is in the last,
+ * and an event has three around that. It bounds the scan's recursion; nothing builds these texts. */
+#define JSON_PASSED_DEPTH_MAX 640
 
 /* Finds members of the object that `text` is, without building anything: `ret[i]` is the value of `names[i]`,
  * which are ASCII and compared with keys as these read, escapes resolved. As strict as json_parse(), but that

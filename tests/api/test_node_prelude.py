@@ -83,6 +83,16 @@ def test_results(tmp_path):
     assert program.stdout == "printed\n"
 
 
+DEEP = "const deep = (n, wrap = (a) => [a]) => { let a = 1; for (let i = 0; i < n; i++) a = wrap(a); return a }"
+
+
+@pytest.mark.parametrize("value", ["deep(512)", "deep(512, (a) => ({a}))", "[deep(511), deep(511), 1, [deep(510)]]", "Array(2000).fill({a: [[]]})",
+                                   "(() => { const a = deep(400); return [a, [a], {a: [a, a]}] })()"])
+def test_deep_results(tmp_path, value):
+    program = run(f"{DEEP}; setResult({value}); console.log(JSON.stringify({value}))", echo, tmp_path)
+    assert program.frames[0]["data"] == json.loads(program.stdout)
+
+
 @pytest.mark.parametrize("value, error", [
     ("undefined", "TypeError: setResult: undefined cannot be JSON"), ("() => 1", "TypeError: setResult: function cannot be JSON"),
     ("NaN", "TypeError: setResult: NaN cannot be JSON"), ("{a: [1, -Infinity]}", "TypeError: setResult: -Infinity cannot be JSON"),
@@ -90,12 +100,15 @@ def test_results(tmp_path):
     ("[class {}]", "TypeError: setResult: function cannot be JSON"), ("[Symbol('s')]", "TypeError: setResult: symbol cannot be JSON"),
     ("{a: Symbol('s')}", "TypeError: setResult: symbol cannot be JSON"), ("{toJSON: () => [NaN]}", "TypeError: setResult: NaN cannot be JSON"),
     ("{toJSON: () => undefined}", "TypeError: setResult: object cannot be JSON"), ("[1n]", "TypeError: Do not know how to serialize a BigInt"),
+    ("deep(513)", "RangeError: setResult: a value of more than 512 levels"),
+    ("deep(1e6)", "RangeError: setResult: a value of more than 512 levels"),
+    ("[1, deep(3), deep(511, (a) => ({a})), deep(512)]", "RangeError: setResult: a value of more than 512 levels"),
     ("1n", "TypeError: Do not know how to serialize a BigInt"), ("'\\ud800'", "TypeError: setResult: half of a surrogate pair cannot be JSON"),
     ("'x'.repeat(60000)", "RangeError: setResult: the result is larger than 50000 bytes"),
     ("(() => {const a = []; a.push(a); return a})()", "TypeError: Converting circular structure to JSON"),
 ])
 def test_what_cannot_be_a_result(tmp_path, value, error):
-    program = run(f"setResult('\\\\ud800 🙂'); try {{ setResult({value}) }} catch (e) {{ console.log(String(e)) }}", echo, tmp_path)
+    program = run(f"{DEEP}; setResult('\\\\ud800 🙂'); try {{ setResult({value}) }} catch (e) {{ console.log(String(e)) }}", echo, tmp_path)
     assert program.stdout.startswith(error) and len(program.frames) == 1
 
 
@@ -110,12 +123,13 @@ def test_what_json_stringify_makes_of_it(tmp_path, value, data):
 
 def test_what_cannot_be_an_argument(tmp_path):
     program = run("""
-        for (const bad of [{n: NaN}, {f() {}}, {a: [Symbol()]}]) callTool('t', bad).catch(e => console.log(String(e)))
+        let deep = 1; for (let i = 0; i < 512; i++) deep = [deep];
+        for (const bad of [{n: NaN}, {f() {}}, {a: [Symbol()]}, {deep}]) callTool('t', bad).catch(e => console.log(String(e)))
         callToolsParallel([['t'], ['t', {n: Infinity}]]).catch(e => console.log(String(e)))
     """, echo, tmp_path)
     assert program.stdout.splitlines() == [
         "TypeError: callTool: NaN cannot be JSON", "TypeError: callTool: function cannot be JSON", "TypeError: callTool: symbol cannot be JSON",
-        "TypeError: callToolsParallel: Infinity cannot be JSON"]
+        "RangeError: callTool: a value of more than 512 levels", "TypeError: callToolsParallel: Infinity cannot be JSON"]
     assert program.frames == []
 
 

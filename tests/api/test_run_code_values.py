@@ -138,6 +138,32 @@ def test_what_cannot_cross_is_refused_by_name(client, name):
         assert word in reply["error"]["message"]
 
 
+LEVELS = {"a map's value": ("new Map([[1, a]])", "Map"), "a map's key": ("new Map([[a, 1]])", "Map"), "a set": ("new Set([a])", "Set"),
+          "$type as a key": ("({$type: a})", "Object"), "an object": ("({a})", "Object"), "an array": ("[a]", "Array")}
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_as_many_levels_as_may_be(client, name):
+    """By every way out of the evaluator, each with a frame of its own around it."""
+    level, word = LEVELS[name]
+    client.callbacks.raw = {"data": "7"}
+    try:
+        reply = client.run(f"""
+const deep = (n) => {{ let a = 1n; for (let i = 0; i < n; i++) a = {level}; return a }}
+const caught = []
+console.log(deep(200), deep(201))
+for (const way of [report, f]) {{ try {{ await way(deep(201)) }} catch (e) {{ caught.push(e.name) }} }}
+report(deep(200))
+export default [await f(deep(199)), caught, deep(199)]
+""", language="javascript", report=True, globals={"f": lambda _: None})
+    finally:
+        client.callbacks.raw = None
+    assert reply["status"] == "success", reply
+    value, [logged, refused] = reply["reports"][0], reply["logs"][0]["args"]
+    assert reply["result"][:2] == [7, ["SerializationError"] * 2] and logged == value and refused == f"[{word}]"
+    assert json.dumps(value).count("[") + json.dumps(value).count("{") > 200 and json.dumps(reply["result"][2]) in json.dumps(value)
+
+
 @pytest.mark.parametrize(("source", "value"), [
     ("({get a() { return 1 }})", {"a": 1}), ("Object.create(null, {a: {value: 1, enumerable: true}})", {"a": 1}),
     ("({[Symbol('s')]: 1, a: 1})", {"a": 1}), ("Object.defineProperty({}, 'a', {value: 1})", {}), ("'abc'.match(/b/)", ["b"]),

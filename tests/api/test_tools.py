@@ -73,6 +73,30 @@ def test_last_result_counts_and_survives(tools):
     assert (verdict["output"], verdict["status"]) == ("4", "timeout")
 
 
+DEEP = "deep = lambda n, wrap=lambda a: [a]: __import__('functools').reduce(lambda a, _: wrap(a), range(n), 'leaf')"
+
+
+@pytest.mark.parametrize("value", ["deep(512)", "deep(511, lambda a: {'a': a})", "[deep(511), ['['] * 1000]",
+                                   "[['[{\\\\\"]' * 10, '\\\\' * 3, {'{': '{'}] for _ in range(1000)]"])
+def test_deep_results(tools, value):
+    """As many levels as a value may have; and brackets that are none."""
+    verdict = run(tools, f"import json\n{DEEP}\nset_result({value})\nprint(json.dumps({value}))")
+    assert verdict["output"] + "\n" == verdict["stdout"]
+
+
+def test_the_bridge_survives_what_is_too_deep(tools):
+    verdict = call(tools, DEEP + """
+for wrong in (lambda: set_result(deep(520)), lambda: call_tool("t", {"a": deep(512)}), lambda: call_tools_parallel([("t", {"a": deep(9000)})])):
+    try: wrong()
+    except ValueError as e: print(e)
+set_result(call_tool("t", {"a": deep(511)}))
+""", {"t": {"data": "7"}})
+    assert verdict["stdout"].splitlines() == [
+        "set_result: a value of more than 512 levels", "call_tool: a value of more than 512 levels",
+        "call_tools_parallel: a value may have 512 levels, this one has more than the recursion limit allows"]
+    assert verdict["output"] == "7" and len(tools.callbacks.requests) == 1
+
+
 @pytest.mark.parametrize("value, error", [
     ("object()", "TypeError: Object of type object is not JSON serializable"),
     ("{(1, 2): 3}", "TypeError: keys must be str, int, float, bool or None, not tuple"),
@@ -80,11 +104,14 @@ def test_last_result_counts_and_survives(tools):
     ("'\\ud800'", "UnicodeEncodeError: "),
     ("'x' * 5000000", "ValueError: set_result: the result is larger than 4194304 bytes"),
     ("(lambda x: x.append(x) or x)([])", "ValueError: Circular reference detected"),
+    ("deep(513)", "ValueError: set_result: a value of more than 512 levels"),
+    ("deep(640, lambda a: {'[': a})", "ValueError: set_result: a value of more than 512 levels"),
+    ("deep(100000)", "ValueError: set_result: a value may have 512 levels, this one has more than the recursion limit allows"),
     ("1, files=['a', object()]", "TypeError: "),
     ("1, files=['x' * 70000]", "RuntimeError: set_result: files must be paths, of 64 KiB in all"),
 ])
 def test_what_cannot_be_a_result(tools, value, error):
-    verdict = tools.execute(f"set_result('kept')\nset_result({value})")
+    verdict = tools.execute(f"set_result('kept'); {DEEP}\nset_result({value})")
     assert last_line(verdict).startswith(error)
     assert verdict["output"] == '"kept"'
     assert verdict["stderr"].splitlines()[1].startswith('  File "/immure/main.py", line 2, in <module>')

@@ -18,6 +18,9 @@ const { parse, stringify } = JSON;
 const { isFinite } = Number;
 const { isNumberObject } = require('util').types;
 
+// Of values. The server breaks off over frames of more than 640 (JSON_PASSED_DEPTH_MAX in config/json.h).
+const LEVELS_MAX = 512;
+
 // A member as stringify() is to write it, once its toJSON() has been asked: what it would leave out or turn into null without
 // a word is refused. Undefined members it may leave out.
 function checkMember(caller, member) {
@@ -30,7 +33,19 @@ function checkMember(caller, member) {
 }
 
 function toJson(caller, value) {
-  const text = stringify(value, (key, member) => checkMember(caller, member));
+  const above = []; // the objects that stringify() is in
+  const text = stringify(value, function (key, member) {
+    const checked = checkMember(caller, member);
+    if (typeof checked === 'object' && checked !== null) {
+      while (above.length > 0 && above[above.length - 1] !== this) {
+        above.pop();
+      }
+      if (above.push(checked) > LEVELS_MAX) {
+        throw new RangeError(`${caller}: a value of more than ${LEVELS_MAX} levels`);
+      }
+    }
+    return checked;
+  });
   if (text === undefined) {
     throw new TypeError(`${caller}: ${typeof value} cannot be JSON`);
   }
@@ -329,7 +344,8 @@ async function callToolsParallel(calls) {
 
 /**
  * Give back the program's result. What is printed is separate from it. If called more than once, the last call counts.
- * @param {any} data whatever JSON can say: TypeError for NaN and Infinity, functions, symbols and bigints, wherever they are
+ * @param {any} data whatever JSON can say, in at most 512 levels: TypeError for NaN and Infinity, functions, symbols and bigints,
+ *     wherever they are; RangeError for what is too deep or too large
  * @param {string[]} [files] paths of files to return along with it; they must lie in the working directory when the
  *     program ends. Missing ones are skipped.
  * @example setResult({mean: 4.2}, ['plot.png'])

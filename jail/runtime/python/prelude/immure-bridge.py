@@ -10,6 +10,7 @@ import _signal
 import _thread
 import errno
 import fcntl
+import itertools
 import os
 
 IN, OUT = 3, 4
@@ -31,6 +32,31 @@ def dumps(value):
 
 def refuse_constant(name):
     raise ValueError(f"{name} is not JSON")
+
+
+LEVELS_MAX = 512  # of values; the server breaks off over frames of more than 640 (JSON_PASSED_DEPTH_MAX in config/json.h)
+BRACKETS = b"[{]}"
+STEPS = bytes.maketrans(BRACKETS, b"\1\1\xff\xff")  # signed: a level down, a level up
+NO_BRACKETS = bytes(range(256)).translate(None, BRACKETS)
+
+
+def count_levels(text):
+    """Of a text that dumps() has made, in C: it may have millions of brackets."""
+    outside = "".join(text.replace("\\\\", "").replace('\\"', "").split('"')[::2])
+    steps = memoryview(outside.encode().translate(STEPS, NO_BRACKETS)).cast("b")
+    return max(itertools.accumulate(steps), default=0)
+
+
+def dumps_value(value, caller):
+    """As dumps(), for what the program gives."""
+    try:
+        text = dumps(value)
+    except RecursionError:
+        why = f"a value may have {LEVELS_MAX} levels, this one has more than the recursion limit allows"
+        raise ValueError(f"{caller}: {why}") from None
+    if text.count("[") + text.count("{") > LEVELS_MAX and count_levels(text) > LEVELS_MAX:
+        raise ValueError(f"{caller}: a value of more than {LEVELS_MAX} levels")
+    return text
 
 
 class Reading:
@@ -61,11 +87,11 @@ def call_frame(caller, name, args=None):
         args = {}
     if not isinstance(args, dict):
         raise TypeError(f"{caller}: args must be a dict, not {type(args).__name__}")
-    return f'"op":"call","name":{dumps(name)},"args":{dumps(args)}'
+    return f'"op":"call","name":{dumps(name)},"args":{dumps_value(args, caller)}'
 
 
 def result_frame(data, files, most):
-    text = dumps(data)
+    text = dumps_value(data, "set_result")
     if len(text.encode()) > most:
         raise ValueError(f"set_result: the result is larger than {most} bytes")
     if files is None:

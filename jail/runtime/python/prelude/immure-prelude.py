@@ -67,7 +67,8 @@ def call_tools_parallel(calls):
 def set_result(data, files=None):
     """Give back the program's result. What is printed is separate from it.
 
-    data: anything that json.dumps takes: dict, list, str, number, bool or None. Anything else raises TypeError or ValueError.
+    data: anything that json.dumps takes: dict, list, str, number, bool or None, in at most 512 levels. Anything else raises
+        TypeError or ValueError.
     files: paths of files to return along with it, e.g. ["plot.png"]; they must lie in the working directory when the
         program ends. Missing ones are skipped.
 
