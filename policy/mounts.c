@@ -119,8 +119,31 @@ static int check_one(const struct policy_spec *spec, size_t index, struct err *r
     return check_place(spec, index, reterr);
 }
 
-/* All scratch directories are attached together, where the last of them stands: what is to lie in one comes
- * later. */
+/* The scratch's directories are attached work first, then shm, then tmp, whose place holds the scratch's root
+ * until then: of two that lie in each other, only shm in work would be seen, with its files, by the jail. */
+static bool can_hold(const struct policy_mount *outer, const struct policy_mount *inner)
+{
+    return strcmp(outer->source, "work") == 0 && strcmp(inner->source, "shm") == 0;
+}
+
+static int check_scratch_nesting(const struct policy_spec *spec, struct err *reterr)
+{
+    for (size_t i = 0; i < spec->n_mounts * spec->n_mounts; i++) {
+        const struct policy_mount *inner = &spec->mounts[i / spec->n_mounts],
+                                  *outer = &spec->mounts[i % spec->n_mounts];
+        if (inner->kind == POLICY_MOUNT_SCRATCH && outer->kind == POLICY_MOUNT_SCRATCH &&
+            path_is_below(inner->destination, outer->destination) && !can_hold(outer, inner)) {
+            return policy_bad(
+                spec, reterr,
+                "mount %s: the scratch directory %s cannot lie in the scratch directory %s (%s)",
+                inner->destination, inner->source, outer->source, outer->destination);
+        }
+    }
+    return 0;
+}
+
+/* All scratch directories are attached together, where the last of them stands: what else is to lie in one
+ * comes later. */
 static int check_scratch_order(const struct policy_spec *spec, struct err *reterr)
 {
     size_t last = 0;
@@ -130,7 +153,7 @@ static int check_scratch_order(const struct policy_spec *spec, struct err *reter
     for (size_t i = 0; i < last; i++) {
         for (size_t n = 0; n <= last; n++) {
             const struct policy_mount *mount = &spec->mounts[i], *other = &spec->mounts[n];
-            if (other->kind == POLICY_MOUNT_SCRATCH &&
+            if (mount->kind != POLICY_MOUNT_SCRATCH && other->kind == POLICY_MOUNT_SCRATCH &&
                 path_is_below(mount->destination, other->destination)) {
                 return policy_bad(
                     spec, reterr,
@@ -158,12 +181,11 @@ static int check_working_directory(const struct policy_spec *spec, struct err *r
 
 int policy_check_mounts(const struct policy_spec *spec, struct err *reterr)
 {
-    for (size_t i = 0; i < spec->n_mounts; i++) {
-        int r = check_one(spec, i, reterr);
-        if (r < 0) {
-            return r;
-        }
+    /* Before the order of the mounts: no order helps here. */
+    int r = check_scratch_nesting(spec, reterr);
+    for (size_t i = 0; r == 0 && i < spec->n_mounts; i++) {
+        r = check_one(spec, i, reterr);
     }
-    int r = check_scratch_order(spec, reterr);
+    r = r < 0 ? r : check_scratch_order(spec, reterr);
     return r < 0 ? r : check_working_directory(spec, reterr);
 }
