@@ -109,9 +109,17 @@ static int check_one(const struct policy_spec *spec, size_t index, struct err *r
         return policy_bad(spec, reterr, "mount %s: %s is where the script is put", mount->destination,
                           POLICY_SCRIPT_DIRECTORY);
     }
-    /* "/" as a source is a path like any other; lint has an opinion about it. */
-    bool host = mount->kind == POLICY_MOUNT_BIND && strcmp(mount->source, "/") != 0;
-    const char *problem = host ? path_problem(mount->source) : NULL;
+    bool bind = mount->kind == POLICY_MOUNT_BIND;
+    /* The jail's own root lies on the host's when the source is opened: it would be shown, and read-only no
+     * longer. */
+    if (bind && strcmp(mount->source, "/") == 0) {
+        return policy_bad(
+            spec, reterr,
+            "mount %s: source / would be the jail's own root; name the host's directories, each "
+            "in a mount of its own",
+            mount->destination);
+    }
+    const char *problem = bind ? path_problem(mount->source) : NULL;
     if (problem) {
         return policy_bad(spec, reterr, "mount %s: source %s: %s", mount->destination, mount->source,
                           problem);

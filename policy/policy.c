@@ -72,8 +72,7 @@ bool policy_find_on_host(const struct policy *policy, const char *path, char *re
     if (policy->spec->image[0] || !mount || mount->kind != POLICY_MOUNT_BIND) {
         return false;
     }
-    const char *source = strcmp(mount->source, "/") == 0 ? "" : mount->source;
-    int length = snprintf(ret, PATH_MAX, "%s%s", source, path + strlen(mount->destination));
+    int length = snprintf(ret, PATH_MAX, "%s%s", mount->source, path + strlen(mount->destination));
     return length > 0 && length < PATH_MAX;
 }
 

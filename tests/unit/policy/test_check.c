@@ -54,6 +54,8 @@ static void test_mounts_refused(void **state)
          "would be made in a directory of the host"},
         {LEAST "mount { destination: '/a' bind { source: '/usr/' } }",
          "mount /a: source /usr/: must not hold an empty part"},
+        {LEAST "mount { destination: '/host' bind { source: '/' } }",
+         "mount /host: source / would be the jail's own root; name the host's directories"},
         {LEAST TMPFS("/workspace/a", "read_only: false") SCRATCH("/tmp", "TMP"),
          "mount /workspace/a: lies in a scratch directory and must come after /tmp"},
         {LEAST SCRATCH("/tmp", "TMP") SCRATCH("/tmp/shm", "SHM"),
@@ -99,7 +101,6 @@ static void test_mounts_accepted(void **state)
         LEAST SCRATCH("/tmp", "TMP") SCRATCH("/tmpshm", "SHM"),
         LEAST BIND("/dots...", "") TMPFS("/..hidden", "") TMPFS("/immured", ""),
         LEAST "working_directory: '/workspace/below'",
-        LEAST "mount { destination: '/host' bind { source: '/' } }",
         LEAST "namespace: [USER, MOUNT, PID]",
         LEAST "rlimit { resource: NPROC soft: 3 } rlimit { resource: AS soft: 18446744073709551615 }",
     };
