@@ -130,6 +130,11 @@ static int namespaces_from_message(struct checker *checker, const Immure__Policy
     if (spec->loopback && !(spec->namespaces & CLONE_NEWNET)) {
         return check_fail(checker, "loopback", "needs the job's own NET namespace");
     }
+    /* Where it is not given it is the default's very memory. */
+    static const Immure__Policy defaults = IMMURE__POLICY__INIT;
+    if (message->hostname != defaults.hostname && !(spec->namespaces & CLONE_NEWUTS)) {
+        return check_fail(checker, "hostname", "needs the job's own UTS namespace");
+    }
     return 0;
 }
 

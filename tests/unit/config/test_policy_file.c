@@ -149,14 +149,15 @@ static void test_the_rest(void **state)
     struct policy_spec *spec = accepted(
         MINIMAL
         "description: 'd' hostname: 'h-1.x' uid: 1 gid: 2 umask: 077 namespace: [USER, MOUNT, PID, NET, "
-        "TIME] "
+        "UTS, TIME] "
         "loopback: true capability: ['CAP_NET_BIND_SERVICE'] env { name: 'A' value: 'b c' } env { name: "
         "'_x1' } "
         "env_allow: ['A', 'PY*', '*'] working_directory: '/workspace/deep/er' "
         "rlimit { resource: NOFILE soft: 10 hard: 20 } rlimit { resource: STACK soft: 18446744073709551615 } "
         "limits { memory_bytes: 1048576 pids: 1 cpu_percent: 1 cpu_ms: 5 timeout_ms: 6 output_files: 7 }");
     assert_true(spec->namespaces ==
-                (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWTIME));
+                (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWTIME));
+    assert_string_equal(spec->hostname, "h-1.x");
     assert_true(spec->loopback);
     assert_int_equal(spec->uid, 1);
     assert_int_equal(spec->umask, 077);
@@ -173,6 +174,9 @@ static void test_the_rest(void **state)
     assert_true(spec->rlimits[1].hard == UINT64_MAX);
     assert_int_equal(spec->limits.cpu_ms, 5);
     assert_int_equal(spec->limits.output_files, 7);
+    policy_spec_free(spec);
+    spec = accepted(MINIMAL "namespace: [USER, MOUNT, PID]");
+    assert_string_equal(spec->hostname, "immure");
     policy_spec_free(spec);
 }
 
@@ -214,6 +218,8 @@ static const struct {
     {MINIMAL "umask: 01000", "umask: must be 0 to 0777, not 01000"},
     {MINIMAL "namespace: [USER, PID]", "namespace: USER, MOUNT and PID cannot be left out"},
     {MINIMAL "namespace: [USER, PID, MOUNT] loopback: true", "loopback: needs the job's own NET namespace"},
+    {MINIMAL "namespace: [USER, PID, MOUNT] hostname: 'immure'",
+     "hostname: needs the job's own UTS namespace"},
     {MINIMAL "capability: 'net_admin'",
      "capability[0]: \"net_admin\" is not the name of a capability (CAP_...)"},
     {MINIMAL "env { name: '' }", "env[0].name: \"\" is not the name of a variable ([A-Za-z_][A-Za-z0-9_]*)"},
