@@ -71,6 +71,12 @@ int step_PROPAGATION(struct child *child, const struct jail_step *step)
     return mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &attr, sizeof attr) < 0 ? -errno : 0;
 }
 
+/* ENOTDIR: something on the way to it is a file. */
+static bool is_missing(int error)
+{
+    return error == ENOENT || error == ENOTDIR;
+}
+
 int step_BIND(struct child *child, const struct jail_step *step)
 {
     uint32_t flags = step->bind.flags;
@@ -80,7 +86,7 @@ int step_BIND(struct child *child, const struct jail_step *step)
     int tree = open_tree(AT_FDCWD, jail_plan_string(child->plan, step->bind.source),
                          OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | recursive);
     if (tree < 0) {
-        return errno == ENOENT && (flags & JAIL_MOUNT_OPTIONAL) ? 0 : -errno;
+        return is_missing(errno) && (flags & JAIL_MOUNT_OPTIONAL) ? 0 : -errno;
     }
     struct stat st;
     child->call = "fstat";

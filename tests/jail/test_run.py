@@ -172,6 +172,29 @@ def test_a_command_that_is_not_there(run):
     assert "exec" in verdict["step"] and "No such file" in verdict["error_message"]
 
 
+def policy_with(tmp_path, more):
+    """A policy of one's own: Debian's programs, no filter, and `more`."""
+    path = tmp_path / "own.textproto"
+    path.write_text('name: "own"\n'
+                    'mount { destination: "/usr" bind { source: "/usr" } }\n'
+                    'mount { destination: "/lib" symlink { target: "usr/lib" } }\n'
+                    'mount { destination: "/lib64" symlink { target: "usr/lib64" } }\n'
+                    'mount { destination: "/workspace" scratch { directory: WORK } }\n'
+                    f'seccomp {{ default_action: ALLOW }}\n{more}')
+    return str(path)
+
+
+@pytest.mark.parametrize("missing", ["/usr/nothing", "/usr/nothing/below", "/etc/passwd/below", "/etc/passwd/far/below"])
+def test_a_source_that_is_not_there(run, tmp_path, missing):
+    """An optional bind is left out, also where what would hold its source is a file."""
+    mount = f'mount {{ destination: "/there" bind {{ source: "{missing}" }} '
+    done = run.python("import os; os._exit(os.path.exists('/there'))",
+                      policy=policy_with(tmp_path, mount + "optional: true }"))
+    assert (done.returncode, done.stderr) == (0, b"")
+    done = run(TRUE, policy=policy_with(tmp_path, mount + "}"))
+    assert done.returncode == 125 and b"(bind /there)" in done.stderr
+
+
 def test_a_policy_that_is_not_there(run):
     done = run(TRUE, policy="no-such-policy")
     assert done.returncode == 125 and b"no-such-policy" in done.stderr
