@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 
 #include "jail/base/buf.h"
+#include "jail/base/capability.h"
 #include "jail/base/cleanup.h"
 
 #define CONTENT_SHOWN 48u /* bytes of an inline file */
@@ -151,7 +152,9 @@ static void put_rlimit(struct buf *ret, const struct jail_step *step)
     } else {
         buf_printf(ret, "%" PRIu32, step->rlimit.resource);
     }
-    const uint64_t values[] = {step->rlimit.soft, step->rlimit.hard};
+    /* As step_RLIMIT() has it, which says why. */
+    bool no_core = step->rlimit.resource == RLIMIT_CORE && step->rlimit.hard == 0;
+    const uint64_t values[] = {no_core ? 1 : step->rlimit.soft, no_core ? 1 : step->rlimit.hard};
     static const char *const words[] = {"soft", "hard"};
     for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
         if (values[i] == UINT64_MAX) {
@@ -160,6 +163,7 @@ static void put_rlimit(struct buf *ret, const struct jail_step *step)
             buf_printf(ret, " %s %" PRIu64, words[i], values[i]);
         }
     }
+    buf_puts(ret, no_core ? ", no core at all" : "");
 }
 
 static void put_capabilities(struct buf *ret, uint64_t keep)
@@ -171,7 +175,12 @@ static void put_capabilities(struct buf *ret, uint64_t keep)
     buf_puts(ret, "keep");
     for (unsigned i = 0; i < 64; i++) {
         if (keep >> i & 1) {
-            buf_printf(ret, " %u", i);
+            const char *name = capability_name(i);
+            if (name) {
+                buf_printf(ret, " %s", name);
+            } else {
+                buf_printf(ret, " %u", i);
+            }
         }
     }
 }

@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
@@ -39,8 +40,19 @@ static void put_header(const struct policy *policy, struct buf *ret)
     }
 }
 
-static void put_limit_rows(const struct policy_limits *limits, struct buf *ret)
+/* An rlimit of the policy's own holds whatever `limits` says. */
+static bool limits_address_space(const struct policy_spec *spec)
 {
+    bool limited = spec->limits.address_space;
+    for (size_t i = 0; i < spec->n_rlimits; i++) {
+        limited |= spec->rlimits[i].resource == RLIMIT_AS && spec->rlimits[i].soft != UINT64_MAX;
+    }
+    return limited;
+}
+
+static void put_limit_rows(const struct policy_spec *spec, struct buf *ret)
+{
+    const struct policy_limits *limits = &spec->limits;
     const struct {
         const char *word;
         uint64_t value;
@@ -66,7 +78,7 @@ static void put_limit_rows(const struct policy_limits *limits, struct buf *ret)
                        *rows[i].unit ? " " : "", rows[i].unit);
         }
     }
-    if (!limits->address_space) {
+    if (!limits_address_space(spec)) {
         buf_puts(ret, "  address space          not limited, with a cgroup or without\n");
     }
 }
@@ -166,7 +178,7 @@ int policy_explain(const struct policy *policy, struct buf *ret, struct err *ret
         return r;
     }
     put_header(policy, ret);
-    put_limit_rows(&policy->spec->limits, ret);
+    put_limit_rows(policy->spec, ret);
     put_environment(policy->spec, ret);
     put_images(policy->spec, ret);
     put_filter(policy, ret);

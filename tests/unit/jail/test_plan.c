@@ -62,6 +62,26 @@ static void test_print(void **state)
     assert_string_equal(text.data, printed);
 }
 
+/* A core limit of 0 is applied as 1; capabilities have names, but for those of kernels to come. */
+static void test_print_what_is_applied(void **state)
+{
+    (void)state;
+    CLEANUP(plan_freep) struct jail_plan *plan = good_plan();
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        struct jail_step *step = &plan->steps[i];
+        if (step->kind == JAIL_STEP_CAPABILITIES) {
+            step->capabilities.keep = 1u | 1u << 10 | (uint64_t)1 << 63;
+        } else if (step->kind == JAIL_STEP_RLIMIT) {
+            step->rlimit.resource = RLIMIT_CORE;
+            step->rlimit.soft = step->rlimit.hard = 0;
+        }
+    }
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    jail_plan_print(plan, &text);
+    assert_non_null(strstr(text.data, " capabilities keep CAP_CHOWN CAP_NET_BIND_SERVICE 63\n"));
+    assert_non_null(strstr(text.data, " rlimit CORE soft 1 hard 1, no core at all\n"));
+}
+
 static void test_copy_is_equal_and_independent(void **state)
 {
     (void)state;
@@ -210,6 +230,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_describe),
         cmocka_unit_test(test_print),
+        cmocka_unit_test(test_print_what_is_applied),
         cmocka_unit_test(test_copy_is_equal_and_independent),
         cmocka_unit_test(test_too_large_an_arena_fails),
         cmocka_unit_test(test_arena),

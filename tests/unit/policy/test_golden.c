@@ -160,10 +160,35 @@ static void test_explanations(void **state)
 }
 #endif
 
+/* An rlimit of the policy's own is no less of a limit than the one that `limits` would give. */
+static void test_address_space(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *more;
+        bool limited;
+    } rows[] = {
+        {"", true},
+        {"limits { address_space: false }", false},
+        {"limits { address_space: false } rlimit { resource: AS soft: 4294967296 }", true},
+        {"limits { address_space: false } rlimit { resource: AS soft: 18446744073709551615 }", false},
+        {"limits { address_space: false } rlimit { resource: DATA soft: 4294967296 }", false},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        char least[512];
+        snprintf(least, sizeof least, "%s %s", LEAST, rows[i].more);
+        CLEANUP(policy_freep) struct policy *policy = compile(least);
+        CLEANUP(buf_free) struct buf text = BUF_INIT;
+        assert_int_equal(policy_explain(policy, &text, NULL), 0);
+        assert_int_equal(!strstr(text.data, "address space          not limited"), rows[i].limited);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plans),
+        cmocka_unit_test(test_address_space),
 #ifdef __x86_64__
         cmocka_unit_test(test_explanations),
 #endif

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "jail/base/capability.h"
 #include "policy/capabilities.h"
 #include "policy/env.h"
 #include "policy/filter.h"
@@ -24,11 +25,9 @@ static void test_capabilities(void **state)
     assert_int_equal(capability_number("CAP_CHECKPOINT_RESTORE"), CAP_LAST_CAP);
     assert_int_equal(capability_number("CHOWN"), -1);
     assert_int_equal(capability_number(""), -1);
-    for (int i = 0; i <= CAP_LAST_CAP; i++) {
+    for (unsigned i = 0; i <= CAP_LAST_CAP; i++) {
         assert_int_equal(capability_number(capability_name(i)), i);
     }
-    assert_null(capability_name(-1));
-    assert_null(capability_name(CAP_LAST_CAP + 1));
     assert_non_null(capability_danger(CAP_SYS_ADMIN));
     assert_null(capability_danger(CAP_NET_BIND_SERVICE));
     assert_string_equal(capability_did_you_mean("CAP_SYS_ADMN"), "CAP_SYS_ADMIN");

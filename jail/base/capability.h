@@ -1,0 +1,5 @@
+/* Capabilities by the kernel's names. */
+#pragma once
+
+/* "CAP_NET_BIND_SERVICE"; NULL: none that was known when this was built. */
+const char *capability_name(unsigned number);
