@@ -23,14 +23,21 @@ int policy_bad(const struct policy_spec *spec, struct err *reterr, const char *f
     return err_set(reterr, ERR_CONFIG, EINVAL, spec->origin, "%s", text);
 }
 
+const char *policy_no_such(const char *what, const char *near, char ret[POLICY_NO_SUCH_MAX])
+{
+    snprintf(ret, POLICY_NO_SUCH_MAX, "no such %s%s%s%s", what, near ? "; did you mean " : "",
+             near ? near : "", near ? "?" : "");
+    return ret;
+}
+
 static int check_capabilities(const struct policy_spec *spec, struct err *reterr)
 {
     for (size_t i = 0; i < spec->n_capabilities; i++) {
         const char *name = spec->capabilities[i];
         if (capability_number(name) < 0) {
-            const char *near = capability_did_you_mean(name);
-            return policy_bad(spec, reterr, "capability %s: no such capability%s%s%s", name,
-                              near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+            char words[POLICY_NO_SUCH_MAX];
+            return policy_bad(spec, reterr, "capability %s: %s", name,
+                              policy_no_such("capability", capability_did_you_mean(name), words));
         }
         for (size_t n = 0; n < i; n++) {
             if (strcmp(spec->capabilities[n], name) == 0) {

@@ -18,6 +18,10 @@ int policy_check_mounts(const struct policy_spec *spec, struct err *reterr);
 int policy_bad(const struct policy_spec *spec, struct err *reterr, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* "no such WHAT; did you mean NEAR?", or without a question where `near` is NULL. */
+#define POLICY_NO_SUCH_MAX 160
+const char *policy_no_such(const char *what, const char *near, char ret[POLICY_NO_SUCH_MAX]);
+
 /* NULL if `path` is absolute, in its shortest spelling and not "/"; else the sentence that says what is
  * wrong. */
 const char *path_problem(const char *path);

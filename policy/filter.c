@@ -15,32 +15,13 @@
 #include "config/policy_file.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "jail/base/io.h"
+#include "policy/check.h"
 #include "policy/conditions.h"
 #include "policy/embedded.h"
+#include "policy/errno_names.h"
 #include "policy/policy.h"
 #include "policy/seccomp.h"
 #include "policy/syscall_sets.h"
-
-#define ERRNO_MAX 4095u
-
-uint32_t policy_errno_number(const char *text)
-{
-    if (!text) {
-        return EPERM;
-    }
-    uint64_t number;
-    if (io_parse_u64(text, &number) == 0) {
-        return number <= ERRNO_MAX ? (uint32_t)number : 0;
-    }
-    for (int code = 1; code <= EHWPOISON; code++) {
-        const char *name = strerrorname_np(code);
-        if (name && strcmp(name, text) == 0) {
-            return (uint32_t)code;
-        }
-    }
-    return 0;
-}
 
 static int bad_rule(const struct policy_spec *spec, size_t rule, const char *call, const char *words,
                     struct err *reterr)
@@ -49,15 +30,11 @@ static int bad_rule(const struct policy_spec *spec, size_t rule, const char *cal
                    call ? " (" : "", call ? call : "", call ? ")" : "", words);
 }
 
-/* ": no such WHAT; did you mean NEAR?" */
 static int unknown_name(const struct policy_spec *spec, size_t rule, const char *what, const char *name,
-                        struct err *reterr)
+                        const char *near, struct err *reterr)
 {
-    char words[160];
-    const char *near = syscall_set_did_you_mean(name);
-    snprintf(words, sizeof words, "no such %s%s%s%s", what, near ? "; did you mean " : "", near ? near : "",
-             near ? "?" : "");
-    return bad_rule(spec, rule, name, words, reterr);
+    char words[POLICY_NO_SUCH_MAX];
+    return bad_rule(spec, rule, name, policy_no_such(what, near, words), reterr);
 }
 
 static int add_entry(struct policy_filter *filter, int nr, size_t rule, bool direct)
@@ -84,7 +61,8 @@ static int collect_named(const struct policy_spec *spec, size_t index, struct po
         bool known;
         int nr = policy_syscall_number(rule->syscalls[i], &known);
         if (!known) {
-            return unknown_name(spec, index, "system call", rule->syscalls[i], reterr);
+            return unknown_name(spec, index, "system call", rule->syscalls[i],
+                                syscall_set_did_you_mean(rule->syscalls[i]), reterr);
         }
         if (nr < 0) {
             return bad_rule(spec, index, rule->syscalls[i], "does not exist on this architecture", reterr);
@@ -104,7 +82,8 @@ static int collect_sets(const struct policy_spec *spec, size_t index, struct pol
     for (size_t i = 0; i < rule->n_sets; i++) {
         const struct syscall_row *row = syscall_set_find(rule->sets[i]);
         if (!row) {
-            return unknown_name(spec, index, "set", rule->sets[i], reterr);
+            return unknown_name(spec, index, "set", rule->sets[i], syscall_set_did_you_mean(rule->sets[i]),
+                                reterr);
         }
         while ((row = syscall_set_next(row))) {
             int nr = policy_syscall_number(row->name, NULL);
@@ -122,7 +101,8 @@ static int collect(const struct policy_spec *spec, struct policy_filter *filter,
     for (size_t i = 0; r == 0 && i < spec->n_rules; i++) {
         const struct seccomp_rule *rule = &spec->rules[i];
         if (policy_errno_number(rule->errno_name) == 0) {
-            return bad_rule(spec, i, rule->errno_name, "no such errno", reterr);
+            return unknown_name(spec, i, "errno", rule->errno_name,
+                                policy_errno_did_you_mean(rule->errno_name), reterr);
         }
         const char *problem = conditions_problem(rule);
         if (problem) {
@@ -278,9 +258,11 @@ int policy_filter_compile(const struct policy_spec *spec, struct policy_filter *
         return r < 0 ? err_errno(reterr, -r, "compiling the filter") : 0;
     }
     CLEANUP(policy_filter_clear) struct policy_filter filter = {0};
-    if (policy_errno_number(spec->seccomp_default_errno) == 0) {
-        return err_set(reterr, ERR_CONFIG, EINVAL, spec->origin, "seccomp default_errno %s: no such errno",
-                       spec->seccomp_default_errno);
+    const char *name = spec->seccomp_default_errno;
+    if (policy_errno_number(name) == 0) {
+        char words[POLICY_NO_SUCH_MAX];
+        return policy_bad(spec, reterr, "seccomp default_errno %s: %s", name,
+                          policy_no_such("errno", policy_errno_did_you_mean(name), words));
     }
     int r = seccomp_check_architectures(spec, reterr);
     r = r < 0 ? r : collect(spec, &filter, reterr);

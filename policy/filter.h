@@ -31,6 +31,3 @@ struct policy_filter {
  * nothing could be started. */
 int policy_filter_compile(const struct policy_spec *spec, struct policy_filter *ret, struct err *reterr);
 void policy_filter_clear(struct policy_filter *filter);
-
-/* "ENOSYS" or "38"; NULL is EPERM. 0: neither a name nor a number in range. */
-uint32_t policy_errno_number(const char *text);

@@ -18,11 +18,14 @@
 #include <sys/syscall.h>
 
 #include "config/policy_file.h"
+#include "config/suggest.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
 #include "policy/chain.h"
+#include "policy/check.h"
 #include "policy/conditions.h"
+#include "policy/errno_names.h"
 #include "policy/filter.h"
 #include "policy/policy.h"
 #include "policy/squeeze.h"
@@ -145,6 +148,23 @@ static uint32_t rule_action(const struct seccomp_rule *rule)
     return seccomp_answer(rule->action, rule->errno_name);
 }
 
+/* libseccomp resolves names and lists none; what it does not know yet is not offered. */
+static const char *architecture_did_you_mean(const char *name)
+{
+    static const char *const known[] = {
+        "x86_64", "x86",    "x32",     "arm",      "aarch64",   "loongarch64", "m68k",   "riscv64",
+        "mips",   "mipsel", "mips64",  "mipsel64", "mips64n32", "mipsel64n32", "parisc", "parisc64",
+        "ppc",    "ppc64",  "ppc64le", "s390",     "s390x",     "sh",          "sheb",
+    };
+    struct suggestion suggestion = SUGGESTION_FOR(name, strlen(name));
+    for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
+        if (seccomp_arch_resolve_name(known[i]) != 0) {
+            suggestion_offer(&suggestion, known[i]);
+        }
+    }
+    return suggestion.best;
+}
+
 /* The native architecture must be among those that the policy was written for, and a foreign ABI of the same
  * machine cannot be: its calls are never filtered, they end the program. */
 int seccomp_check_architectures(const struct policy_spec *spec, struct err *reterr)
@@ -161,22 +181,22 @@ int seccomp_check_architectures(const struct policy_spec *spec, struct err *rete
         const char *name = spec->architectures[i];
         uint32_t token = seccomp_arch_resolve_name(name);
         if (token == 0) {
-            return err_set(reterr, ERR_CONFIG, EINVAL, spec->origin,
-                           "seccomp architecture %s: no such architecture", name);
+            char words[POLICY_NO_SUCH_MAX];
+            return policy_bad(spec, reterr, "seccomp architecture %s: %s", name,
+                              policy_no_such("architecture", architecture_did_you_mean(name), words));
         }
         for (size_t n = 0; n < ARRAY_SIZE(compatible); n++) {
             if (compatible[n].native == policy_native_arch() && compatible[n].foreign == token) {
-                return err_set(reterr, ERR_CONFIG, EINVAL, spec->origin,
-                               "seccomp architecture %s: calls of a foreign ABI cannot be allowed on %s",
-                               name, policy_native_architecture());
+                return policy_bad(spec, reterr,
+                                  "seccomp architecture %s: calls of a foreign ABI cannot be allowed on %s",
+                                  name, policy_native_architecture());
             }
         }
         native |= token == policy_native_arch();
     }
     if (!native) {
-        return err_set(reterr, ERR_CONFIG, EINVAL, spec->origin,
-                       "seccomp architecture: this machine's, %s, is not among those listed",
-                       policy_native_architecture());
+        return policy_bad(spec, reterr, "seccomp architecture: this machine's, %s, is not among those listed",
+                          policy_native_architecture());
     }
     return 0;
 }

@@ -26,6 +26,7 @@
 #include "config/shipped.h"
 #include "policy/compiled.h"
 #include "policy/conditions.h"
+#include "policy/errno_names.h"
 #include "policy/seccomp.h"
 #include "tests/unit/policy/helper.h"
 
@@ -63,6 +64,8 @@ static void test_refused(void **state)
         {FILTER("rule { action: ERRNO errno: 'EWHAT' syscall: 'read' }"),
          "seccomp rule 2 (EWHAT): no such errno"},
         {FILTER("rule { action: ERRNO errno: '0' syscall: 'read' }"), "no such errno"},
+        {FILTER("rule { action: ERRNO errno: 'EACCESS' syscall: 'read' }"),
+         "seccomp rule 2 (EACCESS): no such errno; did you mean EACCES?"},
         {FILTER("rule { action: ALLOW syscall: 'read' condition { arg: 0 value: 1 } condition { arg: 0 "
                 "value: 2 } }"),
          "compared twice"},
@@ -88,8 +91,12 @@ static void test_refused(void **state)
          "execve is not allowed"},
         {"name: 'test'\n" WORKSPACE "seccomp { default_action: ERRNO default_errno: 'EX' }",
          "default_errno EX: no such errno"},
+        {"name: 'test'\n" WORKSPACE "seccomp { default_action: ERRNO default_errno: 'ENOSIS' }",
+         "seccomp default_errno ENOSIS: no such errno; did you mean ENOSYS?"},
         {"name: 'test'\n" WORKSPACE "seccomp { default_action: ALLOW architecture: 'vax' }",
          "architecture vax: no such"},
+        {"name: 'test'\n" WORKSPACE "seccomp { default_action: ALLOW architecture: 'arch64' }",
+         "seccomp architecture arch64: no such architecture; did you mean aarch64?"},
 #ifdef __x86_64__
         {"name: 'test'\n" WORKSPACE "seccomp { default_action: ALLOW architecture: ['x86_64', 'x32'] }",
          "foreign ABI"},

@@ -1,5 +1,5 @@
-/* policy/capabilities.c, env.c, syscall_sets.c and the names of policy/seccomp.c: tables that say what they
- * should. */
+/* policy/capabilities.c, env.c, errno_names.c, syscall_sets.c and the names of policy/seccomp.c: tables that
+ * say what they should. */
 #include <errno.h>
 #include <linux/capability.h>
 #include <setjmp.h>
@@ -12,7 +12,7 @@
 #include "jail/base/capability.h"
 #include "policy/capabilities.h"
 #include "policy/env.h"
-#include "policy/filter.h"
+#include "policy/errno_names.h"
 #include "policy/seccomp.h"
 #include "policy/syscall_sets.h"
 #include "tests/unit/policy/helper.h"
@@ -169,6 +169,14 @@ static void test_errno_names(void **state)
     assert_int_equal(policy_errno_number(NULL), EPERM);
     assert_int_equal(policy_errno_number("ENOSYS"), ENOSYS);
     assert_int_equal(policy_errno_number("EHWPOISON"), EHWPOISON);
+    assert_int_equal(policy_errno_number("EWOULDBLOCK"), EWOULDBLOCK);
+    assert_int_equal(policy_errno_number("ENOTSUP"), ENOTSUP);
+    assert_int_equal(policy_errno_number("EOPNOTSUPP"), EOPNOTSUPP);
+    assert_int_equal(policy_errno_number("EDEADLOCK"), EDEADLOCK);
+    assert_string_equal(policy_errno_did_you_mean("EACCESS"), "EACCES");
+    assert_string_equal(policy_errno_did_you_mean("eperm"), "EPERM");
+    assert_string_equal(policy_errno_did_you_mean("EWOULDBLOK"), "EWOULDBLOCK");
+    assert_null(policy_errno_did_you_mean("EWHATEVERITIS"));
     assert_int_equal(policy_errno_number("97"), 97);
     assert_int_equal(policy_errno_number("4095"), 4095);
     static const char *const bad[] = {"", "0", "4096", "-1", "enosys", "ENONSENSE", " 1"};
