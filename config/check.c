@@ -23,6 +23,14 @@ void check_leave(struct checker *checker, size_t before)
     fieldpath_pop(&checker->path, before);
 }
 
+struct source_position check_position(struct checker *checker, const char *field)
+{
+    size_t before = field ? fieldpath_push(&checker->path, field) : checker->path.len;
+    struct source_position at = source_position(checker->source, checker->path.text);
+    fieldpath_pop(&checker->path, before);
+    return at;
+}
+
 int check_fail(struct checker *checker, const char *field, const char *fmt, ...)
 {
     char text[400];

@@ -7,9 +7,9 @@
 #include <stdint.h>
 
 #include "config/fieldpath.h"
+#include "config/source.h"
 
 struct err;
-struct source;
 
 struct checker {
     const struct source *source;
@@ -21,6 +21,9 @@ struct checker {
  * back. */
 size_t check_enter(struct checker *checker, const char *field, size_t index);
 void check_leave(struct checker *checker, size_t before);
+
+/* Where a field is, for errors that are found later; `field` as below. */
+struct source_position check_position(struct checker *checker, const char *field);
 
 /* Each fails with ERR_CONFIG at the field's place in the source. `field` is a name below the current path;
  * NULL: the current path itself. */

@@ -15,8 +15,10 @@
 #include "config/policy_message.h"
 #include "config/protofile.h"
 #include "config/source.h"
+#include "config/suggest.h"
 #include "config/textformat.h"
 #include "jail/base/buf.h"
+#include "jail/base/capability.h"
 #include "jail/base/cleanup.h"
 
 #define MS_PER_DAY 86400000ull
@@ -138,15 +140,35 @@ static int namespaces_from_message(struct checker *checker, const Immure__Policy
     return 0;
 }
 
+static int check_capability(struct checker *checker, char *const *names, size_t index)
+{
+    const char *name = names[index];
+    if (capability_number(name) < 0) {
+        char near[SUGGESTION_TEXT_MAX];
+        struct suggestion suggestion = SUGGESTION_FOR(name, strlen(name));
+        for (unsigned n = 0; capability_name(n); n++) {
+            suggestion_offer(&suggestion, capability_name(n));
+        }
+        return check_fail(checker, NULL, "\"%.40s\" is not the name of a capability (CAP_...)%s", name,
+                          suggestion_text(&suggestion, "", near));
+    }
+    for (size_t i = 0; i < index; i++) {
+        if (strcmp(names[i], name) == 0) {
+            return check_fail(checker, NULL, "%s is given by capability[%zu] already", name, i);
+        }
+    }
+    return 0;
+}
+
 static int capabilities_from_message(struct checker *checker, const Immure__Policy *message,
                                      struct policy_spec *spec)
 {
     for (size_t i = 0; i < message->n_capability; i++) {
-        const char *name = message->capability[i];
-        size_t len = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
-        if (strncmp(name, "CAP_", 4) != 0 || name[len] != '\0') {
-            check_enter(checker, "capability", i);
-            return check_fail(checker, NULL, "\"%.40s\" is not the name of a capability (CAP_...)", name);
+        size_t before = check_enter(checker, "capability", i);
+        int r = check_capability(checker, message->capability, i);
+        check_leave(checker, before);
+        if (r < 0) {
+            return r;
         }
     }
     return check_copy_all(checker, message->capability, message->n_capability, &spec->capabilities,
@@ -245,6 +267,7 @@ static int working_directory_from_message(struct checker *checker, const Immure_
                                           struct policy_spec *spec)
 {
     const char *path = message->working_directory;
+    spec->working_directory_at = check_position(checker, "working_directory");
     int r = check_absolute_path(checker, "working_directory", path);
     bool on_a_mount = false;
     for (size_t i = 0; i < spec->n_mounts; i++) {

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config/source.h"
 #include "jail/base/err.h"
 
 enum policy_mount_kind {
@@ -27,6 +28,7 @@ struct policy_mount {
     void *content;               /* FILE */
     size_t content_size;
     bool read_only, allow_devices, no_exec, optional;
+    struct source_position at; /* of its destination */
 };
 
 enum seccomp_action_kind { ACTION_ALLOW, ACTION_ERRNO, ACTION_KILL_PROCESS, ACTION_LOG, ACTION_NOTIFY };
@@ -48,6 +50,7 @@ struct seccomp_rule {
     struct seccomp_condition *conditions;
     size_t n_conditions;
     char *reason; /* NULL: none */
+    struct source_position at;
 };
 
 struct policy_rlimit {
@@ -106,6 +109,8 @@ struct policy_spec {
     struct policy_limits limits;
     enum policy_state state;
     enum approval_mode approval;
+    /* For errors that are found by whoever knows the kernel's names. */
+    struct source_position working_directory_at, seccomp_at, default_errno_at, architectures_at;
     char sha256[65]; /* of the file's bytes */
     char *origin;    /* the file's path, or "shipped:python" */
 };

@@ -185,6 +185,7 @@ static int check_against_earlier(struct checker *checker, const struct policy_sp
 static int mount_from_message(struct checker *checker, const Immure__Mount *message,
                               const struct policy_spec *spec, struct policy_mount *ret)
 {
+    ret->at = check_position(checker, "destination");
     int r = check_destination(checker, message->destination);
     r = r < 0 ? r : check_copy(checker, message->destination, &ret->destination);
     r = r < 0 ? r : kind_from_message(checker, message, ret);

@@ -108,6 +108,7 @@ static int check_calls(struct checker *checker, const Immure__SeccompRule *messa
 static int rule_from_message(struct checker *checker, const Immure__SeccompRule *message,
                              struct seccomp_rule *ret)
 {
+    ret->at = check_position(checker, NULL);
     int r = action_from_message(checker, "action", message->action, &ret->action);
     r = r < 0 ? r : check_calls(checker, message);
     r = r < 0 ? r : errno_from_message(checker, "errno", message->errno, ret->action, &ret->errno_name);
@@ -141,6 +142,9 @@ int policy_seccomp_from_message(struct checker *checker, const Immure__Policy *p
     }
     size_t before = fieldpath_push(&checker->path, "seccomp");
     spec->has_seccomp = true;
+    spec->seccomp_at = check_position(checker, NULL);
+    spec->default_errno_at = check_position(checker, "default_errno");
+    spec->architectures_at = check_position(checker, "architecture[0]");
     int r = action_from_message(checker, "default_action", message->default_action, &spec->seccomp_default);
     r = r < 0 ? r
               : errno_from_message(checker, "default_errno", message->default_errno, spec->seccomp_default,

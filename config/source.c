@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,20 +126,34 @@ static const struct source_place *find_nearest(const struct source *source, cons
     return NULL;
 }
 
+struct source_position source_position(const struct source *source, const char *path)
+{
+    const struct source_place *place = find_nearest(source, path);
+    bool here = place && !place->variable;
+    return (struct source_position){.line = here ? place->line : 0, .column = here ? place->column : 0};
+}
+
+const char *source_place_text(const char *file, struct source_position at, char ret[SOURCE_PLACE_TEXT_MAX])
+{
+    if (at.line > 0) {
+        snprintf(ret, SOURCE_PLACE_TEXT_MAX, "%.200s:%u:%u", file, at.line, at.column);
+    } else {
+        snprintf(ret, SOURCE_PLACE_TEXT_MAX, "%s", file);
+    }
+    return ret;
+}
+
 int source_fail(const struct source *source, const char *path, struct err *reterr, const char *fmt, ...)
 {
-    char item[256], text[400];
+    char item[SOURCE_PLACE_TEXT_MAX], text[400];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     const struct source_place *place = find_nearest(source, path);
     const char *name = place && place->variable ? place->variable : source->name;
-    if (place && place->line > 0) {
-        snprintf(item, sizeof item, "%.200s:%u:%u", name, place->line, place->column);
-    } else {
-        snprintf(item, sizeof item, "%s", name);
-    }
+    struct source_position at = {.line = place ? place->line : 0, .column = place ? place->column : 0};
+    source_place_text(name, at, item);
     const char *own = place && place->own_path ? place->own_path : "";
     const char *rest = *own ? path + strlen(place->path) : path;
     return err_set(reterr, ERR_CONFIG, EINVAL, item, "%s%s%s%s", own, rest, *path ? ": " : "", text);

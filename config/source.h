@@ -7,6 +7,11 @@
 struct err;
 struct source_place;
 
+/* Of a field in its file; line 0: not known, as in a binary file. */
+struct source_position {
+    unsigned line, column;
+};
+
 struct source {
     const char *name; /* the file's, or "shipped:server"; not owned */
     struct source_place *places;
@@ -26,6 +31,13 @@ int source_note_variable(struct source *source, const char *path, const char *va
 /* The message at `path` has come from another file, which has it at `own_path`: it and what is in it is
  * pointed at there, by the other file's names. */
 int source_adopt(struct source *source, const char *path, const struct source *other, const char *own_path);
+
+/* Where the file has the field, or else the nearest one around it. */
+struct source_position source_position(const struct source *source, const char *path);
+
+/* "FILE:LINE:COLUMN", or FILE alone. */
+#define SOURCE_PLACE_TEXT_MAX 256
+const char *source_place_text(const char *file, struct source_position at, char ret[SOURCE_PLACE_TEXT_MAX]);
 
 /* ERR_CONFIG: item is the field's place ("FILE:LINE:COLUMN" or the variable), or else the nearest field's
  * around it, or the file; text is "PATH: " and the sentence. */

@@ -4,10 +4,6 @@
 
 #include <linux/capability.h>
 #include <stddef.h>
-#include <string.h>
-
-#include "config/suggest.h"
-#include "jail/base/capability.h"
 
 static const char *const dangers[CAP_LAST_CAP + 1] = {
     [CAP_NET_ADMIN] = "reaches netfilter and traffic control, where kernel exploits are found",
@@ -21,26 +17,7 @@ static const char *const dangers[CAP_LAST_CAP + 1] = {
     [CAP_SYS_RESOURCE] = "raises resource limits of the jail",
 };
 
-int capability_number(const char *name)
-{
-    for (unsigned i = 0; i <= CAP_LAST_CAP; i++) {
-        if (strcmp(capability_name(i), name) == 0) {
-            return (int)i;
-        }
-    }
-    return -1;
-}
-
 const char *capability_danger(int number)
 {
     return number >= 0 && number <= CAP_LAST_CAP ? dangers[number] : NULL;
-}
-
-const char *capability_did_you_mean(const char *name)
-{
-    struct suggestion suggestion = SUGGESTION_FOR(name, strlen(name));
-    for (unsigned i = 0; i <= CAP_LAST_CAP; i++) {
-        suggestion_offer(&suggestion, capability_name(i));
-    }
-    return suggestion.best;
 }

@@ -11,16 +11,17 @@
 
 #include "config/policy_file.h"
 #include "jail/base/err.h"
-#include "policy/capabilities.h"
 
-int policy_bad(const struct policy_spec *spec, struct err *reterr, const char *fmt, ...)
+int policy_bad(const struct policy_spec *spec, const struct source_position *at, struct err *reterr,
+               const char *fmt, ...)
 {
-    char text[sizeof reterr->text];
+    char text[sizeof reterr->text], place[SOURCE_PLACE_TEXT_MAX];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    return err_set(reterr, ERR_CONFIG, EINVAL, spec->origin, "%s", text);
+    source_place_text(spec->origin, at ? *at : (struct source_position){0}, place);
+    return err_set(reterr, ERR_CONFIG, EINVAL, place, "%s", text);
 }
 
 const char *policy_no_such(const char *what, const char *near, char ret[POLICY_NO_SUCH_MAX])
@@ -30,34 +31,15 @@ const char *policy_no_such(const char *what, const char *near, char ret[POLICY_N
     return ret;
 }
 
-static int check_capabilities(const struct policy_spec *spec, struct err *reterr)
-{
-    for (size_t i = 0; i < spec->n_capabilities; i++) {
-        const char *name = spec->capabilities[i];
-        if (capability_number(name) < 0) {
-            char words[POLICY_NO_SUCH_MAX];
-            return policy_bad(spec, reterr, "capability %s: %s", name,
-                              policy_no_such("capability", capability_did_you_mean(name), words));
-        }
-        for (size_t n = 0; n < i; n++) {
-            if (strcmp(spec->capabilities[n], name) == 0) {
-                return policy_bad(spec, reterr, "capability %s: named twice", name);
-            }
-        }
-    }
-    return 0;
-}
-
 int policy_check_spec(const struct policy_spec *spec, struct err *reterr)
 {
-    int r = check_capabilities(spec, reterr);
-    r = r < 0 ? r : policy_check_mounts(spec, reterr);
+    int r = policy_check_mounts(spec, reterr);
     if (r < 0) {
         return r;
     }
     if (!spec->has_seccomp) {
         return policy_bad(
-            spec, reterr,
+            spec, NULL, reterr,
             "seccomp: missing; a policy without a filter says so: seccomp { default_action: ALLOW }");
     }
     return 0;

@@ -7,16 +7,18 @@
 struct err;
 struct policy_mount;
 struct policy_spec;
+struct source_position;
 
-/* ERR_CONFIG with the policy's origin as item: "mount /proc: ...", "limits: ...". Everything but the filter.
+/* ERR_CONFIG with a place of the policy's file as item: "mount /proc: ...", "limits: ...". Everything but the
+ * filter.
  */
 int policy_check_spec(const struct policy_spec *spec, struct err *reterr);
 /* The part about mounts and the working directory. */
 int policy_check_mounts(const struct policy_spec *spec, struct err *reterr);
 
-/* Fails with ERR_CONFIG for this policy. */
-int policy_bad(const struct policy_spec *spec, struct err *reterr, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
+/* Fails with ERR_CONFIG for this policy, and for this place in its file; NULL: for the file as a whole. */
+int policy_bad(const struct policy_spec *spec, const struct source_position *at, struct err *reterr,
+               const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
 /* "no such WHAT; did you mean NEAR?", or without a question where `near` is NULL. */
 #define POLICY_NO_SUCH_MAX 160

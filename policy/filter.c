@@ -26,8 +26,8 @@
 static int bad_rule(const struct policy_spec *spec, size_t rule, const char *call, const char *words,
                     struct err *reterr)
 {
-    return err_set(reterr, ERR_CONFIG, EINVAL, spec->origin, "seccomp rule %zu%s%s%s: %s", rule + 1,
-                   call ? " (" : "", call ? call : "", call ? ")" : "", words);
+    return policy_bad(spec, &spec->rules[rule].at, reterr, "seccomp rule %zu%s%s%s: %s", rule + 1,
+                      call ? " (" : "", call ? call : "", call ? ")" : "", words);
 }
 
 static int unknown_name(const struct policy_spec *spec, size_t rule, const char *what, const char *name,
@@ -208,8 +208,8 @@ static int check_launch(const struct policy_spec *spec, const struct policy_filt
         }
     }
     if (conditional || (action != ACTION_ALLOW && action != ACTION_LOG)) {
-        return err_set(reterr, ERR_CONFIG, EINVAL, spec->origin,
-                       "seccomp: execve is not allowed, so that no program could be started");
+        return policy_bad(spec, &spec->seccomp_at, reterr,
+                          "seccomp: execve is not allowed, so that no program could be started");
     }
     return 0;
 }
@@ -261,7 +261,7 @@ int policy_filter_compile(const struct policy_spec *spec, struct policy_filter *
     const char *name = spec->seccomp_default_errno;
     if (policy_errno_number(name) == 0) {
         char words[POLICY_NO_SUCH_MAX];
-        return policy_bad(spec, reterr, "seccomp default_errno %s: %s", name,
+        return policy_bad(spec, &spec->default_errno_at, reterr, "seccomp default_errno %s: %s", name,
                           policy_no_such("errno", policy_errno_did_you_mean(name), words));
     }
     int r = seccomp_check_architectures(spec, reterr);

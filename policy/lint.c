@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "jail/base/buf.h"
+#include "jail/base/capability.h"
 #include "jail/base/cleanup.h"
 #include "policy/capabilities.h"
 #include "policy/check.h"

@@ -89,7 +89,7 @@ static int check_place(const struct policy_spec *spec, size_t index, struct err 
     for (size_t i = 0; i < index; i++) {
         const struct policy_mount *before = &spec->mounts[i];
         if (path_is_below(before->destination, mount->destination)) {
-            return policy_bad(spec, reterr, "mount %s: hides a mount that comes before it (%s)",
+            return policy_bad(spec, &mount->at, reterr, "mount %s: hides a mount that comes before it (%s)",
                               mount->destination, before->destination);
         }
         /* Of those above, a later one lies deeper: it would hide an earlier one otherwise. */
@@ -97,7 +97,8 @@ static int check_place(const struct policy_spec *spec, size_t index, struct err 
     }
     const char *problem = over ? below_problem(mount, over) : NULL;
     if (problem) {
-        return policy_bad(spec, reterr, "mount %s: %s (%s)", mount->destination, problem, over->destination);
+        return policy_bad(spec, &mount->at, reterr, "mount %s: %s (%s)", mount->destination, problem,
+                          over->destination);
     }
     return 0;
 }
@@ -106,23 +107,23 @@ static int check_one(const struct policy_spec *spec, size_t index, struct err *r
 {
     const struct policy_mount *mount = &spec->mounts[index];
     if (path_is_at_or_below(mount->destination, POLICY_SCRIPT_DIRECTORY)) {
-        return policy_bad(spec, reterr, "mount %s: %s is where the script is put", mount->destination,
-                          POLICY_SCRIPT_DIRECTORY);
+        return policy_bad(spec, &mount->at, reterr, "mount %s: %s is where the script is put",
+                          mount->destination, POLICY_SCRIPT_DIRECTORY);
     }
     bool bind = mount->kind == POLICY_MOUNT_BIND;
     /* The jail's own root lies on the host's when the source is opened: it would be shown, and read-only no
      * longer. */
     if (bind && strcmp(mount->source, "/") == 0) {
         return policy_bad(
-            spec, reterr,
+            spec, &mount->at, reterr,
             "mount %s: source / would be the jail's own root; name the host's directories, each "
             "in a mount of its own",
             mount->destination);
     }
     const char *problem = bind ? path_problem(mount->source) : NULL;
     if (problem) {
-        return policy_bad(spec, reterr, "mount %s: source %s: %s", mount->destination, mount->source,
-                          problem);
+        return policy_bad(spec, &mount->at, reterr, "mount %s: source %s: %s", mount->destination,
+                          mount->source, problem);
     }
     return check_place(spec, index, reterr);
 }
@@ -142,7 +143,7 @@ static int check_scratch_nesting(const struct policy_spec *spec, struct err *ret
         if (inner->kind == POLICY_MOUNT_SCRATCH && outer->kind == POLICY_MOUNT_SCRATCH &&
             path_is_below(inner->destination, outer->destination) && !can_hold(outer, inner)) {
             return policy_bad(
-                spec, reterr,
+                spec, &inner->at, reterr,
                 "mount %s: the scratch directory %s cannot lie in the scratch directory %s (%s)",
                 inner->destination, inner->source, outer->source, outer->destination);
         }
@@ -164,7 +165,7 @@ static int check_scratch_order(const struct policy_spec *spec, struct err *reter
             if (mount->kind != POLICY_MOUNT_SCRATCH && other->kind == POLICY_MOUNT_SCRATCH &&
                 path_is_below(mount->destination, other->destination)) {
                 return policy_bad(
-                    spec, reterr,
+                    spec, &mount->at, reterr,
                     "mount %s: lies in a scratch directory and must come after %s, the last of them",
                     mount->destination, spec->mounts[last].destination);
             }
@@ -177,11 +178,13 @@ static int check_working_directory(const struct policy_spec *spec, struct err *r
 {
     const char *problem = path_problem(spec->working_directory);
     if (problem) {
-        return policy_bad(spec, reterr, "working_directory %s: %s", spec->working_directory, problem);
+        return policy_bad(spec, &spec->working_directory_at, reterr, "working_directory %s: %s",
+                          spec->working_directory, problem);
     }
     const struct policy_mount *mount = policy_mount_over(spec, spec->working_directory);
     if (!mount || mount->kind == POLICY_MOUNT_SYMLINK || mount->kind == POLICY_MOUNT_FILE) {
-        return policy_bad(spec, reterr, "working_directory %s: does not lie on a mount of this policy",
+        return policy_bad(spec, &spec->working_directory_at, reterr,
+                          "working_directory %s: does not lie on a mount of this policy",
                           spec->working_directory);
     }
     return 0;

@@ -10,11 +10,11 @@
 #include <string.h>
 
 #include "config/shipped.h"
+#include "jail/base/capability.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/plan.h"
 #include "policy/bpf.h"
-#include "policy/capabilities.h"
 #include "policy/check.h"
 #include "policy/compiled.h"
 #include "policy/embedded.h"
@@ -52,7 +52,7 @@ static int check_plan(const struct policy *policy, const struct policy_image *im
     struct err err = {0};
     r = jail_plan_check(plan, &err);
     jail_plan_free(plan);
-    return r < 0 ? policy_bad(policy->spec, reterr, "%s: %s", err.step, err.text) : 0;
+    return r < 0 ? policy_bad(policy->spec, NULL, reterr, "%s: %s", err.step, err.text) : 0;
 }
 
 /* The plans of a job that asks for nothing, but maybe an image: what is wrong with them is wrong with the
@@ -85,11 +85,12 @@ static int check_state(const struct policy *policy, struct err *reterr)
         return 0;
     }
     if (!policy_workspace(policy)) {
-        return policy_bad(policy->spec, reterr, "state: KERNEL needs a scratch mount of the directory WORK");
+        return policy_bad(policy->spec, NULL, reterr,
+                          "state: KERNEL needs a scratch mount of the directory WORK");
     }
     return bpf_run(policy->filter.instructions, policy->filter.length, &data) == SECCOMP_RET_USER_NOTIF
                ? 0
-               : policy_bad(policy->spec, reterr,
+               : policy_bad(policy->spec, NULL, reterr,
                             "state: KERNEL needs a filter that answers inotify_init1 with NOTIFY");
 }
 

@@ -182,12 +182,12 @@ int seccomp_check_architectures(const struct policy_spec *spec, struct err *rete
         uint32_t token = seccomp_arch_resolve_name(name);
         if (token == 0) {
             char words[POLICY_NO_SUCH_MAX];
-            return policy_bad(spec, reterr, "seccomp architecture %s: %s", name,
+            return policy_bad(spec, &spec->architectures_at, reterr, "seccomp architecture %s: %s", name,
                               policy_no_such("architecture", architecture_did_you_mean(name), words));
         }
         for (size_t n = 0; n < ARRAY_SIZE(compatible); n++) {
             if (compatible[n].native == policy_native_arch() && compatible[n].foreign == token) {
-                return policy_bad(spec, reterr,
+                return policy_bad(spec, &spec->architectures_at, reterr,
                                   "seccomp architecture %s: calls of a foreign ABI cannot be allowed on %s",
                                   name, policy_native_architecture());
             }
@@ -195,7 +195,8 @@ int seccomp_check_architectures(const struct policy_spec *spec, struct err *rete
         native |= token == policy_native_arch();
     }
     if (!native) {
-        return policy_bad(spec, reterr, "seccomp architecture: this machine's, %s, is not among those listed",
+        return policy_bad(spec, &spec->architectures_at, reterr,
+                          "seccomp architecture: this machine's, %s, is not among those listed",
                           policy_native_architecture());
     }
     return 0;
@@ -252,8 +253,8 @@ static int add_rule(const struct policy_spec *spec, const struct filter_entry *e
     if (r < 0) {
         char name[64];
         policy_syscall_name(policy_native_arch(), entry->nr, name, sizeof name);
-        return err_set(reterr, ERR_CONFIG, -r, spec->origin, "seccomp rule %u (%s): %s", entry->rule + 1,
-                       name, strerror(-r));
+        return policy_bad(spec, &spec->rules[entry->rule].at, reterr, "seccomp rule %u (%s): %s",
+                          entry->rule + 1, name, strerror(-r));
     }
     return 0;
 }
@@ -315,11 +316,11 @@ static void lead_to_chain(struct policy_filter *filter, unsigned chain)
     }
 }
 
-static int too_long(size_t length, struct err *reterr)
+static int too_long(const struct policy_spec *spec, size_t length, struct err *reterr)
 {
-    return err_set(reterr, ERR_CONFIG, E2BIG, NULL,
-                   "seccomp: the filter has %zu instructions; the kernel takes up to %d", length,
-                   BPF_MAXINSNS);
+    return policy_bad(spec, &spec->seccomp_at, reterr,
+                      "seccomp: the filter has %zu instructions; the kernel takes up to %d", length,
+                      BPF_MAXINSNS);
 }
 
 static int append_chains(const struct policy_spec *spec, struct policy_filter *filter, struct err *reterr)
@@ -333,7 +334,7 @@ static int append_chains(const struct policy_spec *spec, struct policy_filter *f
         }
         size_t length = filter->length + chain_write(spec, entries, n, NULL, 0);
         if (length > BPF_MAXINSNS) {
-            return too_long(length, reterr);
+            return too_long(spec, length, reterr);
         }
         struct sock_filter *longer = realloc(filter->instructions, length * sizeof *longer);
         if (!longer) {
@@ -348,7 +349,8 @@ static int append_chains(const struct policy_spec *spec, struct policy_filter *f
 }
 
 /* libseccomp writes BPF to descriptors only. */
-static int export(scmp_filter_ctx context, struct policy_filter *filter, struct err *reterr)
+static int export(const struct policy_spec *spec, scmp_filter_ctx context, struct policy_filter *filter,
+                  struct err *reterr)
 {
     CLEANUP(fd_closep) int fd = memfd_create("bpf", MFD_CLOEXEC);
     if (fd < 0) {
@@ -361,7 +363,7 @@ static int export(scmp_filter_ctx context, struct policy_filter *filter, struct 
     off_t size = lseek(fd, 0, SEEK_END);
     size_t length = size > 0 ? (size_t)size / sizeof(struct sock_filter) : 0;
     if (length == 0 || length > BPF_MAXINSNS || lseek(fd, 0, SEEK_SET) < 0) {
-        return too_long(length, reterr);
+        return too_long(spec, length, reterr);
     }
     filter->instructions = malloc((size_t)size);
     if (!filter->instructions || io_read_full(fd, filter->instructions, (size_t)size) != size) {
@@ -378,7 +380,7 @@ int seccomp_assemble(const struct policy_spec *spec, struct policy_filter *filte
     CLEANUP(context_releasep) scmp_filter_ctx context = NULL;
     int r = new_context(spec, default_action, &context, reterr);
     r = r < 0 ? r : add_calls(spec, filter, default_action, context, reterr);
-    r = r < 0 ? r : export(context, filter, reterr);
+    r = r < 0 ? r : export(spec, context, filter, reterr);
     r = r < 0 ? r : append_chains(spec, filter, reterr);
     if (r == 0) {
         filter_squeeze(filter->instructions, &filter->length, policy_native_arch());

@@ -154,7 +154,7 @@ static int add_scratch(struct jail_plan *plan, const struct policy_spec *spec, s
         char source[PATH_MAX];
         int len = snprintf(source, sizeof source, "%s/%s", place, directories[i]);
         if (len < 0 || (size_t)len >= sizeof source) {
-            return policy_bad(spec, reterr, "mount %s: is too long", place);
+            return policy_bad(spec, &mount->at, reterr, "mount %s: is too long", place);
         }
         policy_make_parents(plan, mount->destination);
         step = jail_plan_add(plan, JAIL_STEP_SUBMOUNT);

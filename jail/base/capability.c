@@ -3,6 +3,7 @@
 
 #include <linux/capability.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "jail/base/cleanup.h"
 
@@ -56,4 +57,14 @@ _Static_assert(ARRAY_SIZE(names) == CAP_LAST_CAP + 1, "every capability has a na
 const char *capability_name(unsigned number)
 {
     return number < ARRAY_SIZE(names) ? names[number] : NULL;
+}
+
+int capability_number(const char *name)
+{
+    for (unsigned i = 0; i < ARRAY_SIZE(names); i++) {
+        if (strcmp(names[i], name) == 0) {
+            return (int)i;
+        }
+    }
+    return -1;
 }

@@ -17,9 +17,12 @@ static void test_names(void **state)
     assert_string_equal(capability_name(CAP_LAST_CAP), "CAP_CHECKPOINT_RESTORE");
     for (unsigned i = 0; i <= CAP_LAST_CAP; i++) {
         assert_int_equal(strncmp(capability_name(i), "CAP_", 4), 0);
+        assert_int_equal(capability_number(capability_name(i)), i);
     }
     assert_null(capability_name(CAP_LAST_CAP + 1));
     assert_null(capability_name(-1u));
+    assert_int_equal(capability_number("CHOWN"), -1);
+    assert_int_equal(capability_number(""), -1);
 }
 
 int main(void)

@@ -221,7 +221,12 @@ static const struct {
     {MINIMAL "namespace: [USER, PID, MOUNT] hostname: 'immure'",
      "hostname: needs the job's own UTS namespace"},
     {MINIMAL "capability: 'net_admin'",
-     "capability[0]: \"net_admin\" is not the name of a capability (CAP_...)"},
+     "capability[0]: \"net_admin\" is not the name of a capability (CAP_...); did you mean CAP_NET_ADMIN?"},
+    {MINIMAL "capability: 'CAP_SYS_ADMN'", "capability[0]: \"CAP_SYS_ADMN\" is not the name of a capability "
+                                           "(CAP_...); did you mean CAP_SYS_ADMIN?"},
+    {MINIMAL "capability: ''", "capability[0]: \"\" is not the name of a capability (CAP_...)"},
+    {MINIMAL "capability: ['CAP_CHOWN', 'CAP_KILL', 'CAP_CHOWN']",
+     "capability[2]: CAP_CHOWN is given by capability[0] already"},
     {MINIMAL "env { name: '' }", "env[0].name: \"\" is not the name of a variable ([A-Za-z_][A-Za-z0-9_]*)"},
     {MINIMAL "env { name: 'A=B' }",
      "env[0].name: \"A=B\" is not the name of a variable ([A-Za-z_][A-Za-z0-9_]*)"},

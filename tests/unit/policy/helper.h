@@ -51,8 +51,10 @@ static inline struct policy *compile(const char *text)
     return policy;
 }
 
-static inline void assert_policy_refused(const char *text, const char *words)
+/* `place`: "LINE:COLUMN" of the error; NULL: it has none or any. */
+static inline void assert_policy_refused_at(const char *text, const char *words, const char *place)
 {
+    static const char origin[] = "test.textproto";
     struct policy *policy = NULL;
     struct err err = {0};
     struct policy_spec *spec = decode(text);
@@ -61,8 +63,17 @@ static inline void assert_policy_refused(const char *text, const char *words)
         fail_msg("compiles, expected \"%s\":\n%s", words, text);
     }
     assert_int_equal(err.kind, ERR_CONFIG);
-    assert_string_equal(err.item, "test.textproto");
+    assert_int_equal(strncmp(err.item, origin, strlen(origin)), 0);
+    if (place) {
+        assert_int_equal(err.item[strlen(origin)], ':');
+        assert_string_equal(err.item + strlen(origin) + 1, place);
+    }
     if (!strstr(err.text, words)) {
         fail_msg("refused with \"%s\", expected \"%s\":\n%s", err.text, words, text);
     }
+}
+
+static inline void assert_policy_refused(const char *text, const char *words)
+{
+    assert_policy_refused_at(text, words, NULL);
 }

@@ -9,7 +9,6 @@
 
 #include <cmocka.h>
 
-#include "jail/base/capability.h"
 #include "policy/capabilities.h"
 #include "policy/env.h"
 #include "policy/errno_names.h"
@@ -20,17 +19,10 @@
 static void test_capabilities(void **state)
 {
     (void)state;
-    assert_int_equal(capability_number("CAP_CHOWN"), 0);
-    assert_int_equal(capability_number("CAP_NET_BIND_SERVICE"), 10);
-    assert_int_equal(capability_number("CAP_CHECKPOINT_RESTORE"), CAP_LAST_CAP);
-    assert_int_equal(capability_number("CHOWN"), -1);
-    assert_int_equal(capability_number(""), -1);
-    for (unsigned i = 0; i <= CAP_LAST_CAP; i++) {
-        assert_int_equal(capability_number(capability_name(i)), i);
-    }
     assert_non_null(capability_danger(CAP_SYS_ADMIN));
     assert_null(capability_danger(CAP_NET_BIND_SERVICE));
-    assert_string_equal(capability_did_you_mean("CAP_SYS_ADMN"), "CAP_SYS_ADMIN");
+    assert_null(capability_danger(-1));
+    assert_null(capability_danger(CAP_LAST_CAP + 1));
 }
 
 static void test_env_names(void **state)
