@@ -195,6 +195,18 @@ def test_a_source_that_is_not_there(run, tmp_path, missing):
     assert done.returncode == 125 and b"(bind /there)" in done.stderr
 
 
+@pytest.mark.parametrize("recursive", ["true", "false"])
+def test_mounts_below_a_source_come_along_or_nothing_does(run, tmp_path, recursive):
+    """They are locked to what they hide: the kernel refuses the source alone, and /dev has mounts below it everywhere."""
+    assert any(os.path.ismount(f"/dev/{name}") for name in os.listdir("/dev"))
+    mount = f'mount {{ destination: "/there" bind {{ source: "/dev" recursive: {recursive} }} }}'
+    done = run(TRUE, policy=policy_with(tmp_path, mount))
+    if recursive == "true":
+        assert (done.returncode, done.stderr) == (0, b"")
+    else:
+        assert done.returncode == 125 and b"(bind /there): open_tree: Invalid argument; a source with mounts" in done.stderr
+
+
 def test_a_policy_that_is_not_there(run):
     done = run(TRUE, policy="no-such-policy")
     assert done.returncode == 125 and b"no-such-policy" in done.stderr
