@@ -191,6 +191,7 @@ static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_so
 }
 
 /* libcurl would send a call again whose connection, an old one, ends without an answer. */
+/* NOLINTNEXTLINE(readability-non-const-parameter): the type is libcurl's */
 static int send_once(void *arg, char *to, char *from, int to_port, int from_port)
 {
     (void)to;
