@@ -70,8 +70,7 @@ static const struct option_table run_table = {
               "memory, 152\n"
               "when its CPU time was used up, with a sentence on stderr; 125 when immure itself failed and "
               "the command\n"
-              "never ran, or the report could not be written. --report tells a command's own 125 or 137 from "
-              "these.",
+              "never ran. --report tells a command's own 125 or 137 from these.",
     .rows = run_rows,
     .n_rows = ARRAY_SIZE(run_rows),
     .stop_at_argument = true,
