@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "config/config_message.h"
 #include "config/environment.h"
@@ -108,6 +109,11 @@ const struct key_config *server_config_key(const struct server_config *config, c
         }
     }
     return NULL;
+}
+
+bool key_has_expired(const struct key_config *key)
+{
+    return key->expires_s > 0 && time(NULL) >= (time_t)key->expires_s;
 }
 
 const struct team_config *server_config_team(const struct server_config *config, const char *name)

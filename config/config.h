@@ -92,7 +92,7 @@ struct server_config {
     char *key_file; /* "": none; its keys are among the others */
     struct team_config *teams;
     size_t n_teams;
-    bool open; /* no key at all, in a local environment: everyone may call */
+    bool open; /* no key and no file of keys, in a local environment: everyone may call */
     uint64_t default_timeout_ms, max_timeout_ms;
     uint32_t max_concurrent_jobs;
     bool cgroup_best_effort;
@@ -144,8 +144,8 @@ struct server_config {
 
 /* `path` NULL: SANDBOX_EXECUTOR_CONFIG, else the shipped configuration. Then the environment,
  * `environ`-shaped. Values that do not parse and fields out of range are ERR_CONFIG naming file:line:column
- * and field, or the variable. Without any key: ERR_CONFIG, unless `environment` is a local one (then `open`).
- */
+ * and field, or the variable. Without any key: nobody may call where `key_file` names an empty file; else
+ * ERR_CONFIG, unless `environment` is a local one (then `open`). */
 int server_config_load(const char *path, char *const *env, struct server_config **ret, struct err *reterr);
 void server_config_free(struct server_config *config);
 
@@ -163,6 +163,8 @@ bool server_config_allows_callback(const struct server_config *config, const str
                                    const char *text);
 /* NULL: the configuration has no key of that name; `name` may be NULL. */
 const struct key_config *server_config_key(const struct server_config *config, const char *name);
+/* Whether it is no key any more. */
+bool key_has_expired(const struct key_config *key);
 /* NULL: the configuration has no team of that name. */
 const struct team_config *server_config_team(const struct server_config *config, const char *name);
 

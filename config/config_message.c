@@ -385,6 +385,21 @@ static int enums_from_message(struct checker *checker, const Immure__Server *mes
 _Static_assert((int)LOG_DEBUG == (int)IMMURE__LOG_LEVEL__DEBUG - (int)IMMURE__LOG_LEVEL__ERROR,
                "levels differ");
 
+/* A file of keys says that callers are to have one, so that taking the last one out of it opens nothing. */
+static int decide_open(struct server_config *config, struct err *reterr)
+{
+    bool names_keys = config->n_keys > 0 || config->key_file[0] != '\0';
+    if (!names_keys && !environment_is_local(config->environment)) {
+        return err_set(reterr, ERR_CONFIG, EINVAL, "SANDBOX_EXECUTOR_SERVICE_API_KEY",
+                       "there is no key, so nobody could call: set it (or add `key` to the configuration); "
+                       "without one the server starts only where the environment is development, dev, local "
+                       "or test, not \"%s\"",
+                       config->environment);
+    }
+    config->open = !names_keys;
+    return 0;
+}
+
 static void server_config_freep(struct server_config **config)
 {
     server_config_free(*config);
@@ -410,15 +425,9 @@ int config_from_message(const Immure__Server *message, const struct source *sour
     if (r < 0) {
         return r;
     }
-    config->open = config->n_keys == 0;
-    if (config->open && !environment_is_local(config->environment)) {
-        return err_set(
-            reterr, ERR_CONFIG, EINVAL, "SANDBOX_EXECUTOR_SERVICE_API_KEY",
-            "there is no key, so nobody could call: set it (or add `key` to the configuration); without one "
-            "the "
-            "server starts only where the environment is development, dev, local or test, not \"%s\"",
-            config->environment);
+    r = decide_open(config, reterr);
+    if (r == 0) {
+        *ret = TAKE_PTR(config);
     }
-    *ret = TAKE_PTR(config);
-    return 0;
+    return r;
 }

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <time.h>
 
 #include "config/config.h"
 #include "config/digest.h"
@@ -105,7 +104,7 @@ bool auth_identify(const struct server_config *config, const char *service_api_k
     } else if (authorization) {
         key = find_authorization(config, authorization);
     }
-    if (!key || (key->expires_s > 0 && time(NULL) >= (time_t)key->expires_s)) {
+    if (!key || key_has_expired(key)) {
         return false;
     }
     *ret = (struct caller){.key = key, .name = key->name};

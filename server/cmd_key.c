@@ -199,6 +199,21 @@ static int list_keys(const struct key_options *options, const char *name, struct
     return r;
 }
 
+/* Whoever takes the last one away is to know that nothing opens. */
+static int tell_if_last(const char *path, const struct buf *text, const char *name, struct err *reterr)
+{
+    CLEANUP(key_rows_clear) struct key_rows left = {0};
+    int r = key_file_list(path, text->data, text->len, &left, reterr);
+    if (r == 0 && left.n == 0) {
+        fprintf(
+            stderr,
+            "immure key revoke: %s was the last key of %s; where the configuration has no other, nobody may "
+            "call until there is one\n",
+            name, path);
+    }
+    return r;
+}
+
 static int revoke_key(const struct key_options *options, const char *name, struct err *reterr)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -207,7 +222,8 @@ static int revoke_key(const struct key_options *options, const char *name, struc
     int r = lock_directory(options->file, &directory, &lock, reterr);
     r = r < 0 ? r : read_file(options->file, false, &text, reterr);
     r = r < 0 ? r : key_file_remove(options->file, name, &text, reterr);
-    return r < 0 ? r : replace(options->file, directory, &text, reterr);
+    r = r < 0 ? r : replace(options->file, directory, &text, reterr);
+    return r < 0 ? r : tell_if_last(options->file, &text, name, reterr);
 }
 
 static const struct {

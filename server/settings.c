@@ -96,6 +96,31 @@ void settings_log_absent(const struct settings *settings, struct log *log)
     }
 }
 
+int settings_check_start(const struct settings *settings, struct err *reterr)
+{
+    const struct server_config *config = settings->config;
+    if (config->open || config->n_keys > 0) {
+        return 0;
+    }
+    return err_set(
+        reterr, ERR_CONFIG, EINVAL, config->key_file,
+        "key_file: holds no key, and there is no other, so nobody could call; `immure key add` makes one");
+}
+
+void settings_log_no_caller(const struct settings *settings, struct log *log)
+{
+    const struct server_config *config = settings->config;
+    bool may_call = config->open;
+    for (size_t i = 0; i < config->n_keys; i++) {
+        may_call = may_call || !key_has_expired(&config->keys[i]);
+    }
+    if (!may_call) {
+        LOG(log, LOG_WARNING, "no_valid_key", LOG_FIELD_U64("keys", config->n_keys),
+            LOG_FIELD_STR("means", config->n_keys == 0 ? "there is no key: nobody may call"
+                                                       : "every key has expired: nobody may call"));
+    }
+}
+
 int settings_load(const char *path, char *const *env, struct settings **ret, struct err *reterr)
 {
     CLEANUP(settings_unrefp) struct settings *settings = calloc(1, sizeof *settings);

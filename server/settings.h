@@ -31,6 +31,12 @@ static inline void settings_unrefp(struct settings **settings)
 /* Says which optional runtimes are not offered, because their interpreters are not installed. */
 void settings_log_absent(const struct settings *settings, struct log *log);
 
+/* What a server must have to be started, although one that runs may lose it: a key, unless it is open. */
+int settings_check_start(const struct settings *settings, struct err *reterr);
+
+/* Warns where nobody may call, because there is no key or every key has expired. */
+void settings_log_no_caller(const struct settings *settings, struct log *log);
+
 /* The field that a running server cannot change and that differs, or NULL. */
 const char *settings_fixed_difference(const struct settings *old, const struct settings *new);
 

@@ -362,6 +362,7 @@ static int load(struct warden *warden, struct err *reterr)
     if (r == 0) {
         r = settings_load(warden->options->config_path, environ, &warden->settings, reterr);
     }
+    r = r < 0 ? r : settings_check_start(warden->settings, reterr);
     server_config_scrub_environment();
     if (r < 0) {
         return r;
@@ -372,6 +373,7 @@ static int load(struct warden *warden, struct err *reterr)
         return err_errno(reterr, ENOMEM, "starting the log");
     }
     settings_log_absent(warden->settings, warden->log);
+    settings_log_no_caller(warden->settings, warden->log);
     return 0;
 }
 

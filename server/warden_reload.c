@@ -95,8 +95,9 @@ void warden_reload_succeeded(struct warden *warden)
     warden_audit_change(warden);
     warden_keys_watch(warden);
     LOG(warden->log, LOG_INFO, "reloaded", LOG_FIELD_U64("runtimes", config->n_runtimes),
-        LOG_FIELD_U64("keys", config->n_keys));
+        LOG_FIELD_U64("keys", config->n_keys), LOG_FIELD_BOOL("open", config->open));
     settings_log_absent(warden->settings, warden->log);
+    settings_log_no_caller(warden->settings, warden->log);
     if (old) {
         front_drain(old);
     }

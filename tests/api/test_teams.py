@@ -261,6 +261,56 @@ def test_jobs_of_a_revoked_key_go_on(serve, tmp_path, hold):
     assert replies[0].json["stdout"] == "end\n"
 
 
+NO_KEY = {"SANDBOX_EXECUTOR_SERVICE_API_KEY": None}
+
+
+@pytest.mark.parametrize("environment", ["production", "dev"])
+def test_the_last_key_is_revoked(serve, tmp_path, environment):
+    """It is refused from then on, as is everybody; nothing opens, and the next key counts."""
+    path = tmp_path / "keys.textproto"
+    key, other = add(path, "k"), add(path, "other")
+    server = serve(f'key_file: "{path}" environment: "{environment}"', **NO_KEY)
+    assert key_command("revoke", "other", "--file", path).stderr == ""
+    revoked = key_command("revoke", "k", "--file", path)
+    assert revoked.returncode == 0 and revoked.stdout == "" and f"k was the last key of {path}; " in revoked.stderr
+    wait_for(lambda: execute(server, key).status == 401, "the key's end")
+    assert execute(server, other).status == 401 and execute(server, "").status == 401
+    assert "level=warning" in next(line for line in server.log().splitlines() if "event=no_valid_key keys=0" in line)
+    assert "event=reloaded" in server.log() and " open=true" not in server.log()
+    again = add(path, "again")
+    wait_for(lambda: execute(server, again).status == 200, "the next key")
+
+
+@pytest.mark.parametrize("environment", ["production", "dev"])
+def test_a_start_without_any_key_in_the_file_of_keys(serve, tmp_path, environment):
+    path = tmp_path / "keys.textproto"
+    path.write_text("# none yet\n")
+    server = serve(f'key_file: "{path}" environment: "{environment}"', ready=False, **NO_KEY)
+    assert server.ended() == 1 and f"immure serve: {path}: key_file: holds no key" in server.log()
+
+
+def test_every_key_has_expired(serve, tmp_path):
+    path = tmp_path / "keys.textproto"
+    key = add(path, "k", "--expires", "2020-01-01")
+    server = serve(f'key_file: "{path}" environment: "dev"', **NO_KEY)
+    assert execute(server, key).status == 401
+    assert 'event=no_valid_key keys=1 means="every key has expired: nobody may call"' in server.log()
+
+
+def test_a_reload_that_opens_the_server_says_so(serve, tmp_path):
+    server = serve(config_key("a", "ka") + 'environment: "dev"', **NO_KEY)
+    assert execute(server, "kb").status == 401 and "open=false" in server.log()
+    config = server.environment["SANDBOX_EXECUTOR_CONFIG"]
+    with open(config) as file:
+        text = file.read()
+    with open(config, "w") as file:
+        file.write(text.replace(config_key("a", "ka"), ""))
+    server.process.send_signal(signal.SIGHUP)
+    server.reloaded()
+    assert execute(server, "kb").status == 200
+    assert " open=true" in next(line for line in server.log().splitlines() if "event=reloaded " in line)
+
+
 def test_a_missing_file_of_keys_stops_the_start(serve, tmp_path):
     server = serve(f'key_file: "{tmp_path}/none"', ready=False)
     assert server.ended() == 1 and f"{tmp_path}/none" in server.log()

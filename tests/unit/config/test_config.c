@@ -332,6 +332,25 @@ static void test_default_timeout_follows_maximum(void **state)
     server_config_free(config);
 }
 
+/* Whoever names a file of keys wants callers to have one: it may be empty, and opens nothing then. */
+static void test_an_empty_file_of_keys(void **state)
+{
+    static const char *const environments[] = {"production", "dev", "test"};
+    for (size_t i = 0; i < ARRAY_SIZE(environments); i++) {
+        char text[96];
+        snprintf(text, sizeof text, "environment: '%s' key_file: '/dev/null'", environments[i]);
+        struct server_config *config = accepted(state, text), *unpacked = NULL;
+        CLEANUP(buf_free) struct buf packed = BUF_INIT;
+        assert_false(config->open);
+        assert_int_equal(config->n_keys, 0);
+        assert_int_equal(server_config_encode(config, &packed, NULL), 0);
+        assert_int_equal(server_config_decode(packed.data, packed.len, &unpacked, NULL), 0);
+        assert_false(unpacked->open);
+        server_config_free(unpacked);
+        server_config_free(config);
+    }
+}
+
 static void test_without_a_key(void **state)
 {
     static const char *const local[] = {"development", "dev", "local", "test"};
@@ -413,6 +432,7 @@ int main(void)
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_default_timeout_follows_maximum),
         cmocka_unit_test(test_without_a_key),
+        cmocka_unit_test(test_an_empty_file_of_keys),
         cmocka_unit_test(test_missing_file),
         cmocka_unit_test(test_hostile_packed),
     };
