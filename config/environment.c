@@ -97,7 +97,8 @@ static int read_file(const char *spelling, const char *path, struct buf *ret, st
 {
     int r = io_read_file_at(AT_FDCWD, path, VALUE_BYTES_MAX, ret);
     if (r < 0) {
-        return err_set(reterr, ERR_CONFIG, -r, spelling, "\"%s\" cannot be read: %s", path, strerror(-r));
+        return err_set(reterr, ERR_CONFIG, -r, spelling, "\"%s\" cannot be read: %s", path,
+                       io_read_error(-r));
     }
     for (const char *end = "\n\r"; *end; end++) {
         if (ret->len > 0 && ret->data[ret->len - 1] == *end) {

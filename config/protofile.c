@@ -19,7 +19,7 @@ int protofile_read(const char *path, struct buf *ret, struct err *reterr)
 {
     int r = io_read_file_at(AT_FDCWD, path, PROTOFILE_BYTES_MAX, ret);
     if (r < 0) {
-        return err_set(reterr, ERR_CONFIG, -r, path, "cannot be read: %s", strerror(-r));
+        return err_set(reterr, ERR_CONFIG, -r, path, "cannot be read: %s", io_read_error(-r));
     }
     return 0;
 }

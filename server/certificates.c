@@ -21,7 +21,8 @@ int certificates_read(const char *own, const char *field, struct buf *ret, struc
 {
     if (*own) {
         int r = io_read_file_at(AT_FDCWD, own, CA_BYTES_MAX, ret);
-        return r < 0 ? err_set(reterr, ERR_CONFIG, -r, field, "\"%s\" cannot be read: %s", own, strerror(-r))
+        return r < 0 ? err_set(reterr, ERR_CONFIG, -r, field, "\"%s\" cannot be read: %s", own,
+                               io_read_error(-r))
                      : 0;
     }
     for (size_t i = 0; i < ARRAY_SIZE(ca_files); i++) {

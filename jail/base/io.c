@@ -4,10 +4,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include "jail/base/buf.h"
@@ -73,13 +76,57 @@ int io_read_fd(int fd, size_t limit_bytes, struct buf *ret)
     }
 }
 
+static int wait_in_reads(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+    return flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) < 0 ? -errno : 0;
+}
+
+/* A pipe without a name cannot get another writer: one that has none has ended. */
+static bool has_name(int fd)
+{
+    struct statfs fs;
+    return fstatfs(fd, &fs) < 0 || fs.f_type != PIPEFS_MAGIC;
+}
+
+/* The first read does not wait, and tells a pipe that nobody has open for writing from one that is empty. */
+static int read_pipe(int fd, size_t limit_bytes, struct buf *ret)
+{
+    char *to = buf_reserve(ret, 1);
+    ssize_t n = to ? read(fd, to, 1) : -1;
+    if (n == 0) {
+        return has_name(fd) ? -EPIPE : 0;
+    }
+    if (n < 0 && (!to || errno != EAGAIN)) {
+        return to ? -errno : -ENOMEM;
+    }
+    size_t begun = n > 0;
+    ret->len += begun;
+    ret->data[ret->len] = '\0';
+    int r = begun > limit_bytes ? -EFBIG : wait_in_reads(fd);
+    return r < 0 ? r : io_read_fd(fd, limit_bytes - begun, ret);
+}
+
 int io_read_file_at(int dirfd, const char *path, size_t limit_bytes, struct buf *ret)
 {
-    CLEANUP(fd_closep) int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    if (fd < 0) {
+    struct stat st;
+    CLEANUP(fd_closep) int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &st) < 0) {
         return -errno;
     }
-    return io_read_fd(fd, limit_bytes, ret);
+    if (S_ISFIFO(st.st_mode)) {
+        return read_pipe(fd, limit_bytes, ret);
+    }
+    bool is_terminal = S_ISCHR(st.st_mode) && isatty(fd);
+    int r = is_terminal ? wait_in_reads(fd) : 0;
+    return r < 0 ? r : io_read_fd(fd, limit_bytes, ret);
+}
+
+const char *io_read_error(int code)
+{
+    return code == EPIPE    ? "it is a pipe that nobody writes to"
+           : code == EAGAIN ? "it is no file, and has nothing to be read now"
+                            : strerror(code);
 }
 
 int io_write_file_at(int dirfd, const char *path, const char *text)

@@ -14,8 +14,12 @@ ssize_t io_read_full(int fd, void *data, size_t size);
 /* Writes everything or returns -errno. */
 int io_write_full(int fd, const void *data, size_t size);
 
-/* Appends the whole file at `path` relative to `dirfd` to `ret`; more than `limit_bytes` is -EFBIG. */
+/* Appends the whole file at `path` relative to `dirfd` to `ret`; more than `limit_bytes` is -EFBIG. A pipe is
+ * read until those who write to it have ended, a terminal until its end; of what else has no end nobody waits
+ * for one: a pipe without a writer is -EPIPE, a device without anything to be read -EAGAIN. */
 int io_read_file_at(int dirfd, const char *path, size_t limit_bytes, struct buf *ret);
+/* What the errno value of io_read_file_at() means, for a sentence. */
+const char *io_read_error(int code);
 /* Appends what is left in `fd` to `ret`; more than `limit_bytes` is -EFBIG. */
 int io_read_fd(int fd, size_t limit_bytes, struct buf *ret);
 /* Opens (O_WRONLY), writes `text` with one write(2) and closes. For cgroup and proc files. */

@@ -104,6 +104,33 @@ def test_names_that_lead_nowhere(tmp_path):
     assert "cobol" in start_refused(key, "--config", str(config))
 
 
+def check_config(config, **environment):
+    """-> the exit code and what it says; the shell's, so that `config` may be a `<(...)`"""
+    done = subprocess.run(["bash", "-c", f'printf "max_concurrent_jobs: 3\\n" | "$0" serve --config {config} --check-config', IMMURE],
+                          capture_output=True, text=True, timeout=PATIENCE * 20,
+                          env={**os.environ, "SANDBOX_EXECUTOR_SERVICE_API_KEY": "k", **environment})
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("place", ["config", "key_file", "policy_path", "policy_directory", "variable"])
+def test_a_pipe_that_nobody_writes_to_is_refused(tmp_path, place):
+    """Whoever waited for it would hear no signal meanwhile."""
+    config, environment, pipe = tmp_path / "server.textproto", {}, tmp_path / "policies" / "pipe.textproto"
+    pipe.parent.mkdir()
+    os.mkfifo(pipe)
+    if place == "variable":
+        environment = {"SANDBOX_EXECUTOR_SERVICE_API_KEY": "", "SANDBOX_EXECUTOR_SERVICE_API_KEY_FILE": str(pipe)}
+    config.write_text({"key_file": f'key_file: "{pipe}"', "policy_path": f'policy_path: "{pipe}"',
+                       "policy_directory": f'policy_path: "{pipe.parent}"'}.get(place, ""))
+    code, said = check_config(pipe if place == "config" else config, **environment)
+    assert code == 1 and f"{pipe}" in said and "cannot be read: it is a pipe that nobody writes to" in said
+
+
+@pytest.mark.parametrize("config", ["<(sleep 0.2; echo 'max_concurrent_jobs: 3')", "<(true)", "/dev/stdin", "/dev/fd/0", "/dev/null"])
+def test_a_configuration_that_is_no_file(config):
+    assert check_config(config) == (0, "configuration and policies are valid\n")
+
+
 def test_a_port_that_is_taken():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -131,6 +131,93 @@ static void test_read_file(void **state)
     assert_string_equal(buf.data, "ab");
 }
 
+/* Writes to a pipe that the parent is about to read, in two goes, and ends. */
+static pid_t start_writer(int inherited)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        int fd = inherited >= 0 ? inherited : openat(dirfd_, "pipe", O_WRONLY | O_CLOEXEC);
+        bool ok = write(fd, "first", 5) == 5 && usleep(20000) == 0 && write(fd, " second", 7) == 7;
+        _exit(ok ? 0 : 1);
+    }
+    return pid;
+}
+
+static void expect_ended_well(pid_t pid)
+{
+    int wstatus;
+    assert_int_equal(waitpid(pid, &wstatus, 0), pid);
+    assert_int_equal(wstatus, 0);
+}
+
+/* One that nobody writes to would be waited for without end. */
+static void test_read_named_pipe(void **state)
+{
+    (void)state;
+    assert_int_equal(mkfifoat(dirfd_, "pipe", 0600), 0);
+    CLEANUP(buf_free) struct buf buf = BUF_INIT;
+    assert_int_equal(io_read_file_at(dirfd_, "pipe", 100, &buf), -EPIPE);
+    assert_string_equal(io_read_error(EPIPE), "it is a pipe that nobody writes to");
+    int keep = openat(dirfd_, "pipe", O_RDWR | O_CLOEXEC);     /* the writer need not wait for a reader, */
+    int reader = openat(dirfd_, "pipe", O_RDONLY | O_CLOEXEC); /* nor is it ever without one */
+    assert_int_equal(write(keep, "before ", 7), 7);
+    pid_t writer = start_writer(-1);
+    char first[7 + 5];
+    assert_int_equal(io_read_full(keep, first, sizeof first), sizeof first); /* the writer is there */
+    close(keep);
+    assert_int_equal(io_read_file_at(dirfd_, "pipe", 7, &buf), 0);
+    assert_string_equal(buf.data, " second");
+    expect_ended_well(writer);
+    close(reader);
+    assert_int_equal(unlinkat(dirfd_, "pipe", 0), 0);
+}
+
+static int read_pipe_of(const char *text, size_t limit_bytes, bool live, struct buf *ret)
+{
+    int ends[2];
+    char path[32];
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    snprintf(path, sizeof path, "/dev/fd/%d", ends[0]);
+    assert_int_equal(io_write_full(ends[1], text, strlen(text)), 0);
+    pid_t writer = live ? start_writer(ends[1]) : -1;
+    close(ends[1]);
+    int r = io_read_file_at(AT_FDCWD, path, limit_bytes, ret);
+    close(ends[0]);
+    if (live) {
+        expect_ended_well(writer);
+    }
+    return r;
+}
+
+/* As a shell's <(...) makes them: such a pipe may have ended before it is opened, and is then what it held.
+ */
+static void test_read_pipe_without_a_name(void **state)
+{
+    (void)state;
+    CLEANUP(buf_free) struct buf buf = BUF_INIT;
+    buf_puts(&buf, "");
+    assert_int_equal(read_pipe_of("", 100, false, &buf), 0);
+    assert_string_equal(buf.data, "");
+    assert_int_equal(read_pipe_of("all", 3, false, &buf), 0);
+    assert_string_equal(buf.data, "all");
+    assert_int_equal(read_pipe_of(", ", 100, true, &buf), 0);
+    assert_string_equal(buf.data, "all, first second");
+    assert_int_equal(read_pipe_of("all", 2, false, &buf), -EFBIG);
+    assert_int_equal(read_pipe_of("a", 0, false, &buf), -EFBIG);
+}
+
+static void test_read_what_is_no_file(void **state)
+{
+    (void)state;
+    CLEANUP(buf_free) struct buf buf = BUF_INIT;
+    assert_int_equal(io_read_file_at(AT_FDCWD, "/dev/null", 100, &buf), 0);
+    assert_int_equal(buf.len, 0);
+    assert_int_equal(io_read_file_at(AT_FDCWD, "/dev/zero", 100, &buf), -EFBIG);
+    buf_free(&buf);
+    assert_int_equal(io_read_file_at(AT_FDCWD, "/proc/self/comm", 100, &buf), 0);
+    assert_true(buf.len > 0);
+}
+
 static void test_write_file(void **state)
 {
     (void)state;
@@ -365,6 +452,9 @@ int main(void)
         cmocka_unit_test(test_seal),
         cmocka_unit_test(test_send_descriptors),
         cmocka_unit_test(test_receive_too_much),
+        cmocka_unit_test(test_read_named_pipe),
+        cmocka_unit_test(test_read_pipe_without_a_name),
+        cmocka_unit_test(test_read_what_is_no_file),
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }
