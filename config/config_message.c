@@ -269,6 +269,20 @@ static int runtime_from_message(struct checker *checker, const Immure__Runtime *
     return r < 0 ? r : template_from_message(checker, message, ret);
 }
 
+/* An evaluator would take a program for one of its own requests, and tell nothing that came of it. */
+static int check_default_runtime(struct checker *checker, const char *name,
+                                 const struct server_config *config)
+{
+    const struct runtime_config *runtime = server_config_runtime(config, name);
+    if (!runtime) {
+        return check_fail(checker, "default_runtime", "there is no runtime \"%.60s\"", name);
+    }
+    return runtime->evaluator
+               ? check_fail(checker, "default_runtime",
+                            "\"%.60s\" runs no programs: it is the evaluator of POST /run-code", name)
+               : 0;
+}
+
 static int runtimes_from_message(struct checker *checker, const Immure__Server *message,
                                  struct server_config *config)
 {
@@ -279,11 +293,7 @@ static int runtimes_from_message(struct checker *checker, const Immure__Server *
         config->n_runtimes = i + 1;
         check_leave(checker, before);
     }
-    if (r == 0 && !server_config_runtime(config, message->default_runtime)) {
-        return check_fail(checker, "default_runtime", "there is no runtime \"%.60s\"",
-                          message->default_runtime);
-    }
-    return r;
+    return r < 0 ? r : check_default_runtime(checker, message->default_runtime, config);
 }
 
 static int texts_from_message(struct checker *checker, const Immure__Server *message,

@@ -429,6 +429,8 @@ def test_capacity_counts_over_both_fronts(configured, hold):
 @pytest.mark.parametrize("text, words", [
     ("default_timeout_ms: 0x\n", "server.textproto:4"),
     ('default_runtime: "cobol"\n', "cobol"),
+    ('default_runtime: "py"\nruntime { name: "py" interpreter: "/usr/bin/python3" extension: "py" policy: "python" evaluator: true }\n',
+     "server.textproto:4:18 default_runtime: "),
     ("outer_uid_base: 1000000\n", "outer_uid_base"),
     ('runtime { name: "python" interpreter: "/usr/bin/python3" policy: "nope" }\n', "names policy 'nope'"),
 ])

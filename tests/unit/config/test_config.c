@@ -285,6 +285,8 @@ static void test_refused(void **state)
         {"cgroup: NONE", ":1:9", "cgroup: CgroupMode has no value NONE"},
         {"policy_path: ''", ":1:14", "policy_path[0]: must not be empty"},
         {"default_runtime: 'perl'", ":1:18", "default_runtime: there is no runtime \"perl\""},
+        {"\ndefault_runtime: 'isolate'", ":2:18",
+         "default_runtime: \"isolate\" runs no programs: it is the evaluator of POST /run-code"},
         {PYTHON PYTHON, ":1:93", "runtime[1].name: \"python\" names two runtimes"},
         {"runtime { name: 'python' alias: 'python' interpreter: '/a' policy: 'p' }", ":1:33",
          "runtime[0].alias[0]: \"python\" names this runtime already"},
