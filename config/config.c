@@ -3,6 +3,8 @@
 #include "config/config.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -51,6 +53,11 @@ void server_config_free(struct server_config *config)
     if (!config) {
         return;
     }
+    if (config->source) {
+        source_free(config->source);
+    }
+    free(config->source);
+    free(config->source_name);
     free(config->listen);
     free(config->environment);
     free(config->default_runtime);
@@ -83,6 +90,11 @@ void server_config_free(struct server_config *config)
     }
     free(config->runtimes);
     free(config);
+}
+
+static void config_freep(struct server_config **config)
+{
+    server_config_free(*config);
 }
 
 const struct runtime_config *server_config_runtime(const struct server_config *config, const char *name)
@@ -186,6 +198,32 @@ static int add_shipped_runtimes(Immure__Server *message, struct err *reterr)
     return 0;
 }
 
+/* Moves the places out of `source`. */
+static int keep_source(struct server_config *config, struct source *source, struct err *reterr)
+{
+    config->source_name = strdup(source->name);
+    config->source = calloc(1, sizeof *config->source);
+    if (!config->source_name || !config->source) {
+        return err_errno(reterr, ENOMEM, "while reading %s", source->name);
+    }
+    *config->source = *source;
+    config->source->name = config->source_name;
+    *source = SOURCE_NAMED(source->name);
+    return 0;
+}
+
+int server_config_fail(const struct server_config *config, const char *path, struct err *reterr,
+                       const char *fmt, ...)
+{
+    static const struct source nowhere = {.name = ""};
+    char text[400];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return source_fail(config->source ? config->source : &nowhere, path, reterr, "%s", text);
+}
+
 int server_config_load(const char *path, char *const *env, struct server_config **ret, struct err *reterr)
 {
     CLEANUP(freep) char *named = NULL;
@@ -205,7 +243,13 @@ int server_config_load(const char *path, char *const *env, struct server_config 
     }
     r = r < 0 ? r : key_file_append(message, &source, reterr);
     r = r < 0 ? r : environment_apply(env, message, &source, reterr);
-    return r < 0 ? r : config_from_message(message, &source, ret, reterr);
+    CLEANUP(config_freep) struct server_config *config = NULL;
+    r = r < 0 ? r : config_from_message(message, &source, &config, reterr);
+    r = r < 0 ? r : keep_source(config, &source, reterr);
+    if (r == 0) {
+        *ret = TAKE_PTR(config);
+    }
+    return r;
 }
 
 int server_config_encode(const struct server_config *config, struct buf *ret, struct err *reterr)

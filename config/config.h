@@ -11,6 +11,7 @@
 #include "jail/base/err.h"
 
 struct buf;
+struct source;
 
 #define KEY_HASH_BYTES 32
 
@@ -85,6 +86,8 @@ struct package_index_config {
 
 /* Meanings, units and defaults: config/server.proto. Owned; server_config_free(). */
 struct server_config {
+    struct source *source; /* where its fields stand; NULL where it was unpacked */
+    char *source_name;
     char *listen;
     char *environment;
     struct key_config *keys;
@@ -149,7 +152,11 @@ struct server_config {
 int server_config_load(const char *path, char *const *env, struct server_config **ret, struct err *reterr);
 void server_config_free(struct server_config *config);
 
-/* The same, packed (a Server message), for the front. */
+/* ERR_CONFIG about the field at `path` ("key[1].policy[0]", counted as loaded), with where it stands. */
+int server_config_fail(const struct server_config *config, const char *path, struct err *reterr,
+                       const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
+/* It packed (a Server message), for the front. */
 int server_config_encode(const struct server_config *config, struct buf *ret, struct err *reterr);
 int server_config_decode(const void *data, size_t size, struct server_config **ret, struct err *reterr);
 

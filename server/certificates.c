@@ -9,8 +9,6 @@
 #include "jail/base/err.h"
 #include "jail/base/io.h"
 
-#define CA_BYTES_MAX (4u << 20)
-
 static const char *const ca_files[] = {
     "/etc/ssl/certs/ca-certificates.crt", /* Debian, Alpine, Arch */
     "/etc/pki/tls/certs/ca-bundle.crt",   /* Fedora */
@@ -20,13 +18,13 @@ static const char *const ca_files[] = {
 int certificates_read(const char *own, const char *field, struct buf *ret, struct err *reterr)
 {
     if (*own) {
-        int r = io_read_file_at(AT_FDCWD, own, CA_BYTES_MAX, ret);
+        int r = io_read_file_at(AT_FDCWD, own, CERTIFICATES_BYTES_MAX, ret);
         return r < 0 ? err_set(reterr, ERR_CONFIG, -r, field, "\"%s\" cannot be read: %s", own,
                                io_read_error(-r))
                      : 0;
     }
     for (size_t i = 0; i < ARRAY_SIZE(ca_files); i++) {
-        if (io_read_file_at(AT_FDCWD, ca_files[i], CA_BYTES_MAX, ret) == 0) {
+        if (io_read_file_at(AT_FDCWD, ca_files[i], CERTIFICATES_BYTES_MAX, ret) == 0) {
             return 0;
         }
         buf_free(ret);

@@ -3,6 +3,7 @@
 #include "server/settings.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,9 @@
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
+#include "jail/base/io.h"
 #include "jail/plan.h"
+#include "server/certificates.h"
 #include "server/log.h"
 
 static int missing_policy(struct err *reterr, const char *what, const char *owner, const char *policy)
@@ -54,6 +57,25 @@ static int check_references(const struct settings *settings, struct err *reterr)
             if (!all && !policy_set_find(settings->policies, key->policies[j])) {
                 return missing_policy(reterr, "key", key->name, key->policies[j]);
             }
+        }
+    }
+    return 0;
+}
+
+/* The front reads them, and could only end where it cannot. */
+static int check_certificates(const struct server_config *config, struct err *reterr)
+{
+    const struct {
+        const char *field, *path;
+    } files[] = {{"callback_ca_file", config->callback_ca_file},
+                 {"package_index_ca_file", config->package_index_ca_file}};
+    for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+        CLEANUP(buf_free) struct buf text = BUF_INIT;
+        const char *path = files[i].path;
+        int r = *path ? io_read_file_at(AT_FDCWD, path, CERTIFICATES_BYTES_MAX, &text) : 0;
+        if (r < 0) {
+            return server_config_fail(config, files[i].field, reterr, "\"%s\" cannot be read: %s", path,
+                                      io_read_error(-r));
         }
     }
     return 0;
@@ -138,6 +160,7 @@ int settings_load(const char *path, char *const *env, struct settings **ret, str
         return r;
     }
     r = check_references(settings, reterr);
+    r = r < 0 ? r : check_certificates(settings->config, reterr);
     r = r < 0 ? r : set_absent_aside(settings, reterr);
     if (r < 0) {
         return r;

@@ -153,6 +153,17 @@ def test_check_config_only_checks(tmp_path):
     start_refused(None, "--check-config")
 
 
+@pytest.mark.parametrize("field", ["callback_ca_file", "package_index_ca_file"])
+def test_certificates_that_cannot_be_read_stop_the_start(tmp_path, field):
+    """Its fronts, which need them, could only end."""
+    config = tmp_path / "server.textproto"
+    for path, why in ((tmp_path / "none.pem", "No such file or directory"), (tmp_path, "Is a directory")):
+        config.write_text(f'{field}: "{path}"\n')
+        for option in ([], ["--check-config"]):
+            said = start_refused({"SANDBOX_EXECUTOR_SERVICE_API_KEY": "k"}, "--config", str(config), *option)
+            assert said.startswith(f"immure serve: {config}:1:") and said.endswith(f'{field}: "{path}" cannot be read: {why}\n')
+
+
 def test_check_config_makes_no_audit_log(tmp_path):
     """Whoever checks is often not the user that serves, and could not write to what would belong to somebody else."""
     config = tmp_path / "server.textproto"
@@ -432,6 +443,7 @@ def test_capacity_counts_over_both_fronts(configured, hold):
     ('default_runtime: "py"\nruntime { name: "py" interpreter: "/usr/bin/python3" extension: "py" policy: "python" evaluator: true }\n',
      "server.textproto:4:18 default_runtime: "),
     ("outer_uid_base: 1000000\n", "outer_uid_base"),
+    ('callback_ca_file: "/no/such.pem"\n', "server.textproto:4:19 callback_ca_file: "),
     ('runtime { name: "python" interpreter: "/usr/bin/python3" policy: "nope" }\n', "names policy 'nope'"),
 ])
 def test_reload_is_all_or_nothing(configured, text, words):

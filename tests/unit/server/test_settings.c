@@ -49,7 +49,7 @@ static struct settings *load_good(const char *config)
     return settings;
 }
 
-static void expect_refused(const char *config, const char *words)
+static void expect_refused_at(const char *config, const char *words, const char *place)
 {
     struct settings *settings = NULL;
     struct err err = {0};
@@ -58,6 +58,12 @@ static void expect_refused(const char *config, const char *words)
     assert_int_equal(err.kind, ERR_CONFIG);
     print_message("%s\n", err.text);
     assert_non_null(strstr(err.text, words));
+    assert_non_null(strstr(err.item, place));
+}
+
+static void expect_refused(const char *config, const char *words)
+{
+    expect_refused_at(config, words, "");
 }
 
 static void test_the_shipped_configuration(void **state)
@@ -79,6 +85,27 @@ static void test_names_must_lead_somewhere(void **state)
                    "names policy 'nope'");
     snprintf(config, sizeof config, "key { %s policy: \"nope\" }", key);
     expect_refused(config, "key 'a' names policy 'nope'");
+}
+
+/* Not only by the front, which reads them: it could only end. */
+static void test_certificates_must_be_readable(void **state)
+{
+    (void)state;
+    static const char *const fields[] = {"callback_ca_file", "package_index_ca_file"};
+    static const struct {
+        const char *path, *why;
+    } cases[] = {{"/no/such.pem", "No such file or directory"}, {"/tmp", "Is a directory"}};
+    for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+        char config[128], words[128];
+        for (size_t j = 0; j < ARRAY_SIZE(cases); j++) {
+            snprintf(config, sizeof config, "\n  %s: \"%s\"", fields[i], cases[j].path);
+            snprintf(words, sizeof words, "%s: \"%s\" cannot be read: %s", fields[i], cases[j].path,
+                     cases[j].why);
+            expect_refused_at(config, words, ":2:");
+        }
+        snprintf(config, sizeof config, "%s: \"/dev/null\"", fields[i]);
+        settings_unref(load_good(config));
+    }
 }
 
 static void test_fixed_fields(void **state)
@@ -151,6 +178,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_shipped_configuration),
         cmocka_unit_test(test_names_must_lead_somewhere),
+        cmocka_unit_test(test_certificates_must_be_readable),
         cmocka_unit_test(test_fixed_fields),
         cmocka_unit_test(test_find),
         cmocka_unit_test(test_references),
