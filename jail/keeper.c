@@ -219,6 +219,11 @@ void keeper_free(struct keeper *keeper)
     }
 }
 
+int keeper_fd(const struct keeper *keeper)
+{
+    return keeper->helper.sock;
+}
+
 int keeper_add(struct keeper *keeper, uint64_t number, int mount_fd, struct err *reterr)
 {
     return ask(keeper, KEEPER_ADD, number, mount_fd, NULL, reterr);

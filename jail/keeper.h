@@ -16,6 +16,9 @@ int keeper_new(struct keeper **ret, struct err *reterr);
 /* Ends it. Mounts whose copies are still in use live on in the jails that have them. Takes NULL. */
 void keeper_free(struct keeper *keeper);
 
+/* Hangs up when the process is gone; there is nothing else to wait for. */
+int keeper_fd(const struct keeper *keeper);
+
 /* Each waits for the process's answer. -EPIPE: it is gone, and everything that it kept cannot be copied any
  * more. */
 

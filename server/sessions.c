@@ -5,6 +5,9 @@
  *                              │  └─ ended by its key ──► dying, until its last jail is gone
  *                              └──────── next job ─────────┘ └─ ended by its key ──► (none)
  *
+ * One whose workspace is lost, because the keeper has ended, is no session any more; it stays in the table
+ * until its next job, which has to be told, or its time to live is over.
+ *
  * The workspace is a tmpfs with limits of its own, held by descriptor, or a directory of the host
  * (session_disk.c); the keeper (jail/keeper.h) makes the copies that jails attach. Whom a session belongs to
  * is the hash of a key, not its name: a name may be given to another key. */
@@ -13,17 +16,20 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <time.h>
 
 #include "config/config.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
+#include "jail/base/loop.h"
 #include "jail/idmap.h"
 #include "jail/keeper.h"
 #include "jail/scratch.h"
 #include "server/execution.h"
 #include "server/host.h"
+#include "server/log.h"
 
 /* What scratch_open() makes besides the workspace. */
 #define OWN_INODES 5
@@ -63,7 +69,8 @@ static bool is_on_disk(const struct session *session)
 
 /* ---- The life of one ---- */
 
-static void session_free(struct session *session)
+/* The workspace and the id that it belongs to. */
+static void give_up(struct session *session)
 {
     struct sessions *all = session->all;
     struct err ignored = {0};
@@ -73,7 +80,14 @@ static void session_free(struct session *session)
     fd_closep(&session->fd);
     if (session->has_id) {
         idmap_give_back(all->options.host->ids, session->uid);
+        session->has_id = false;
     }
+}
+
+static void session_free(struct session *session)
+{
+    struct sessions *all = session->all;
+    give_up(session);
     if (is_on_disk(session) && session->dying && all->disk) {
         session_disk_end(session); /* or the next server would find it */
         session_disk_gone(all->disk);
@@ -85,6 +99,8 @@ void session_unref(struct session *session)
 {
     if (session && --session->references == 0) {
         session_free(session);
+    } else if (session && session->lost && !session->dying && session->references == 1) {
+        give_up(session); /* but for the table, nobody has it */
     }
 }
 
@@ -114,7 +130,7 @@ static void forget(struct session *session)
     }
     if (*at) {
         *at = session->next;
-        all->count--;
+        all->count -= !session->lost;
     }
     deadline_join(&all->deadlines, &session->deadline, NULL);
     session_unref(session);
@@ -138,19 +154,56 @@ static void on_expiry(void *arg, struct deadline *deadline)
     session_end((struct session *)(void *)deadline);
 }
 
+/* It has the table's reference still, until its next job has been told. */
+static void lose(struct session *session)
+{
+    struct sessions *all = session->all;
+    session_ref(session);
+    session->lost = true;
+    all->count--;
+    all->options.ended(all->options.arg, session);
+    session_unref(session);
+}
+
 /* Without its keeper no workspace in memory can be attached any more; running jobs keep what they have. What
  * lies on disk is there for the next keeper. */
 static void lose_keeper(struct sessions *sessions)
 {
+    size_t before = sessions->count;
+    loop_remove(TAKE_PTR(sessions->keeper_source));
     keeper_free(TAKE_PTR(sessions->keeper));
-    struct session *next;
-    for (struct session *session = sessions->first; session; session = next) {
-        next = session->next;
+    for (struct session *session = sessions->first; session; session = session->next) {
         session->number = 0;
-        if (!is_on_disk(session)) {
-            session_end(session);
+        if (!is_on_disk(session) && !session->lost) {
+            lose(session);
         }
     }
+    LOG(*sessions->options.log, LOG_ERROR, "sessions_lost",
+        LOG_FIELD_U64("sessions", before - sessions->count),
+        LOG_FIELD_STR("reason", "the keeper of workspaces in memory has ended"));
+    sessions->options.changed(sessions->options.arg);
+}
+
+static void on_keeper_gone(void *arg, uint32_t events)
+{
+    (void)events;
+    lose_keeper(arg);
+}
+
+/* Where there is none, or no longer one. */
+static int start_keeper(struct sessions *sessions, struct err *reterr)
+{
+    if (sessions->keeper) {
+        return 0;
+    }
+    int r = keeper_new(&sessions->keeper, reterr);
+    r = r < 0 ? r
+              : loop_add(sessions->options.loop, keeper_fd(sessions->keeper), EPOLLRDHUP, on_keeper_gone,
+                         sessions, &sessions->keeper_source, reterr);
+    if (r < 0) {
+        keeper_free(TAKE_PTR(sessions->keeper));
+    }
+    return r;
 }
 
 /* Gives the session an outer id and its workspace, as the keeper has it. */
@@ -158,7 +211,7 @@ static int attach_workspace(struct session *session, struct err *reterr)
 {
     struct sessions *all = session->all;
     CLEANUP(fd_closep) int mount = -1;
-    int r = all->keeper ? 0 : keeper_new(&all->keeper, reterr);
+    int r = start_keeper(all, reterr);
     if (r == 0 && !session->has_id) {
         r = idmap_take(all->options.host->ids, &session->uid, &session->gid);
         session->has_id = r == 0;
@@ -172,6 +225,7 @@ static int attach_workspace(struct session *session, struct err *reterr)
     } else {
         /* Less the inode of a script, which a job's own scratch has room for and a session's does not need.
          */
+        fd_closep(&session->fd);
         r = scratch_open(all->limits.bytes, all->limits.files - 1, session->uid, session->gid, &session->fd,
                          reterr);
     }
@@ -185,9 +239,14 @@ static int attach_workspace(struct session *session, struct err *reterr)
 /* On disk, it is attached when its first job comes. */
 static int make_workspace(struct session *session, struct err *reterr)
 {
-    int r = session->all->disk ? session_disk_make(session, reterr) : attach_workspace(session, reterr);
-    if (r == -EPIPE) {
+    if (session->all->disk) {
+        return session_disk_make(session, reterr);
+    }
+    int r = attach_workspace(session, reterr);
+    if (r == -EPIPE) { /* a new one has lost nothing */
         lose_keeper(session->all);
+        err_clear(reterr);
+        r = attach_workspace(session, reterr);
     }
     return r;
 }
@@ -269,7 +328,7 @@ static uint64_t until_expiry_ms(const struct sessions *sessions, const unsigned 
 {
     uint64_t now_ns = clock_now_ns(), earliest_ns = now_ns + sessions->idle.timeout_ns;
     for (const struct session *session = sessions->first; session; session = session->next) {
-        bool counts = !owner || belongs_to(session, owner);
+        bool counts = !session->lost && (!owner || belongs_to(session, owner));
         if (counts && session->deadline.queue && session->deadline.at_ns < earliest_ns) {
             earliest_ns = session->deadline.at_ns;
         }
@@ -283,7 +342,7 @@ static int check_room(const struct sessions *sessions, const struct server_confi
 {
     uint32_t n = 0;
     for (const struct session *session = sessions->first; session; session = session->next) {
-        n += belongs_to(session, owner);
+        n += !session->lost && belongs_to(session, owner);
     }
     if (key_most > 0 && n >= key_most) {
         *ret_retry_after_ms = until_expiry_ms(sessions, owner);
@@ -382,6 +441,37 @@ void session_leave(struct session *session, bool ran)
     }
 }
 
+/* A copy of the workspace's mount for one jail. */
+static int share(struct session *session, int *ret_fd, struct err *reterr)
+{
+    struct sessions *all = session->all;
+    int r = is_on_disk(session) && session->number == 0 ? attach_workspace(session, reterr) : 0;
+    if (r == 0) {
+        r = all->keeper ? keeper_copy(all->keeper, session->number, ret_fd, reterr) : -EPIPE;
+    }
+    return r;
+}
+
+/* A keeper that is gone takes along what lies in memory: the job that comes next must not take an empty
+ * workspace for its session's. What lies on disk another keeper shares. */
+static int share_or_lose(struct session *session, int *ret_fd, struct err *reterr)
+{
+    int r = session->lost ? -EPIPE : share(session, ret_fd, reterr);
+    if (r == -EPIPE && !session->lost) {
+        lose_keeper(session->all);
+        err_clear(reterr);
+        r = session->lost ? r : share(session, ret_fd, reterr);
+    }
+    if (session->lost) {
+        session_end(session);
+        return err_set(
+            reterr, ERR_SETUP, EPIPE, NULL,
+            "the keeper of workspaces is gone, and what this session had with it: its next job finds an "
+            "empty workspace");
+    }
+    return r;
+}
+
 int session_open(struct session *session, uint64_t input_bytes, struct execution_session *ret,
                  struct err *reterr)
 {
@@ -393,15 +483,8 @@ int session_open(struct session *session, uint64_t input_bytes, struct execution
         if (r < 0) {
             session_disk_changed(session); /* whether that is still so */
         }
-        r = r < 0 || session->number > 0 ? r : attach_workspace(session, reterr);
     }
-    if (r == 0) {
-        r = all->keeper ? keeper_copy(all->keeper, session->number, &mount_fd, reterr) : -EPIPE;
-    }
-    if (r == -EPIPE) {
-        lose_keeper(all);
-        err_set(reterr, ERR_SETUP, EPIPE, NULL, "the keeper of workspaces is gone, and the sessions with it");
-    }
+    r = r < 0 ? r : share_or_lose(session, &mount_fd, reterr);
     if (r < 0) {
         return r;
     }
@@ -449,7 +532,7 @@ size_t sessions_list(const struct sessions *sessions, const struct server_config
         return 0;
     }
     for (const struct session *session = sessions->first; session && n < max; session = session->next) {
-        if (belongs_to(session, owner)) {
+        if (!session->lost && belongs_to(session, owner)) {
             ret[n++] = row_of(session);
         }
     }
@@ -521,6 +604,7 @@ void sessions_free(struct sessions *sessions)
         }
     }
     deadlines_stop(&sessions->deadlines);
+    loop_remove(sessions->keeper_source);
     keeper_free(sessions->keeper);
     free(sessions);
 }

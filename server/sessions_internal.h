@@ -19,6 +19,7 @@ struct session {
     struct session *next;     /* in all->first; newest last; not while dying */
     bool dying;
     bool fresh; /* no job has run in it */
+    bool lost;  /* its workspace is, with the keeper: it counts no more */
     char id[SESSION_ID_BYTES];
     unsigned char owner[KEY_HASH_BYTES];
     uint64_t number; /* the keeper's name for it; 0: it has none */
@@ -41,6 +42,7 @@ struct session {
 struct sessions {
     struct sessions_options options;
     struct keeper *keeper;     /* NULL: not started yet, or gone */
+    struct loop_source *keeper_source;
     struct session_disk *disk; /* NULL: workspaces lie in memory */
     struct session *first;
     size_t count;

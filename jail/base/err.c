@@ -59,7 +59,9 @@ int err_wrap(struct err *reterr, const char *fmt, ...)
 
 void err_clear(struct err *err)
 {
-    *err = (struct err){.kind = ERR_NONE};
+    if (err) {
+        *err = (struct err){.kind = ERR_NONE};
+    }
 }
 
 bool err_is_set(const struct err *err)

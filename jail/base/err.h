@@ -42,7 +42,7 @@ int err_errno(struct err *reterr, int code, const char *fmt, ...) __attribute__(
 /* Puts "CONTEXT: " before the text of an error that is already there. Returns -code like err_set(). */
 int err_wrap(struct err *reterr, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Forgets the error, so that the struct can be used again. */
+/* Forgets the error, so that the struct can be used again. Takes NULL. */
 void err_clear(struct err *err);
 
 bool err_is_set(const struct err *err);

@@ -396,14 +396,36 @@ def keeper_of(server):
 def test_a_keeper_that_dies_takes_the_sessions_along(serve):
     server = serve()
     assert keeper_of(server) == []  # no session, no keeper
-    server.execute("open('x', 'w').close()", session_id="s")
+    for name in ("s", "ended"):
+        server.execute("open('x', 'w').close()", session_id=name)
     keeper, = keeper_of(server)
     os.kill(keeper, signal.SIGKILL)
+    wait_for(lambda: server.metric("immure_sessions") == 0, "the end of the sessions")
+    assert rows(server) == {} and "event=sessions_lost sessions=2 " in server.log()
+    assert call(server, "DELETE", "/workspace/ended").status == 204 and server.metric("immure_sessions") == 0
+    assert server.execute("import os; print(os.listdir('.'))", session_id="new")["stdout"] == "[]\n"
     reply = call(server, "POST", "/execute", {"code": "1", "session_id": "s"})
     assert reply.status == 500 and reply.json["code"] == "setup_error", reply.body
-    assert rows(server) == {}
+    assert "the keeper of workspaces is gone, and what this session had with it" in reply.body.decode()
+    assert list(rows(server)) == ["new"]
     assert server.execute("import os; print(os.listdir('.'))", session_id="s")["stdout"] == "[]\n"
     assert keeper_of(server) != [keeper] and len(keeper_of(server)) == 1
+
+
+def test_a_job_keeps_what_it_has_when_the_keeper_dies(serve, hold):
+    server = serve(**hold.environment)
+    body = {"code": "call_tool('hold'); open('y', 'w').write('kept')", "session_id": "s", "outputs": ["y"], **hold.fields}
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        running = pool.submit(call, server, "POST", "/execute", body)
+        wait_for(lambda: hold.requests, "the program's start")
+        keeper, = keeper_of(server)
+        os.kill(keeper, signal.SIGKILL)
+        wait_for(lambda: server.metric("immure_sessions") == 0, "the end of the session")
+        hold.go.set()
+        verdict = running.result().json
+    assert verdict["status"] == "success" and verdict["files"][0]["data"] == base64.b64encode(b"kept").decode(), verdict
+    assert call(server, "POST", "/execute", {"code": "1", "session_id": "s"}).status == 500
+    assert server.execute("import os; print(os.listdir('.'))", session_id="s")["stdout"] == "[]\n"
 
 
 def test_a_jails_mounts_are_its_own(server):
