@@ -1,10 +1,13 @@
 /* `immure check`: what this host offers, layer by layer, what that means and what to do about it, and whether
  * a jail really works. Changes nothing that outlives it. */
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "config/config.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
@@ -102,31 +105,67 @@ static const char not_offered[] = "the shipped runtime of this name is not offer
 
 /* The shipped runtimes: each one's smallest program, under its policy. */
 static const struct {
-    const char *name, *policy, *argv[4];
-    bool optional;
+    const char *name, *policy, *interpreter; /* NULL: the runtime's of that name */
+    const char *args[2];
     const char *missing, *remedy;
 } runtimes[] = {
-    {"python", "python", {"/usr/bin/python3", "-c", "pass", NULL}, false, NULL, "install python3"},
-    {"node", "node", {"/usr/bin/node", "-e", "0", NULL}, true, not_offered, "install nodejs"},
-    {"isolate", "isolate", {"/usr/bin/node", "-e", "0", NULL}, true, not_offered, "install nodejs"},
+    {"python", "python", NULL, {"-c", "pass"}, NULL, "install it, or name another: SANDBOX_PYTHON_BIN"},
+    {"node", "node", NULL, {"-e", "0"}, not_offered, "install nodejs, or name another: SANDBOX_NODE_BIN"},
+    {"isolate",
+     "isolate",
+     NULL,
+     {"-e", "0"},
+     not_offered,
+     "install nodejs, or name another: SANDBOX_NODE_BIN"},
     {"typescript",
      "isolate",
-     {"/usr/bin/esbuild", "--version", NULL},
-     true,
+     "/usr/bin/esbuild",
+     {"--version", NULL},
      "POST /run-code takes JavaScript only",
      "install esbuild"},
-    {"bash", "bash", {"/usr/bin/bash", "-c", ":", NULL}, true, not_offered, "install bash"},
+    {"bash", "bash", NULL, {"-c", ":"}, not_offered, "install bash"},
 };
 
-static void try_runtime(size_t i, struct probe_result *ret)
+static bool says_interpreter(const char *variable)
 {
-    const char *interpreter = runtimes[i].argv[0];
+    return strncmp(variable, "SANDBOX_PYTHON_BIN", strlen("SANDBOX_PYTHON_BIN")) == 0 ||
+           strncmp(variable, "SANDBOX_NODE_BIN", strlen("SANDBOX_NODE_BIN")) == 0;
+}
+
+/* The shipped configuration, with the interpreters that the environment names: of all else, a key above all,
+ * there need be nothing yet. */
+static int load_shipped(struct server_config **ret, struct err *reterr)
+{
+    static char no_key[] = "SANDBOX_EXECUTOR_ENV=test";
+    size_t n = 0;
+    while (environ[n]) {
+        n++;
+    }
+    CLEANUP(freep) char **env = calloc(n + 2, sizeof *env);
+    if (!env) {
+        return err_errno(reterr, ENOMEM, "reading the shipped configuration");
+    }
+    size_t taken = 0;
+    env[taken++] = no_key;
+    for (size_t i = 0; i < n; i++) {
+        if (says_interpreter(environ[i])) {
+            env[taken++] = environ[i];
+        }
+    }
+    return server_config_load(NULL, env, ret, reterr);
+}
+
+static void try_runtime(size_t i, const struct server_config *config, struct probe_result *ret)
+{
+    const struct runtime_config *runtime = server_config_runtime(config, runtimes[i].name);
+    const char *interpreter = runtimes[i].interpreter ? runtimes[i].interpreter : runtime->interpreter;
+    const char *argv[] = {interpreter, runtimes[i].args[0], runtimes[i].args[1], NULL};
+    bool optional = !runtime || runtime->optional;
     char why[sizeof ret->found];
-    if (runtimes[i].optional && access(interpreter, X_OK) < 0) {
+    if (optional && access(interpreter, X_OK) < 0) {
         snprintf(why, sizeof why, "%s is not installed", interpreter);
         probe_fail(ret, PROBE_WARN, why, runtimes[i].missing, runtimes[i].remedy);
-    } else if (selftest_jail(runtimes[i].policy, CGROUP_BEST_EFFORT, runtimes[i].argv, why, sizeof why) ==
-               0) {
+    } else if (selftest_jail(runtimes[i].policy, CGROUP_BEST_EFFORT, argv, why, sizeof why) == 0) {
         probe_ok(ret, "%s starts in a jail", interpreter);
     } else {
         probe_fail(ret, PROBE_WARN, why, "the shipped runtime of this name does not work",
@@ -134,7 +173,7 @@ static void try_runtime(size_t i, struct probe_result *ret)
     }
 }
 
-static int check(bool as_json)
+static int check(bool as_json, const struct server_config *config)
 {
     CLEANUP(buf_free) struct buf json = BUF_INIT;
     struct buf *to = as_json ? &json : NULL;
@@ -150,7 +189,7 @@ static int check(bool as_json)
     show(to, "jail", &jail);
     for (size_t i = 0; outcome != WORKS_NOT && i < ARRAY_SIZE(runtimes); i++) {
         struct probe_result result = {0};
-        try_runtime(i, &result);
+        try_runtime(i, config, &result);
         show(to, runtimes[i].name, &result);
     }
     buf_putc(&json, ']');
@@ -180,5 +219,9 @@ int cmd_check(int argc, char **argv)
     if (r == 0 && n_arguments > 0) {
         r = err_set(&err, ERR_INVALID, 0, argv[1], "check takes no arguments");
     }
-    return r < 0 ? command_fail("check", &err, EXIT_CODE_USAGE) : check(options.json);
+    struct server_config *config = NULL;
+    r = r < 0 ? r : load_shipped(&config, &err);
+    r = r < 0 ? command_fail("check", &err, EXIT_CODE_USAGE) : check(options.json, config);
+    server_config_free(config);
+    return r;
 }

@@ -1,11 +1,13 @@
 """`immure check`: every layer in a row, what to do about what is missing, and an exit code that says what works."""
 
 import json
+import os
+import re
 import subprocess
 
 import pytest
 
-from harness import BUILD, CGROUP
+from harness import BUILD, CGROUP, ROOT
 
 IMMURE = str(BUILD / "immure")
 
@@ -30,6 +32,20 @@ def verdict():
 
 def test_every_layer_has_a_row(verdict):
     assert [row["name"] for row in verdict["checks"]] == LAYERS
+
+
+def test_the_interpreters_are_those_that_a_server_starts(verdict, tmp_path):
+    shipped = (ROOT / "config/server.textproto").read_text()
+    row = {row["name"]: row for row in verdict["checks"]}
+    for name, interpreter in re.findall(r'^runtime \{\n  name: "(\w+)"\n(?:  .*\n)*?  interpreter: "(.*)"$', shipped, re.M):
+        assert row[name]["found"].startswith(interpreter), row[name]
+    named = {"SANDBOX_PYTHON_BIN": "/usr/bin/python3", "SANDBOX_NODE_BIN": "/no/such/node",
+             "SANDBOX_EXECUTOR_CONFIG": "/no/such/configuration"}  # which is another's
+    row = {row["name"]: row for row in json.loads(check("--json", env={**os.environ, **named}).stdout)["checks"]}
+    assert row["python"]["found"] == "/usr/bin/python3 starts in a jail"
+    assert row["node"]["status"] == "WARN" and "/no/such/node" in row["node"]["found"] and "SANDBOX_NODE_BIN" in row["node"]["remedy"]
+    refused = check(env={**os.environ, "SANDBOX_PYTHON_BIN": "python3"})
+    assert refused.returncode == 2 and "SANDBOX_PYTHON_BIN" in refused.stderr
 
 
 def test_what_is_missing_says_what_to_do(verdict):
