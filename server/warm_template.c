@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +39,9 @@
 #ifndef RESTART_DELAY_NS
 #define RESTART_DELAY_NS (NS_PER_S / 2)
 #endif
+
+/* How long a template that has gone may take to tell why. The warden waits meanwhile. */
+#define LAST_WORDS_NS (100 * NS_PER_MS)
 
 /* A script up to this size needs no other size limit of the scratch than the one it was parked with. */
 #define SCRIPT_ROOM_BYTES 4096
@@ -184,6 +188,51 @@ static int make_plans(struct warm_template *template, uint32_t inner_uid, uint64
                                   reterr);
 }
 
+static void drop_stock(struct warm_template *template)
+{
+    while (template->stock) {
+        struct warm_jail *jail = template->stock;
+        warm_template_unstock(jail);
+        warm_jail_free(jail);
+    }
+    loop_remove(TAKE_PTR(template->source));
+}
+
+static void stop(struct warm_template *template)
+{
+    drop_stock(template);
+    jail_template_free(TAKE_PTR(template->template));
+}
+
+static void fail(struct warm_template *template, const struct err *err)
+{
+    struct log *log = template->warm->options.log;
+    bool hopeless = err->kind == ERR_HOST;
+    template->failures += template->failures < DOUBLINGS_MAX;
+    template->state = hopeless ? TEMPLATE_UNFIT : TEMPLATE_OFF;
+    template->pause_ns = clock_now_ns() + (RESTART_DELAY_NS << template->failures);
+    template->pss_bytes = 0;
+    const char *means = template->is_successor ? "the one that it was to relieve goes on"
+                                               : "jobs start their own interpreter";
+    LOG(log, LOG_WARNING, "template_failed", LOG_FIELD_STR("runtime", template->runtime->name),
+        LOG_FIELD_STR("step", err->step), LOG_FIELD_STR("error", err->text),
+        LOG_FIELD_BOOL("given_up", hopeless), LOG_FIELD_STR("means", means));
+    stop(template);
+    template->warm->options.publish(template->warm->options.publish_arg);
+    if (!hopeless) {
+        warm_tend_by(template->warm, template->pause_ns);
+    }
+}
+
+/* What the template's own jail has ended with. */
+static void collect(struct jail *jail, struct err *reterr)
+{
+    struct jail_result result = {0};
+    jail_collect(jail, &result, reterr);
+    err_set(reterr, ERR_SETUP, 0, NULL, "its process ended (%s, wait status %d)",
+            jail_end_to_string(result.end), result.wstatus);
+}
+
 static void on_template_event(void *arg, uint32_t events)
 {
     (void)events;
@@ -192,12 +241,9 @@ static void on_template_event(void *arg, uint32_t events)
     if (jail_dispatch(jail) != JAIL_ENDED) {
         return;
     }
-    struct jail_result result;
     struct err err = {0};
-    jail_collect(jail, &result, &err);
-    err_set(&err, ERR_SETUP, 0, NULL, "its process ended (%s, wait status %d)",
-            jail_end_to_string(result.end), result.wstatus);
-    warm_template_fail(template, &err);
+    collect(jail, &err);
+    fail(template, &err);
 }
 
 static int open_program(const struct warm_template *template, int *ret_fd, uint64_t *ret_bytes,
@@ -279,22 +325,6 @@ int warm_template_new(struct warm *warm, const struct runtime_config *runtime, c
     return 0;
 }
 
-static void drop_stock(struct warm_template *template)
-{
-    while (template->stock) {
-        struct warm_jail *jail = template->stock;
-        warm_template_unstock(jail);
-        warm_jail_free(jail);
-    }
-    loop_remove(TAKE_PTR(template->source));
-}
-
-static void stop(struct warm_template *template)
-{
-    drop_stock(template);
-    jail_template_free(TAKE_PTR(template->template));
-}
-
 void warm_template_retire(struct warm_template *template)
 {
     drop_stock(template);
@@ -305,24 +335,35 @@ void warm_template_retire(struct warm_template *template)
     warm_template_unref(template);
 }
 
+/* Its jails go with a template, and whoever speaks to it hears of that first: what it died of comes with the
+ * end of its own jail. A step that failed, or a host that does not offer something, speaks for itself. */
+static bool may_have_died(const struct warm_template *template, const struct err *err)
+{
+    return template->template && err->kind != ERR_HOST && err->step[0] == '\0';
+}
+
+static bool ends_soon(struct jail *jail)
+{
+    uint64_t until_ns = clock_now_ns() + LAST_WORDS_NS;
+    while (jail_dispatch(jail) != JAIL_ENDED) {
+        uint64_t now_ns = clock_now_ns();
+        struct pollfd awaited = {.fd = jail_fd(jail), .events = POLLIN};
+        if (now_ns >= until_ns) {
+            return false;
+        }
+        poll(&awaited, 1, (int)((until_ns - now_ns) / NS_PER_MS) + 1);
+    }
+    return true;
+}
+
 void warm_template_fail(struct warm_template *template, const struct err *err)
 {
-    struct log *log = template->warm->options.log;
-    bool hopeless = err->kind == ERR_HOST;
-    template->failures += template->failures < DOUBLINGS_MAX;
-    template->state = hopeless ? TEMPLATE_UNFIT : TEMPLATE_OFF;
-    template->pause_ns = clock_now_ns() + (RESTART_DELAY_NS << template->failures);
-    template->pss_bytes = 0;
-    const char *means = template->is_successor ? "the one that it was to relieve goes on"
-                                               : "jobs start their own interpreter";
-    LOG(log, LOG_WARNING, "template_failed", LOG_FIELD_STR("runtime", template->runtime->name),
-        LOG_FIELD_STR("step", err->step), LOG_FIELD_STR("error", err->text),
-        LOG_FIELD_BOOL("given_up", hopeless), LOG_FIELD_STR("means", means));
-    stop(template);
-    template->warm->options.publish(template->warm->options.publish_arg);
-    if (!hopeless) {
-        warm_tend_by(template->warm, template->pause_ns);
+    struct err cause = {0};
+    if (may_have_died(template, err) && ends_soon(jail_template_jail(template->template))) {
+        collect(jail_template_jail(template->template), &cause);
+        err = &cause;
     }
+    fail(template, err);
 }
 
 void warm_template_stumble(struct warm_template *template, const struct err *err)

@@ -185,6 +185,17 @@ def test_template_that_dies_is_started_again(serve):
     assert server.execute(WHO)["stdout"] == "/immure/template\n"
 
 
+def test_what_a_template_fails_of_is_told(serve, tmp_path):
+    """Not only that whoever spoke to it has found it gone, whichever is heard of first."""
+    path = tmp_path / "python.textproto"
+    path.write_text((ROOT / "config/policies/python.textproto").read_text()
+                    + '\nmount { destination: "/given" bind { source: "/no/such/directory" } }\n')
+    server = serve(config=SHIPPED + f'policy_path: "{path}"\n', ready=False)
+    wait_for(lambda: server.log().count("event=template_failed") >= 2, "its failures")
+    failures = [line for line in server.log().splitlines() if "event=template_failed" in line]
+    assert all('(bind /given)" error="open_tree: No such file or directory"' in line for line in failures), failures
+
+
 def test_reload_retires_the_stock(serve):
     server = full(serve())
     before = set(templates(server))
