@@ -19,6 +19,7 @@
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
+#include "jail/base/io.h"
 
 bool key_file_read_time(const char *text, uint64_t *ret)
 {
@@ -68,8 +69,12 @@ int key_file_append(struct Immure__Server *message, struct source *source, struc
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     CLEANUP(source_free) struct source own = SOURCE_NAMED(message->key_file);
     CLEANUP(file_freep) Immure__KeyFile *file = NULL;
-    int r = protofile_read(message->key_file, &text, reterr);
-    r = r < 0 ? r : decode(&own, text.data, text.len, &file, reterr);
+    int r = protofile_read(message->key_file, &text, NULL);
+    if (r < 0) {
+        return source_fail(source, "key_file", reterr, "\"%s\" cannot be read: %s", message->key_file,
+                           io_read_error(-r));
+    }
+    r = decode(&own, text.data, text.len, &file, reterr);
     if (r < 0 || file->n_key == 0) {
         return r;
     }

@@ -17,6 +17,9 @@
 
 int protofile_read(const char *path, struct buf *ret, struct err *reterr)
 {
+    if (path[0] == '\0') {
+        return err_set(reterr, ERR_CONFIG, ENOENT, "\"\"", "is the path of no file");
+    }
     int r = io_read_file_at(AT_FDCWD, path, PROTOFILE_BYTES_MAX, ret);
     if (r < 0) {
         return err_set(reterr, ERR_CONFIG, -r, path, "cannot be read: %s", io_read_error(-r));

@@ -47,6 +47,9 @@ int cmd_serve(int argc, char **argv)
     if (r == 0 && n_arguments > 0) {
         r = err_set(&err, ERR_INVALID, 0, argv[1], "serve takes no arguments");
     }
+    if (r == 0 && options.config_path && options.config_path[0] == '\0') {
+        r = err_set(&err, ERR_INVALID, 0, "--config", "names no file: it is empty");
+    }
     return r < 0 ? command_fail("serve", &err, EXIT_CODE_USAGE) : warden_main(&options);
 }
 

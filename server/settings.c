@@ -5,8 +5,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "config/config.h"
@@ -19,44 +21,66 @@
 #include "server/certificates.h"
 #include "server/log.h"
 
-static int missing_policy(struct err *reterr, const char *what, const char *owner, const char *policy)
+/* A runtime's own policy must be there, and one that its jobs can run under. */
+static int check_runtime(const struct settings *settings, size_t i, struct err *reterr)
 {
-    return err_set(reterr, ERR_CONFIG, ENOENT, what,
-                   "%s '%s' names policy '%s', which is not among the policies loaded", what, owner, policy);
+    const struct runtime_config *runtime = &settings->config->runtimes[i];
+    const struct policy *policy = policy_set_find(settings->policies, runtime->policy);
+    char path[48];
+    snprintf(path, sizeof path, "runtime[%zu].policy", i);
+    if (!policy) {
+        return server_config_fail(settings->config, path, reterr,
+                                  "runtime '%s' names policy '%s', which is not among the policies loaded",
+                                  runtime->name, runtime->policy);
+    }
+    if (policy_spec(policy)->state == POLICY_STATE_KERNEL && runtime->kernel[0] == '\0') {
+        return server_config_fail(
+            settings->config, path, reterr,
+            "runtime '%s' has no kernel, which its policy '%s' (state: KERNEL) asks for", runtime->name,
+            runtime->policy);
+    }
+    return 0;
 }
 
-/* A runtime's own policy must be one that its jobs can run under. */
-static int check_kernel(const struct settings *settings, const struct runtime_config *runtime,
-                        struct err *reterr)
+static int check_key(const struct settings *settings, size_t i, struct err *reterr)
 {
-    const struct policy *policy = policy_set_find(settings->policies, runtime->policy);
-    return policy_spec(policy)->state == POLICY_STATE_KERNEL && runtime->kernel[0] == '\0'
-               ? err_set(reterr, ERR_CONFIG, EOPNOTSUPP, "runtime",
-                         "runtime '%s' has no kernel, which its policy '%s' (state: KERNEL) asks for",
-                         runtime->name, runtime->policy)
-               : 0;
+    const struct key_config *key = &settings->config->keys[i];
+    for (size_t j = 0; j < key->n_policies; j++) {
+        const char *policy = key->policies[j];
+        char path[64];
+        snprintf(path, sizeof path, "key[%zu].policy[%zu]", i, j);
+        if (strcmp(policy, "*") != 0 && !policy_set_find(settings->policies, policy)) {
+            return server_config_fail(settings->config, path, reterr,
+                                      "key '%s' names policy '%s', which is not among the policies loaded",
+                                      key->name, policy);
+        }
+    }
+    return 0;
 }
 
 /* What config/ cannot know: that the names of policies lead somewhere. */
 static int check_references(const struct settings *settings, struct err *reterr)
 {
-    const struct server_config *config = settings->config;
-    for (size_t i = 0; i < config->n_runtimes; i++) {
-        if (!policy_set_find(settings->policies, config->runtimes[i].policy)) {
-            return missing_policy(reterr, "runtime", config->runtimes[i].name, config->runtimes[i].policy);
-        }
-        int r = check_kernel(settings, &config->runtimes[i], reterr);
-        if (r < 0) {
-            return r;
-        }
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < settings->config->n_runtimes; i++) {
+        r = check_runtime(settings, i, reterr);
     }
-    for (size_t i = 0; i < config->n_keys; i++) {
-        const struct key_config *key = &config->keys[i];
-        for (size_t j = 0; j < key->n_policies; j++) {
-            bool all = strcmp(key->policies[j], "*") == 0;
-            if (!all && !policy_set_find(settings->policies, key->policies[j])) {
-                return missing_policy(reterr, "key", key->name, key->policies[j]);
-            }
+    for (size_t i = 0; r == 0 && i < settings->config->n_keys; i++) {
+        r = check_key(settings, i, reterr);
+    }
+    return r;
+}
+
+/* Here, because policy/ knows no field; what is wrong in a policy is told with its own place. */
+static int check_policy_paths(const struct server_config *config, struct err *reterr)
+{
+    for (size_t i = 0; i < config->n_policy_paths; i++) {
+        struct stat st;
+        char path[48];
+        snprintf(path, sizeof path, "policy_path[%zu]", i);
+        if (stat(config->policy_paths[i], &st) < 0) {
+            return server_config_fail(config, path, reterr, "\"%s\" cannot be read: %s",
+                                      config->policy_paths[i], strerror(errno));
         }
     }
     return 0;
@@ -101,8 +125,9 @@ static int set_absent_aside(const struct settings *settings, struct err *reterr)
         }
     }
     if (!server_config_runtime(config, config->default_runtime)) {
-        return err_set(reterr, ERR_CONFIG, ENOENT, "default_runtime",
-                       "the interpreter of the runtime '%s' is not installed", config->default_runtime);
+        return server_config_fail(config, "default_runtime", reterr,
+                                  "the interpreter of the runtime '%s' is not installed",
+                                  config->default_runtime);
     }
     return 0;
 }
@@ -124,9 +149,10 @@ int settings_check_start(const struct settings *settings, struct err *reterr)
     if (config->open || config->n_keys > 0) {
         return 0;
     }
-    return err_set(
-        reterr, ERR_CONFIG, EINVAL, config->key_file,
-        "key_file: holds no key, and there is no other, so nobody could call; `immure key add` makes one");
+    return server_config_fail(config, "key_file", reterr,
+                              "\"%s\" holds no key, and there is no other, so nobody could call; `immure key "
+                              "add` makes one",
+                              config->key_file);
 }
 
 void settings_log_no_caller(const struct settings *settings, struct log *log)
@@ -151,6 +177,7 @@ int settings_load(const char *path, char *const *env, struct settings **ret, str
     }
     settings->references = 1;
     int r = server_config_load(path, env, &settings->config, reterr);
+    r = r < 0 ? r : check_policy_paths(settings->config, reterr);
     if (r < 0) {
         return r;
     }

@@ -86,6 +86,10 @@ def test_wrong_usage():
     assert "takes no arguments" in start_refused(None, "now", expected=2)
 
 
+def test_a_configuration_without_a_name():
+    assert start_refused(None, "--config", "", expected=2) == "immure serve: --config: names no file: it is empty\n"
+
+
 def test_a_configuration_that_is_not_there():
     assert "/no/such/file" in start_refused(None, "--config", "/no/such/file")
 

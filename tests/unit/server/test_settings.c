@@ -49,21 +49,16 @@ static struct settings *load_good(const char *config)
     return settings;
 }
 
-static void expect_refused_at(const char *config, const char *words, const char *place)
+static void expect_refused(const char *config, const char *words, const char *place)
 {
     struct settings *settings = NULL;
     struct err err = {0};
     assert_true(load(config, &settings, &err) < 0);
     assert_null(settings);
     assert_int_equal(err.kind, ERR_CONFIG);
-    print_message("%s\n", err.text);
+    print_message("%s: %s\n", err.item, err.text);
     assert_non_null(strstr(err.text, words));
     assert_non_null(strstr(err.item, place));
-}
-
-static void expect_refused(const char *config, const char *words)
-{
-    expect_refused_at(config, words, "");
 }
 
 static void test_the_shipped_configuration(void **state)
@@ -81,10 +76,19 @@ static void test_names_must_lead_somewhere(void **state)
     static const char key[] = "name: \"a\" sha256: "
                               "\"0000000000000000000000000000000000000000000000000000000000000000\"";
     char config[512];
-    expect_refused("runtime { name: \"python\" interpreter: \"/x\" policy: \"nope\" }",
-                   "names policy 'nope'");
-    snprintf(config, sizeof config, "key { %s policy: \"nope\" }", key);
-    expect_refused(config, "key 'a' names policy 'nope'");
+    expect_refused("\nruntime { name: \"python\" interpreter: \"/x\" policy: \"nope\" }",
+                   "runtime[0].policy: runtime 'python' names policy 'nope'", ":2:52");
+    snprintf(config, sizeof config, "key { %s\npolicy: \"*\" policy: \"nope\" }", key);
+    expect_refused(config, "key[0].policy[1]: key 'a' names policy 'nope'", ":2:21");
+    expect_refused("\npolicy_path: \"/\"\npolicy_path: \"/no/such\"",
+                   "policy_path[1]: \"/no/such\" cannot be read: No such file", ":3:14");
+    expect_refused("\nkey_file: \"/no/such\"", "key_file: \"/no/such\" cannot be read: No such file",
+                   ":2:11");
+    expect_refused("\ndefault_runtime: \"a\" runtime { name: \"a\" interpreter: \"/usr/bin/no-such\" policy: "
+                   "\"python\" optional: true }",
+                   "default_runtime: the interpreter of the runtime 'a' is not installed", ":2:18");
+    expect_refused("runtime { name: \"python\" interpreter: \"/x\"\npolicy: \"python-kernel\" }",
+                   "runtime[0].policy: runtime 'python' has no kernel", ":2:9");
 }
 
 /* Not only by the front, which reads them: it could only end. */
@@ -101,7 +105,7 @@ static void test_certificates_must_be_readable(void **state)
             snprintf(config, sizeof config, "\n  %s: \"%s\"", fields[i], cases[j].path);
             snprintf(words, sizeof words, "%s: \"%s\" cannot be read: %s", fields[i], cases[j].path,
                      cases[j].why);
-            expect_refused_at(config, words, ":2:");
+            expect_refused(config, words, ":2:");
         }
         snprintf(config, sizeof config, "%s: \"/dev/null\"", fields[i]);
         settings_unref(load_good(config));
