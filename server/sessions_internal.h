@@ -41,7 +41,7 @@ struct session {
 
 struct sessions {
     struct sessions_options options;
-    struct keeper *keeper;     /* NULL: not started yet, or gone */
+    struct keeper *keeper; /* NULL: not started yet, or gone */
     struct loop_source *keeper_source;
     struct session_disk *disk; /* NULL: workspaces lie in memory */
     struct session *first;
