@@ -249,6 +249,20 @@ static int check_aliases(struct checker *checker, const Immure__Runtime *message
     return r;
 }
 
+/* POST /run-code would not know which one to take. */
+static int check_evaluator(struct checker *checker, const Immure__Runtime *message,
+                           const struct server_config *config)
+{
+    for (size_t i = 0; message->evaluator && i < config->n_runtimes; i++) {
+        if (config->runtimes[i].evaluator) {
+            return check_fail(checker, "evaluator",
+                              "runtime \"%.60s\" is the evaluator of POST /run-code already",
+                              config->runtimes[i].name);
+        }
+    }
+    return 0;
+}
+
 static int runtime_from_message(struct checker *checker, const Immure__Runtime *message,
                                 struct server_config *config, struct runtime_config *ret)
 {
@@ -256,6 +270,7 @@ static int runtime_from_message(struct checker *checker, const Immure__Runtime *
     ret->evaluator = message->evaluator;
     int r = check_runtime_name(checker, "name", message->name, config);
     r = r < 0 ? r : check_aliases(checker, message, config);
+    r = r < 0 ? r : check_evaluator(checker, message, config);
     r = r < 0 ? r : check_absolute_path(checker, "interpreter", message->interpreter);
     r = r < 0 ? r : check_name(checker, "extension", message->extension, true, "");
     r = r < 0 ? r : check_name(checker, "policy", message->policy, false, "_-");

@@ -287,6 +287,9 @@ static void test_refused(void **state)
         {"default_runtime: 'perl'", ":1:18", "default_runtime: there is no runtime \"perl\""},
         {"\ndefault_runtime: 'isolate'", ":2:18",
          "default_runtime: \"isolate\" runs no programs: it is the evaluator of POST /run-code"},
+        {"runtime { name: 'a' interpreter: '/a' policy: 'p' evaluator: true }\n"
+         "runtime { name: 'b' interpreter: '/b' policy: 'p' evaluator: true }",
+         ":2:62", "runtime[1].evaluator: runtime \"a\" is the evaluator of POST /run-code already"},
         {PYTHON PYTHON, ":1:93", "runtime[1].name: \"python\" names two runtimes"},
         {"runtime { name: 'python' alias: 'python' interpreter: '/a' policy: 'p' }", ":1:33",
          "runtime[0].alias[0]: \"python\" names this runtime already"},
