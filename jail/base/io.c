@@ -93,6 +93,9 @@ static bool has_name(int fd)
 static int read_pipe(int fd, size_t limit_bytes, struct buf *ret)
 {
     char *to = buf_reserve(ret, 1);
+    if (to) {
+        *to = '\0';
+    }
     ssize_t n = to ? read(fd, to, 1) : -1;
     if (n == 0) {
         return has_name(fd) ? -EPIPE : 0;
@@ -111,6 +114,10 @@ int io_read_file_at(int dirfd, const char *path, size_t limit_bytes, struct buf 
 {
     struct stat st;
     CLEANUP(fd_closep) int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0 && errno == EAGAIN) {
+        /* Somebody holds a lease on a file, and has been asked to let it go. */
+        fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    }
     if (fd < 0 || fstat(fd, &st) < 0) {
         return -errno;
     }
@@ -229,6 +236,9 @@ static int copy_memfd(int from, uint64_t size, int *ret_fd)
         }
         r = n < 0 ? -errno : n == 0 ? -EIO : io_write_full(fd, piece, (size_t)n);
         done += n > 0 ? (uint64_t)n : 0;
+    }
+    if (r == 0 && lseek(fd, 0, SEEK_SET) < 0) {
+        r = -errno;
     }
     if (r == 0) {
         *ret_fd = TAKE_FD(fd);
