@@ -57,6 +57,12 @@ void http_free_body(struct http_request *request)
     buf_free(&request->body);
 }
 
+/* As it came, and as libmicrohttpd has taken it: blanks behind it included. */
+static const char *raw_header(const struct http_request *request, const char *name)
+{
+    return request->server->mhd.lookup_connection_value(request->connection->mhd, MHD_HEADER_KIND, name);
+}
+
 /* libmicrohttpd takes the first of several Content-Length headers, and a Transfer-Encoding that it does not
  * know for a body without end. A proxy in front may see it otherwise and take part of a body for the next
  * request: refused. */
@@ -71,9 +77,9 @@ static bool read_framing(struct http_request *request, uint64_t *ret_length)
     }
     if (n_encodings == 1) {
         request->last = true; /* where a body in chunks ends, others may see elsewhere */
-        return strcasecmp(http_header(request, "Transfer-Encoding"), "chunked") == 0;
+        return strcasecmp(raw_header(request, "Transfer-Encoding"), "chunked") == 0;
     }
-    if (io_parse_u64(http_header(request, "Content-Length"), ret_length) < 0) {
+    if (io_parse_u64(raw_header(request, "Content-Length"), ret_length) < 0) {
         return false;
     }
     request->body_announced = *ret_length > 0;
@@ -113,7 +119,7 @@ static void begin_request(struct http_request *request, const char *version)
 {
     struct http_server *server = request->server;
     uint64_t length;
-    const char *expect = http_header(request, "Expect");
+    const char *expect = raw_header(request, "Expect");
     request->expects_continue = expect && strcasecmp(expect, "100-continue") == 0;
     bool framed = read_framing(request, &length); /* first: it tells how any refusal is to be sent */
     bool sound = check_syntax(request, version);

@@ -18,7 +18,8 @@ const char *http_path(const struct http_request *request)
     return request->path;
 }
 
-/* RFC 9110, 5.5: blanks behind a value are not part of it. libmicrohttpd leaves them there. */
+/* RFC 9110, 5.5: blanks behind a value are not part of it. libmicrohttpd leaves them there; whatever it looks
+ * at itself must be looked at with them (http.c). */
 static void trim(char *value)
 {
     size_t length = strlen(value);

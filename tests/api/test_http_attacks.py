@@ -87,6 +87,7 @@ MALFORMED = {
     "a hexadecimal length": GET + b"Content-Length: 0x5\r\n\r\n",
     "a length beyond 64 bits": GET + b"Content-Length: 18446744073709551617\r\n\r\n",
     "an unknown encoding": GET + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    "an encoding with a blank behind it": GET + b"Transfer-Encoding: chunked \r\n\r\n0\r\n\r\n",
     "two encodings": GET + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
     "encodings in two headers": GET + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n",
     "an encoding behind a vertical tab": GET + b"Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
@@ -104,7 +105,7 @@ def test_malformed_requests_end_their_connection(server, name):
 
 def test_what_looks_odd_but_is_well_formed(server):
     for request in (GET + b"X-A:b\r\nX-B:\t c \t\r\nX-C:\r\nX-D: \x80\xff\r\n\r\n", b"GET /healthz?a=b%00 HTTP/1.1\r\nhOST:x\r\n\r\n",
-                    b"GET /healthz HTTP/1.0\r\n\r\n", b"\r\n" + GET + b"\r\n"):
+                    GET + b"Expect: 100-continue \r\nAccept: text/html \t\r\n\r\n", b"GET /healthz HTTP/1.0\r\n\r\n", b"\r\n" + GET + b"\r\n"):
         assert statuses(exchange(server, request)) == [200], request
 
 
