@@ -1,5 +1,5 @@
-/* Where fields came from. Runs wherever configuration is read. A flat list, searched only when something is
- * wrong. */
+/* Where fields came from. Runs wherever configuration is read. A flat list: it is searched when something is
+ * wrong, and for the few places that are kept for those who look later. */
 #include "config/source.h"
 
 #include <errno.h>

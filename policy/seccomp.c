@@ -179,15 +179,16 @@ int seccomp_check_architectures(const struct policy_spec *spec, struct err *rete
     };
     for (size_t i = 0; i < spec->n_architectures; i++) {
         const char *name = spec->architectures[i];
+        const struct source_position *at = i == 0 ? &spec->architectures_at : &spec->seccomp_at;
         uint32_t token = seccomp_arch_resolve_name(name);
         if (token == 0) {
             char words[POLICY_NO_SUCH_MAX];
-            return policy_bad(spec, &spec->architectures_at, reterr, "seccomp architecture %s: %s", name,
+            return policy_bad(spec, at, reterr, "seccomp architecture %s: %s", name,
                               policy_no_such("architecture", architecture_did_you_mean(name), words));
         }
         for (size_t n = 0; n < ARRAY_SIZE(compatible); n++) {
             if (compatible[n].native == policy_native_arch() && compatible[n].foreign == token) {
-                return policy_bad(spec, &spec->architectures_at, reterr,
+                return policy_bad(spec, at, reterr,
                                   "seccomp architecture %s: calls of a foreign ABI cannot be allowed on %s",
                                   name, policy_native_architecture());
             }
