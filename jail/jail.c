@@ -208,12 +208,12 @@ bool jail_has_called(const struct jail *jail)
 }
 
 /* What an error of a step is likely to mean, where the kernel's word for it does not tell. */
-static const char *setup_hint(const struct jail_plan *plan, uint32_t index, int error)
+static const char *setup_hint(const struct jail_plan *plan, uint32_t index, int error, const char *call)
 {
     const struct jail_step *step = index < plan->n_steps ? &plan->steps[index] : NULL;
     /* In a user namespace mounts are locked to what they hide. */
     bool alone = step && step->kind == JAIL_STEP_BIND && !(step->bind.flags & JAIL_MOUNT_RECURSIVE);
-    return alone && error == EINVAL
+    return alone && error == EINVAL && strcmp(call, "open_tree") == 0
                ? "; a source with mounts below it can be bound together with them only (recursive)"
                : "";
 }
@@ -225,7 +225,7 @@ static void fail_setup(struct jail *jail, uint32_t step, int error, const char *
     }
     jail->end = JAIL_END_SETUP;
     err_set(&jail->err, ERR_SETUP, error, NULL, "%s%s%s%s", call, *call ? ": " : "", strerror(error),
-            setup_hint(jail->plan, step, error));
+            setup_hint(jail->plan, step, error, call));
     jail_plan_describe_step(jail->plan, step, jail->err.step, sizeof jail->err.step);
 }
 

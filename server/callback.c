@@ -57,8 +57,8 @@ struct curl {
 #define CONNECT_MS       10000L
 #define IDLE_HANDLES_MAX 32u
 #define CONNECTIONS_MAX  64L /* kept open */
-/* Not used any more after that: a server that closes what is idle does so later, and a call on a connection
- * that it is just closing would fail. */
+/* Not used any more after that and less than another second: most servers close what is idle later, and a
+ * call on a connection that is just being closed would fail. */
 #define IDLE_CONNECTION_S 1L
 
 struct callback_client {
