@@ -105,8 +105,14 @@ static int drop(const char *path)
 
 static int answer(int sock, int error, int fd)
 {
-    const struct keeper_answer message = {.error = -error};
-    return io_send_fds(sock, &message, sizeof message, &fd, error == 0 && fd >= 0 ? 1 : 0);
+    struct keeper_answer message = {.error = -error};
+    size_t n_fds = error == 0 && fd >= 0 ? 1 : 0;
+    int r = io_send_fds(sock, &message, sizeof message, &fd, n_fds);
+    if (r < 0 && r != -EPIPE && n_fds > 0) {
+        message.error = -r; /* too many descriptors on their way: not a reason to end */
+        r = io_send_fds(sock, &message, sizeof message, NULL, 0);
+    }
+    return r;
 }
 
 /* One request; negative when the parent has gone. */
@@ -146,15 +152,21 @@ static void keeper_main(int sock)
 
 /* ---- The parent ---- */
 
+/* -EPIPE: the keeper is gone, or it is not certain which request its next answer is to. -EMFILE: it has
+ * answered, and there is no room for the descriptor here. */
 static int receive(struct keeper *keeper, int *ret_fd)
 {
     struct keeper_answer message;
+    bool bare = false;
     int fds[1] = {-1};
     size_t n_fds = ARRAY_SIZE(fds);
-    ssize_t n = io_recv_fds(keeper->helper.sock, &message, sizeof message, fds, &n_fds);
+    ssize_t n = io_recv_fds_or_bare(keeper->helper.sock, &message, sizeof message, fds, &n_fds, &bare);
     CLEANUP(fd_closep) int fd = n_fds > 0 ? fds[0] : -1;
     if (n != (ssize_t)sizeof message) {
         return -EPIPE;
+    }
+    if (bare) {
+        return -EMFILE;
     }
     if (message.error == 0 && ret_fd) {
         *ret_fd = TAKE_FD(fd);
@@ -177,7 +189,8 @@ static int ask(struct keeper *keeper, enum keeper_verb verb, uint64_t number, in
     int r = verb == KEEPER_READY ? 0
                                  : io_send_fds(keeper->helper.sock, &request, sizeof request, &mount_fd,
                                                mount_fd >= 0 ? 1 : 0);
-    r = r < 0 ? -EPIPE : receive(keeper, &fd);
+    r = r == -ECONNRESET ? -EPIPE : r;
+    r = r < 0 ? r : receive(keeper, &fd);
     if (r == 0 && ret_fd && fd < 0) {
         r = -EPIPE;
     }

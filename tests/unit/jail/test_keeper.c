@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -145,6 +146,27 @@ static void test_what_was_dropped_lives_on_in_its_copies(void **state)
     assert_int_equal(fd, -1);
 }
 
+/* Too few descriptors here are no end of the keeper, and no answer is taken for another's. */
+static void test_want_of_descriptors(void **state)
+{
+    struct fixture *f = *state;
+    struct rlimit files;
+    struct err err = {0};
+    must_add(f, 3, f->first);
+    must_add(f, 4, f->second);
+    write_name(f->second, SCRATCH_WORK "/second");
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    int lowest = open("/dev/null", O_RDONLY | O_CLOEXEC), fd = -1;
+    close(lowest);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){(rlim_t)lowest, files.rlim_max}), 0);
+    int r = keeper_copy(f->keeper, 3, &fd, &err);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+    assert_int_equal(r, -EMFILE);
+    assert_int_equal(fd, -1);
+    CLEANUP(fd_closep) int copy = must_copy(f, 4);
+    assert_true(has_name(copy, "second"));
+}
+
 static void test_wrong_requests(void **state)
 {
     struct fixture *f = *state;
@@ -211,6 +233,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_copies_show_one_workspace, start, stop),
         cmocka_unit_test_setup_teardown(test_what_was_dropped_lives_on_in_its_copies, start, stop),
+        cmocka_unit_test_setup_teardown(test_want_of_descriptors, start, stop),
         cmocka_unit_test_setup_teardown(test_wrong_requests, start, stop),
         cmocka_unit_test_setup_teardown(test_a_keeper_that_dies, start, stop),
         cmocka_unit_test_setup_teardown(test_nothing_is_left, start, stop),
