@@ -121,11 +121,16 @@ static void kill_kernel(struct kernel *kernel)
     }
 }
 
-void kernels_end_session(struct kernels *kernels, const struct session *session)
+void kernels_end_session(struct kernels *kernels, const struct session *session, bool at_once)
 {
     for (struct kernel *kernel = kernels ? kernels->first : NULL; kernel; kernel = kernel->next) {
-        if (kernel->session == session) {
+        if (kernel->session != session) {
+            continue;
+        }
+        if (at_once || !kernel->called) {
             kill_kernel(kernel);
+        } else {
+            kernel->dying = true; /* with its call */
         }
     }
 }

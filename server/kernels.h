@@ -5,6 +5,7 @@
  * affair: who may enter that has its kernel. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -64,5 +65,6 @@ int kernel_scratch(const struct kernel *kernel);
 /* With the call's verdict: what has become of it. One that has ended is its session's no more. */
 enum job_kernel kernel_end_call(struct kernel *kernel);
 
-/* The session is over, or its workspace is over its limits: its kernel is killed, whatever it does. */
-void kernels_end_session(struct kernels *kernels, const struct session *session);
+/* The session is over, or its workspace is over its limits: its kernel is killed, whatever it does; or, not
+ * `at_once`, when the call has ended that it runs. */
+void kernels_end_session(struct kernels *kernels, const struct session *session, bool at_once);

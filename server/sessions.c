@@ -143,7 +143,7 @@ void session_end(struct session *session)
         session_disk_end(session);
     }
     session->dying = true;
-    all->options.ended(all->options.arg, session);
+    all->options.ended(all->options.arg, session, true);
     forget(session);
     all->options.changed(all->options.arg);
 }
@@ -161,7 +161,7 @@ static void lose(struct session *session)
     session_ref(session);
     session->lost = true;
     all->count--;
-    all->options.ended(all->options.arg, session);
+    all->options.ended(all->options.arg, session, false);
     session_unref(session);
 }
 
@@ -178,9 +178,11 @@ static void lose_keeper(struct sessions *sessions)
             lose(session);
         }
     }
-    LOG(*sessions->options.log, LOG_ERROR, "sessions_lost",
-        LOG_FIELD_U64("sessions", before - sessions->count),
-        LOG_FIELD_STR("reason", "the keeper of workspaces in memory has ended"));
+    if (sessions->count < before) {
+        LOG(*sessions->options.log, LOG_ERROR, "sessions_lost",
+            LOG_FIELD_U64("sessions", before - sessions->count),
+            LOG_FIELD_STR("reason", "the keeper of workspaces in memory has ended"));
+    }
     sessions->options.changed(sessions->options.arg);
 }
 

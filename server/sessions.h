@@ -25,8 +25,8 @@ struct sessions_options {
     void (*changed)(void *arg); /* after the number of sessions has changed */
     /* The jobs of this session must end: `why` is the rest of a sentence about its workspace. */
     void (*over)(void *arg, const struct session *session, const char *why);
-    /* The session is over: nothing of it is to live on. */
-    void (*ended)(void *arg, const struct session *session);
+    /* The session is over: nothing of it is to live on. `at_once` false: but for what runs now. */
+    void (*ended)(void *arg, const struct session *session, bool at_once);
     void *arg;
 };
 

@@ -228,10 +228,10 @@ static void on_sessions_changed(void *arg)
     warden_publish_state(arg);
 }
 
-static void on_session_ended(void *arg, const struct session *session)
+static void on_session_ended(void *arg, const struct session *session, bool at_once)
 {
     const struct warden *warden = arg;
-    kernels_end_session(warden->kernels, session);
+    kernels_end_session(warden->kernels, session, at_once);
 }
 
 static int open_sessions(struct warden *warden, struct err *reterr)

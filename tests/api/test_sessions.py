@@ -412,11 +412,13 @@ def test_a_keeper_that_dies_takes_the_sessions_along(serve):
     assert keeper_of(server) != [keeper] and len(keeper_of(server)) == 1
 
 
-def test_a_job_keeps_what_it_has_when_the_keeper_dies(serve, hold):
-    server = serve(**hold.environment)
-    body = {"code": "call_tool('hold'); open('y', 'w').write('kept')", "session_id": "s", "outputs": ["y"], **hold.fields}
+@pytest.mark.parametrize("policy", ["python", "python-kernel"])
+def test_a_job_keeps_what_it_has_when_the_keeper_dies(serve, hold, policy):
+    server = serve(config_key("k", "its-key", policy="*"), **hold.environment)
+    body = {"code": "call_tool('hold'); open('y', 'w').write('kept')", "session_id": "s", "outputs": ["y"], "policy": policy,
+            **hold.fields}
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        running = pool.submit(call, server, "POST", "/execute", body)
+        running = pool.submit(call, server, "POST", "/execute", body, "its-key")
         wait_for(lambda: hold.requests, "the program's start")
         keeper, = keeper_of(server)
         os.kill(keeper, signal.SIGKILL)
@@ -424,8 +426,9 @@ def test_a_job_keeps_what_it_has_when_the_keeper_dies(serve, hold):
         hold.go.set()
         verdict = running.result().json
     assert verdict["status"] == "success" and verdict["files"][0]["data"] == base64.b64encode(b"kept").decode(), verdict
-    assert call(server, "POST", "/execute", {"code": "1", "session_id": "s"}).status == 500
-    assert server.execute("import os; print(os.listdir('.'))", session_id="s")["stdout"] == "[]\n"
+    assert call(server, "POST", "/execute", {"code": "1", "session_id": "s"}, "its-key").status == 500
+    listing = {"code": "import os; print(os.listdir('.'))", "session_id": "s"}
+    assert call(server, "POST", "/execute", listing, "its-key").json["stdout"] == "[]\n"
 
 
 def test_a_jails_mounts_are_its_own(server):
