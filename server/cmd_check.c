@@ -111,12 +111,7 @@ static const struct {
 } runtimes[] = {
     {"python", "python", NULL, {"-c", "pass"}, NULL, "install it, or name another: SANDBOX_PYTHON_BIN"},
     {"node", "node", NULL, {"-e", "0"}, not_offered, "install nodejs, or name another: SANDBOX_NODE_BIN"},
-    {"isolate",
-     "isolate",
-     NULL,
-     {"-e", "0"},
-     not_offered,
-     "install nodejs, or name another: SANDBOX_NODE_BIN"},
+    {"isolate", "isolate", NULL, {"-e", "0"}, not_offered, "install nodejs"},
     {"typescript",
      "isolate",
      "/usr/bin/esbuild",

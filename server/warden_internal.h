@@ -296,7 +296,7 @@ void session_query_answer(struct front *front, const struct msg_session_query *q
 void selftest_start(struct warden *warden);
 /* It failed a while ago, or a jail has failed since: once more. */
 void selftest_due(void *arg, uint32_t events);
-/* A job's jail could not be built. */
+/* A job's jail could not be built, or what it needs could not be had. */
 void selftest_doubt(struct warden *warden);
 void selftest_ended(struct warden *warden, const struct job_result *result);
 void selftest_stop(struct warden *warden);

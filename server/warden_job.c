@@ -478,6 +478,15 @@ static const char *check_descriptors(const int fds[JOB_FD_COUNT])
     return check_pipes(fds);
 }
 
+/* The verdict goes to this front; the one that serves counts the job in any case. */
+static void give_to(struct front *front, struct warden_job *job)
+{
+    job->front = front;
+    if (front != front->warden->current) {
+        warden_publish_state(front->warden);
+    }
+}
+
 void job_accept(struct front *front, struct job *wish, int fds[JOB_FD_COUNT])
 {
     struct warden *warden = front->warden;
@@ -503,7 +512,7 @@ void job_accept(struct front *front, struct job *wish, int fds[JOB_FD_COUNT])
     if (start(warden, front->settings, wish, fds, false, NULL, &job, &retry_after_ms, &err) < 0) {
         report_failure(front, id, &err, retry_after_ms);
     } else {
-        job->front = front;
+        give_to(front, job);
     }
 }
 
@@ -533,7 +542,7 @@ void job_run(struct front *front, uint64_t id, const char *approval_id, const in
     if (r < 0) {
         report_failure(front, id, &err, retry_after_ms);
     } else {
-        job->front = front;
+        give_to(front, job);
         die_here("started");
     }
     approvals_tend(warden); /* the next one that enters a session */
@@ -582,7 +591,7 @@ void job_end_session(void *arg, const struct session *session, const char *why)
             execution_end_over_workspace(job->execution, why);
         }
     }
-    kernels_end_session(warden->kernels, session);
+    kernels_end_session(warden->kernels, session, true);
 }
 
 void job_cancel_all_of(struct front *front)

@@ -339,7 +339,8 @@ void warm_template_retire(struct warm_template *template)
  * end of its own jail. A step that failed, or a host that does not offer something, speaks for itself. */
 static bool may_have_died(const struct warm_template *template, const struct err *err)
 {
-    return template->template && err->kind != ERR_HOST && err->step[0] == '\0';
+    bool heard = err->code == 0 || err->code == EPIPE || err->code == ECONNRESET || err->code == ECHILD;
+    return template->template && heard && err->kind != ERR_HOST && err->step[0] == '\0';
 }
 
 static bool ends_soon(struct jail *jail)

@@ -22,7 +22,7 @@ const { isNumberObject } = require('util').types;
 const LEVELS_MAX = 512;
 
 // A member as stringify() is to write it, once its toJSON() has been asked: what it would leave out or turn into null without
-// a word is refused. Undefined members it may leave out.
+// a word is refused. But for undefined: of an object it is left out, in an array it is null, as everywhere in JavaScript.
 function checkMember(caller, member) {
   const value = isNumberObject(member) ? Number(member) : member;
   const type = typeof value;
