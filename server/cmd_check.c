@@ -131,7 +131,7 @@ static bool says_interpreter(const char *variable)
  * there need be nothing yet. */
 static int load_shipped(struct server_config **ret, struct err *reterr)
 {
-    static char no_key[] = "SANDBOX_EXECUTOR_ENV=test";
+    char no_key[] = "SANDBOX_EXECUTOR_ENV=test";
     size_t n = 0;
     while (environ[n]) {
         n++;

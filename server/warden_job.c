@@ -528,7 +528,7 @@ void job_run(struct front *front, uint64_t id, const char *approval_id, const in
     if (!front_next_job(front, id, check_pipes(fds))) {
         return;
     }
-    struct warden_job *job;
+    struct warden_job *job = NULL;
     uint64_t retry_after_ms = 0;
     int r = approval_take(front, approval_id, &wish, &fds[JOB_FD_INPUT], &err);
     if (r == 0) {
