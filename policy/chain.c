@@ -65,66 +65,41 @@ static void lead(struct chain *chain, size_t first, uint8_t what, size_t where)
     }
 }
 
-static void put_load(struct chain *chain, uint32_t arg, bool high)
+static uint32_t half_of(uint64_t value, bool high)
 {
-    bool second = high == (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
-    put(chain, LOAD,
-        (uint32_t)(offsetof(struct seccomp_data, args) + arg * sizeof(uint64_t) + second * sizeof(uint32_t)),
-        0, 0);
+    return (uint32_t)(high ? value >> 32 : value);
 }
 
+static void put_load(struct chain *chain, const struct seccomp_condition *condition, bool high)
+{
+    bool second = high == (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+    size_t at = offsetof(struct seccomp_data, args) + condition->arg * sizeof(uint64_t);
+    put(chain, LOAD, (uint32_t)(at + second * sizeof(uint32_t)), 0, 0);
+    if (condition->op == OP_MASKED_EQ) {
+        put(chain, AND, half_of(condition->mask, high), 0, 0);
+    }
+}
+
+/* The upper half decides, unless it is the constant's own. "Below" and its like are the opposite of "at
+ * least". */
 static void put_condition(struct chain *chain, const struct seccomp_condition *condition)
 {
-    uint32_t high = (uint32_t)(condition->value >> 32), low = (uint32_t)condition->value;
-    bool masked = condition->op == OP_MASKED_EQ;
-    put_load(chain, condition->arg, true);
-    if (masked) {
-        put(chain, AND, (uint32_t)(condition->mask >> 32), 0, 0);
+    static const struct {
+        uint16_t code;
+        bool opposite;
+    } ways[] = {
+        [OP_EQ] = {EQ, false}, [OP_NE] = {EQ, true},  [OP_MASKED_EQ] = {EQ, false}, [OP_GT] = {GT, false},
+        [OP_LE] = {GT, true},  [OP_GE] = {GE, false}, [OP_LT] = {GE, true},
+    };
+    uint16_t code = ways[condition->op].code;
+    uint8_t yes = ways[condition->op].opposite ? FAIL : PASS, no = ways[condition->op].opposite ? PASS : FAIL;
+    put_load(chain, condition, true);
+    if (code != EQ) {
+        put(chain, GT, half_of(condition->value, true), yes, NEXT);
     }
-    switch (condition->op) {
-    case OP_EQ:
-    case OP_MASKED_EQ:
-        put(chain, EQ, high, NEXT, FAIL);
-        break;
-    case OP_NE:
-        put(chain, EQ, high, NEXT, PASS);
-        break;
-    case OP_GT:
-    case OP_GE:
-        put(chain, GT, high, PASS, NEXT);
-        put(chain, EQ, high, NEXT, FAIL);
-        break;
-    case OP_LT:
-    case OP_LE:
-        put(chain, GT, high, FAIL, NEXT);
-        put(chain, EQ, high, NEXT, PASS);
-        break;
-    }
-    put_load(chain, condition->arg, false);
-    if (masked) {
-        put(chain, AND, (uint32_t)condition->mask, 0, 0);
-    }
-    switch (condition->op) {
-    case OP_EQ:
-    case OP_MASKED_EQ:
-        put(chain, EQ, low, PASS, FAIL);
-        break;
-    case OP_NE:
-        put(chain, EQ, low, FAIL, PASS);
-        break;
-    case OP_GT:
-        put(chain, GT, low, PASS, FAIL);
-        break;
-    case OP_GE:
-        put(chain, GE, low, PASS, FAIL);
-        break;
-    case OP_LT:
-        put(chain, GE, low, FAIL, PASS);
-        break;
-    case OP_LE:
-        put(chain, GT, low, FAIL, PASS);
-        break;
-    }
+    put(chain, EQ, half_of(condition->value, true), NEXT, no);
+    put_load(chain, condition, false);
+    put(chain, code, half_of(condition->value, false), yes, no);
 }
 
 static void put_rule(struct chain *chain, const struct seccomp_rule *rule)

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -25,16 +24,11 @@
 
 #include "config/shipped.h"
 #include "policy/compiled.h"
-#include "policy/conditions.h"
-#include "policy/errno_names.h"
 #include "policy/seccomp.h"
+#include "tests/unit/policy/answers.h"
 #include "tests/unit/policy/helper.h"
 
 #define X32_BIT 0x40000000
-
-/* A policy around a seccomp block that lets the launch through. */
-#define FILTER(rules)                                                                                        \
-    "name: 'test'\n" WORKSPACE "seccomp { rule { action: ALLOW set: '@execute' }\n" rules " }"
 
 static struct policy *shipped(const char *name)
 {
@@ -111,12 +105,6 @@ static void test_refused(void **state)
     }
 }
 
-static uint32_t answer(const struct policy *policy, int nr, uint64_t arg0, uint64_t arg1)
-{
-    struct seccomp_data data = {.nr = nr, .arch = policy_native_arch(), .args = {arg0, arg1}};
-    return bpf_run(policy->filter.instructions, policy->filter.length, &data);
-}
-
 /* Rules that name a call decide about it, whatever sets say; equal and weaker ones add nothing. */
 static void test_who_decides(void **state)
 {
@@ -190,147 +178,6 @@ static void test_operators(void **state)
             assert_int_equal(answer(policy, SYS_read, 0, rows[i].fails[n]), SECCOMP_RET_USER_NOTIF);
         }
     }
-}
-
-static uint32_t return_value(enum seccomp_action_kind action, const char *errno_name)
-{
-    switch (action) {
-    case ACTION_ALLOW:
-        return SECCOMP_RET_ALLOW;
-    case ACTION_ERRNO:
-        return SECCOMP_RET_ERRNO | policy_errno_number(errno_name);
-    case ACTION_KILL_PROCESS:
-        return SECCOMP_RET_KILL_PROCESS;
-    case ACTION_LOG:
-        return SECCOMP_RET_LOG;
-    case ACTION_NOTIFY:
-        return SECCOMP_RET_USER_NOTIF;
-    }
-    return UINT32_MAX;
-}
-
-/* What the rules say, read the slow way. */
-static uint32_t expected(const struct policy *policy, const struct seccomp_data *data)
-{
-    const struct policy_spec *spec = policy->spec;
-    for (size_t i = 0; i < policy->filter.n_entries; i++) {
-        const struct seccomp_rule *rule = &spec->rules[policy->filter.entries[i].rule];
-        bool holds = policy->filter.entries[i].nr == data->nr;
-        for (size_t n = 0; n < rule->n_conditions; n++) {
-            holds = holds && condition_holds(&rule->conditions[n], data->args[rule->conditions[n].arg]);
-        }
-        if (holds) {
-            return return_value(rule->action, rule->errno_name);
-        }
-    }
-    return return_value(spec->seccomp_default, spec->seccomp_default_errno);
-}
-
-static uint64_t interesting_argument(const struct policy_spec *spec)
-{
-    const struct seccomp_rule *rule = &spec->rules[(size_t)random() % spec->n_rules];
-    uint64_t value = rule->n_conditions ? rule->conditions[(size_t)random() % rule->n_conditions].value : 0;
-    switch (random() % 5) {
-    case 0:
-        return value + 1;
-    case 1:
-        return value | 1ull << 32;
-    case 2:
-        return (uint64_t)random();
-    default:
-        return value;
-    }
-}
-
-/* One to three rules about a call, all with one action. */
-static void put_random_rules(struct buf *text, const char *call)
-{
-    static const char *const ops[] = {"EQ", "MASKED_EQ", "NE", "LT", "LE", "GT", "GE"};
-    static const char *const actions[] = {"ALLOW", "ERRNO", "LOG", "KILL_PROCESS", "NOTIFY"};
-    static const uint64_t values[] = {0,         1, 2, 8, 16, 255, 1ull << 32, 5ull << 32, 5ull << 32 | 9,
-                                      UINT64_MAX};
-    bool ordered = random() & 1;
-    const char *action = actions[(size_t)random() % ARRAY_SIZE(actions)];
-    for (long rules = 1 + random() % 3; rules > 0; rules--) {
-        buf_printf(text, "rule { action: %s syscall: '%s' ", action, call);
-        for (long arg = random() % 2, last = random() % 3; arg <= last; arg++) {
-            const char *op = ops[(size_t)random() % (ordered ? ARRAY_SIZE(ops) : 2)];
-            uint64_t value = values[(size_t)random() % ARRAY_SIZE(values)];
-            uint64_t mask = value | values[(size_t)random() % ARRAY_SIZE(values)];
-            buf_printf(text, "condition { arg: %ld op: %s value: %" PRIu64 " ", arg, op, value);
-            if (strcmp(op, "MASKED_EQ") == 0) {
-                buf_printf(text, "mask: %" PRIu64 " ", mask);
-            }
-            buf_printf(text, "} ");
-        }
-        buf_printf(text, "}\n");
-    }
-}
-
-/* Of LeakSanitizer, where it watches: libseccomp 2.5 loses a node of some of these rules' trees. */
-void __lsan_disable(void) __attribute__((weak));
-void __lsan_enable(void) __attribute__((weak));
-
-static struct policy *compile_random(void)
-{
-    static const char *const defaults[] = {"ALLOW", "ERRNO", "LOG", "NOTIFY"};
-    CLEANUP(buf_free) struct buf text = BUF_INIT;
-    buf_printf(&text,
-               "name: 'test'\n" WORKSPACE
-               "seccomp { default_action: %s rule { action: ALLOW set: '@execute' }\n",
-               defaults[(size_t)random() % ARRAY_SIZE(defaults)]);
-    put_random_rules(&text, "socket");
-    put_random_rules(&text, "dup");
-    put_random_rules(&text, "lseek");
-    buf_printf(&text, "}");
-    if (__lsan_disable) {
-        __lsan_disable();
-    }
-    struct policy *policy = compile(text.data);
-    if (__lsan_enable) {
-        __lsan_enable();
-    }
-    return policy;
-}
-
-/* Also rules that libseccomp does not compile correctly together (policy/chain.c). */
-static void test_random_rules_mean_what_they_say(void **state)
-{
-    (void)state;
-    static const int calls[] = {SYS_socket, SYS_dup, SYS_lseek, SYS_read};
-    srandom(11);
-    for (int round = 0; round < 1000; round++) {
-        CLEANUP(policy_freep) struct policy *policy = compile_random();
-        for (int probe = 0; probe < 500; probe++) {
-            struct seccomp_data data = {.nr = calls[(size_t)random() % ARRAY_SIZE(calls)],
-                                        .arch = policy_native_arch()};
-            for (size_t n = 0; n < 3; n++) {
-                data.args[n] = interesting_argument(policy->spec) - (uint64_t)(random() % 2);
-            }
-            assert_int_equal(bpf_run(policy->filter.instructions, policy->filter.length, &data),
-                             expected(policy, &data));
-        }
-    }
-}
-
-/* Different actions, where no call can have two. */
-static void test_order_decides_between_actions(void **state)
-{
-    (void)state;
-    CLEANUP(policy_freep)
-    struct policy *policy =
-        compile(FILTER("rule { action: ALLOW syscall: 'read' condition { arg: 0 op: LT value: 0x100000005 } }"
-                       "rule { action: LOG syscall: 'read' condition { arg: 0 op: GE value: 0x100000005 } "
-                       "condition { arg: 1 op: NE value: 7 } }"
-                       "rule { action: NOTIFY syscall: 'dup' condition { arg: 0 op: LE value: 3 } }"
-                       "rule { action: KILL_PROCESS syscall: 'dup' condition { arg: 0 op: GT value: 3 } }"));
-    assert_int_equal(answer(policy, SYS_read, 0x100000004, 7), SECCOMP_RET_ALLOW);
-    assert_int_equal(answer(policy, SYS_read, 9, 7), SECCOMP_RET_ALLOW);
-    assert_int_equal(answer(policy, SYS_read, 0x100000005, 8), SECCOMP_RET_LOG);
-    assert_int_equal(answer(policy, SYS_read, 0x200000000, 7 | 1ull << 32), SECCOMP_RET_LOG);
-    assert_int_equal(answer(policy, SYS_read, 0x200000000, 7), SECCOMP_RET_USER_NOTIF);
-    assert_int_equal(answer(policy, SYS_dup, 3, 0), SECCOMP_RET_USER_NOTIF);
-    assert_int_equal(answer(policy, SYS_dup, 1ull << 32, 0), SECCOMP_RET_KILL_PROCESS);
 }
 
 /* Every number, and for each many arguments: the filter says what the rules say. */
@@ -591,8 +438,6 @@ int main(void)
         cmocka_unit_test(test_who_decides),
         cmocka_unit_test(test_notify_is_known),
         cmocka_unit_test(test_operators),
-        cmocka_unit_test(test_random_rules_mean_what_they_say),
-        cmocka_unit_test(test_order_decides_between_actions),
         cmocka_unit_test(test_shipped_filters_mean_their_rules),
         cmocka_unit_test(test_foreign_abis_end_the_program),
         cmocka_unit_test(test_python_refuses_calls),
