@@ -101,6 +101,20 @@ struct rlimit_row {
     uint64_t soft, hard;
 };
 
+/* Where a policy is silent the caller's own limits would hold, which differ from host to host. A server
+ * without privileges can set each of these: none is above what hosts give an ordinary user. */
+static const struct policy_rlimit default_rlimits[] = {
+    {.resource = RLIMIT_CORE}, /* a handler of the host's would read cores as root */
+    {.resource = RLIMIT_NOFILE, .soft = 256, .hard = 256}, /* bounds what the kernel keeps for open files */
+    {.resource = RLIMIT_MEMLOCK},                          /* memory that cannot be swapped out */
+    {.resource = RLIMIT_MSGQUEUE},
+    {.resource = RLIMIT_NICE},
+    {.resource = RLIMIT_RTPRIO},
+    {.resource = RLIMIT_SIGPENDING,
+     .soft = 1024,
+     .hard = 1024}, /* counted for all jails of one uid together */
+};
+
 static void lower(struct rlimit_row *row, uint64_t most)
 {
     row->soft = row->set && row->soft < most ? row->soft : most;
@@ -108,14 +122,20 @@ static void lower(struct rlimit_row *row, uint64_t most)
     row->set = true;
 }
 
+static void set_rlimits(struct rlimit_row *rows, const struct policy_rlimit *limits, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        rows[limits[i].resource] =
+            (struct rlimit_row){.set = true, .soft = limits[i].soft, .hard = limits[i].hard};
+    }
+}
+
 static void add_rlimits(struct jail_plan *plan, const struct policy_spec *spec,
                         const struct policy_ceilings *ceilings, const struct job_limits *limits)
 {
     struct rlimit_row rows[RLIM_NLIMITS] = {0};
-    for (size_t i = 0; i < spec->n_rlimits; i++) {
-        const struct policy_rlimit *limit = &spec->rlimits[i];
-        rows[limit->resource] = (struct rlimit_row){.set = true, .soft = limit->soft, .hard = limit->hard};
-    }
+    set_rlimits(rows, default_rlimits, ARRAY_SIZE(default_rlimits));
+    set_rlimits(rows, spec->rlimits, spec->n_rlimits);
     /* Beside pids.max too: counted per user namespace, of which every jail has its own. PID 1 counts. */
     lower(&rows[RLIMIT_NPROC], limits->pids + 1);
     if (!ceilings->cgroup && spec->limits.address_space) {

@@ -14,7 +14,9 @@
 #include "policy/capabilities.h"
 #include "policy/check.h"
 #include "policy/compiled.h"
+#include "policy/conditions.h"
 #include "policy/env.h"
+#include "policy/known_bad.h"
 #include "policy/seccomp.h"
 #include "policy/syscall_sets.h"
 
@@ -63,35 +65,74 @@ static void lint_capabilities(const struct policy_spec *spec, struct findings *f
     }
 }
 
-/* Trees of the host that hold secrets or tell of it; all of it, "/", is refused by policy/mounts.c. */
+/* Trees of the host that hold secrets or tell of it; all of it, "/", is refused by policy/mounts.c. Of
+ * several that a source lies in, the last one speaks. */
 static const struct {
-    const char *path, *consequence;
+    const char *path;
+    bool whole; /* what lies below it is no better */
+    const char *consequence;
 } telling_sources[] = {
-    {"/proc", "shows the host's processes"},
-    {"/sys", "shows the host's devices and kernel"},
-    {"/dev", "shows the host's devices"},
-    {"/root", "may hold keys and histories"},
-    {"/home", "may hold keys and histories"},
-    {"/etc", "may hold keys and passwords"},
-    {"/run", "holds sockets of the host's services"},
-    {"/var/run", "holds sockets of the host's services"},
-    {"/var/lib", "holds the data of the host's services"},
-    {"/boot", "shows the host's kernel"},
+    {"/proc", true, "shows the host's processes"},
+    {"/sys", true, "shows the host's devices and kernel"},
+    {"/sys/fs/cgroup", true, "shows the limits of the host's services"},
+    {"/dev", true, "is or shows a device of the host's"},
+    {"/root", true, "may hold keys and histories"},
+    {"/home", true, "may hold keys and histories"},
+    {"/etc", false, "may hold keys and passwords"},
+    {"/etc/shadow", true, "holds passwords"},
+    {"/etc/gshadow", true, "holds passwords"},
+    {"/etc/ssh", true, "holds keys of the host's"},
+    {"/etc/ssl/private", true, "holds keys of the host's"},
+    {"/etc/sudoers", true, "says who may become root"},
+    {"/etc/kubernetes", true, "holds keys of the host's"},
+    {"/etc/immure", true, "holds this server's keys"},
+    {"/run", true, "holds sockets of the host's services"},
+    {"/var/run", true, "holds sockets of the host's services"},
+    {"/var/lib", false, "holds the data of the host's services"},
+    {"/var/lib/containerd", true, "holds the files of other containers"},
+    {"/var/lib/containers", true, "holds the files of other containers"},
+    {"/var/lib/docker", true, "holds the files of other containers"},
+    {"/var/lib/kubelet", true, "holds the secrets of other containers"},
+    {"/var/log", true, "holds the host's logs"},
+    {"/var/spool/cron", true, "says what the host runs"},
+    {"/boot", true, "shows the host's kernel"},
 };
+
+/* Devices without memory of their own, which every program may have. */
+static bool is_harmless_device(const char *path)
+{
+    static const char *const rows[] = {"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"};
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        if (strcmp(path, rows[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void lint_source(const struct policy_mount *mount, struct findings *findings)
+{
+    const char *consequence = NULL;
+    for (size_t i = 0; i < ARRAY_SIZE(telling_sources); i++) {
+        bool same = strcmp(mount->source, telling_sources[i].path) == 0;
+        if (same || (telling_sources[i].whole && path_is_below(mount->source, telling_sources[i].path))) {
+            consequence = telling_sources[i].consequence;
+        }
+    }
+    if (consequence && !is_harmless_device(mount->source)) {
+        find(findings, "mount %s: source %s %s", mount->destination, mount->source, consequence);
+    }
+    size_t len = strlen(mount->source);
+    if (len > 5 && strcmp(mount->source + len - 5, ".sock") == 0) {
+        find(findings, "mount %s: source %s is a socket: whoever listens to it trusts its callers",
+             mount->destination, mount->source);
+    }
+}
 
 static void lint_bind(const struct policy_mount *mount, struct findings *findings)
 {
     const char *where = mount->destination;
-    for (size_t i = 0; i < ARRAY_SIZE(telling_sources); i++) {
-        if (strcmp(mount->source, telling_sources[i].path) == 0) {
-            find(findings, "mount %s: source %s %s", where, mount->source, telling_sources[i].consequence);
-        }
-    }
-    size_t len = strlen(mount->source);
-    if (len > 5 && strcmp(mount->source + len - 5, ".sock") == 0) {
-        find(findings, "mount %s: source %s is a socket: whoever listens to it trusts its callers", where,
-             mount->source);
-    }
+    lint_source(mount, findings);
     if (!mount->read_only) {
         find(findings, "mount %s: is writable: the program changes the host's %s", where, mount->source);
     }
@@ -129,11 +170,15 @@ static void lint_mounts(const struct policy_spec *spec, bool strict, struct find
     }
 }
 
+static bool rule_allows(enum seccomp_action_kind action)
+{
+    return action == ACTION_ALLOW || action == ACTION_LOG;
+}
+
 static void lint_conditions(const struct seccomp_rule *rule, size_t index, enum seccomp_action_kind otherwise,
                             struct findings *findings)
 {
-    bool allows = rule->action == ACTION_ALLOW || rule->action == ACTION_LOG;
-    bool default_allows = otherwise == ACTION_ALLOW || otherwise == ACTION_LOG;
+    bool allows = rule_allows(rule->action), default_allows = rule_allows(otherwise);
     for (size_t i = 0; i < rule->n_conditions; i++) {
         const struct seccomp_condition *condition = &rule->conditions[i];
         bool wide = condition->op == OP_NE || condition->op == OP_GT || condition->op == OP_GE;
@@ -155,32 +200,82 @@ static void lint_conditions(const struct seccomp_rule *rule, size_t index, enum 
     }
 }
 
-/* Calls that are in no set because some of their arguments reach further than the rest. */
-static const struct {
-    const char *name, *consequence;
-} many_calls_in_one[] = {
-    {"clone", "makes user namespaces, which bring every capability back"},
-    {"clone3",
-     "makes user namespaces, which bring every capability back; no condition can look at its flags"},
-    {"fcntl", "tells when others read files (F_NOTIFY), and makes them wait (F_SETLEASE)"},
-    {"ioctl", "types into a terminal (TIOCSTI), and speaks to whatever devices there are"},
-    {"prlimit64",
-     "changes the limits of PID 1 of the jail, and of cores, which a handler of the host's reads as root"},
-    {"setrlimit", "changes the limit of cores, which a handler of the host's reads as root"},
-    {"socket", "loads seldom used protocols, and reaches past the network namespace (AF_VSOCK)"},
-};
-
-static void lint_call(const struct filter_entry *entry, const char *name, struct findings *findings)
+/* A rule that allows a call of a set that no policy should, whatever its arguments. */
+static bool allows_danger(const struct policy *policy, const struct filter_entry *entry, const char *name)
 {
-    const struct syscall_row *danger = syscall_set_danger(name);
-    if (danger) {
-        find(findings, "seccomp rule %u: allows %s of %s: %s", entry->rule + 1, name, danger->name,
-             danger->reason);
+    const struct seccomp_rule *rule = &policy->spec->rules[entry->rule];
+    return rule_allows(rule->action) && rule->n_conditions == 0 && syscall_set_danger(name);
+}
+
+static void lint_dangers(const struct policy *policy, struct findings *findings)
+{
+    for (size_t i = 0; i < policy->filter.n_entries; i++) {
+        const struct filter_entry *entry = &policy->filter.entries[i];
+        char buffer[64];
+        const char *name = policy_syscall_name(policy_native_arch(), entry->nr, buffer, sizeof buffer);
+        if (allows_danger(policy, entry, name)) {
+            const struct syscall_row *danger = syscall_set_danger(name);
+            find(findings, "seccomp rule %u: allows %s of %s: %s", entry->rule + 1, name, danger->name,
+                 danger->reason);
+        }
     }
-    for (size_t i = 0; i < ARRAY_SIZE(many_calls_in_one); i++) {
-        if (strcmp(name, many_calls_in_one[i].name) == 0) {
-            find(findings, "seccomp rule %u: allows %s whatever its arguments: it also %s", entry->rule + 1,
-                 name, many_calls_in_one[i].consequence);
+}
+
+static bool rule_holds(const struct seccomp_rule *rule, const uint64_t arguments[6])
+{
+    for (size_t i = 0; i < rule->n_conditions; i++) {
+        if (!condition_holds(&rule->conditions[i], arguments[rule->conditions[i].arg])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The rule that lets a call pass; NULL: the default action does. */
+static const struct filter_entry *allowing(const struct policy *policy, const char *syscall,
+                                           const uint64_t arguments[6])
+{
+    int nr = policy_syscall_number(syscall, NULL);
+    for (size_t i = 0; i < policy->filter.n_entries; i++) {
+        const struct filter_entry *entry = &policy->filter.entries[i];
+        const struct seccomp_rule *rule = &policy->spec->rules[entry->rule];
+        if (entry->nr == nr && rule_allows(rule->action) && rule_holds(rule, arguments)) {
+            return entry;
+        }
+    }
+    return NULL;
+}
+
+/* As the kernel reads the call, and with bits set that it does not read. */
+static bool passes(const struct policy *policy, const struct known_bad_call *call, uint64_t ret_arguments[6])
+{
+    memcpy(ret_arguments, call->arguments, sizeof call->arguments);
+    if (policy_allows_call(policy, call->syscall, ret_arguments)) {
+        return true;
+    }
+    if (call->narrow >= ARRAY_SIZE(call->arguments)) {
+        return false;
+    }
+    ret_arguments[call->narrow] |= 1ull << 32;
+    return policy_allows_call(policy, call->syscall, ret_arguments);
+}
+
+/* What the compiled filter says to calls that it should refuse: conditions included, however they are
+ * written. */
+static void lint_known_bad(const struct policy *policy, struct findings *findings)
+{
+    for (size_t i = 0; i < n_known_bad_calls; i++) {
+        const struct known_bad_call *call = &known_bad_calls[i];
+        uint64_t arguments[ARRAY_SIZE(call->arguments)];
+        if (!passes(policy, call, arguments)) {
+            continue;
+        }
+        const struct filter_entry *entry = allowing(policy, call->syscall, arguments);
+        if (!entry) {
+            find(findings, "seccomp default_action: allows %s: it %s", call->shown, call->consequence);
+        } else if (!allows_danger(policy, entry, call->syscall)) {
+            find(findings, "seccomp rule %u: allows %s: it %s", entry->rule + 1, call->shown,
+                 call->consequence);
         }
     }
 }
@@ -188,22 +283,13 @@ static void lint_call(const struct filter_entry *entry, const char *name, struct
 static void lint_filter(const struct policy *policy, bool strict, struct findings *findings)
 {
     const struct policy_spec *spec = policy->spec;
-    bool default_allows = spec->seccomp_default == ACTION_ALLOW || spec->seccomp_default == ACTION_LOG;
-    if (default_allows) {
+    if (rule_allows(spec->seccomp_default)) {
         find(
             findings,
             "seccomp: default_action allows every call that no rule names, those of future kernels included");
     }
-    for (size_t i = 0; i < policy->filter.n_entries; i++) {
-        const struct filter_entry *entry = &policy->filter.entries[i];
-        const struct seccomp_rule *rule = &spec->rules[entry->rule];
-        bool allows = rule->action == ACTION_ALLOW || rule->action == ACTION_LOG;
-        if (allows && rule->n_conditions == 0) {
-            char name[64];
-            lint_call(entry, policy_syscall_name(policy_native_arch(), entry->nr, name, sizeof name),
-                      findings);
-        }
-    }
+    lint_dangers(policy, findings);
+    lint_known_bad(policy, findings);
     for (size_t i = 0; i < spec->n_rules; i++) {
         lint_conditions(&spec->rules[i], i, spec->seccomp_default, findings);
         if (strict && !spec->rules[i].reason) {

@@ -200,6 +200,28 @@ static void test_rlimits(void **state)
     assert_rlimit(most, RLIMIT_AS, (2ull << 50) + (1ull << 30), (2ull << 50) + (1ull << 30));
 }
 
+/* A policy that says nothing about a limit has ours, never those of whoever started the server. */
+static void test_default_rlimits(void **state)
+{
+    (void)state;
+    const struct job job = {0};
+    static const struct {
+        uint32_t resource;
+        uint64_t limit;
+    } rows[] = {{RLIMIT_CORE, 0},   {RLIMIT_NOFILE, 256}, {RLIMIT_MEMLOCK, 0},      {RLIMIT_MSGQUEUE, 0},
+                {RLIMIT_RTPRIO, 0}, {RLIMIT_NICE, 0},     {RLIMIT_SIGPENDING, 1024}};
+    CLEANUP(policy_freep) struct policy *silent = compile(LEAST);
+    CLEANUP(plan_freep) struct jail_plan *plan = build_true(silent, &server, &job);
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        assert_rlimit(plan, rows[i].resource, rows[i].limit, rows[i].limit);
+    }
+    CLEANUP(policy_freep)
+    struct policy *own = compile(LEAST "rlimit { resource: NOFILE soft: 5000 hard: 6000 }");
+    CLEANUP(plan_freep) struct jail_plan *said = build_true(own, &server, &job);
+    assert_rlimit(said, RLIMIT_NOFILE, 5000, 6000);
+    assert_rlimit(said, RLIMIT_CORE, 0, 0);
+}
+
 static void test_capabilities(void **state)
 {
     (void)state;
@@ -372,6 +394,7 @@ int main(void)
         cmocka_unit_test(test_session),
         cmocka_unit_test(test_limits_reach_the_plan),
         cmocka_unit_test(test_rlimits),
+        cmocka_unit_test(test_default_rlimits),
         cmocka_unit_test(test_capabilities),
         cmocka_unit_test(test_namespaces),
         cmocka_unit_test(test_commands),
