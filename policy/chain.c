@@ -35,9 +35,9 @@ struct chain {
 bool chain_is_needed(const struct policy_spec *spec, const struct filter_entry *entries, size_t n)
 {
     for (size_t i = 0; n > 1 && i < n; i++) {
-        const struct seccomp_rule *rule = &spec->rules[entries[i].rule];
-        for (size_t c = 0; c < rule->n_conditions; c++) {
-            if (rule->conditions[c].op != OP_EQ && rule->conditions[c].op != OP_MASKED_EQ) {
+        const struct seccomp_rule rule = policy_filter_rule(spec, &entries[i]);
+        for (size_t c = 0; c < rule.n_conditions; c++) {
+            if (rule.conditions[c].op != OP_EQ && rule.conditions[c].op != OP_MASKED_EQ) {
                 return true;
             }
         }
@@ -119,7 +119,8 @@ size_t chain_write(const struct policy_spec *spec, const struct filter_entry *en
 {
     struct chain chain = {.to = ret, .room = room};
     for (size_t i = 0; i < n; i++) {
-        put_rule(&chain, &spec->rules[entries[i].rule]);
+        const struct seccomp_rule rule = policy_filter_rule(spec, &entries[i]);
+        put_rule(&chain, &rule);
     }
     put(&chain, RET, seccomp_answer(spec->seccomp_default, spec->seccomp_default_errno), 0, 0);
     return chain.n;

@@ -95,23 +95,40 @@ static void put_action(enum seccomp_action_kind action, const char *errno_name, 
     }
 }
 
+/* Appends a word to lines that begin with `indent` blanks. `column`: where the line ends; 0: there is none
+ * yet. */
+static void put_wrapped(const char *word, int indent, size_t *column, struct buf *ret)
+{
+    if (*column == 0 || *column + 1 + strlen(word) > LINE_WIDTH) {
+        buf_printf(ret, "%s%*s", *column == 0 ? "" : "\n", indent - 1, "");
+        *column = (size_t)indent - 1;
+    }
+    buf_printf(ret, " %s", word);
+    *column += 1 + strlen(word);
+}
+
+/* A member of a set, as a word: "read", or "setsockopt(SOL_SOCKET, SO_KEEPALIVE)". */
+static const char *shown_call(const char *name, const struct syscall_row *row, char *ret, size_t size)
+{
+    if (!row || !row->shown) {
+        return name;
+    }
+    snprintf(ret, size, "%s(%s)", name, row->shown);
+    return ret;
+}
+
 /* The calls that one rule decides about, wrapped. */
 static void put_calls(const struct policy_filter *filter, size_t rule, struct buf *ret)
 {
     size_t column = 0;
     for (size_t i = 0; i < filter->n_entries; i++) {
-        if (filter->entries[i].rule != rule) {
-            continue;
+        const struct filter_entry *entry = &filter->entries[i];
+        if (entry->rule == rule) {
+            char name[64], shown[256];
+            policy_syscall_name(policy_native_arch(), entry->nr, name, sizeof name);
+            const struct syscall_row *row = entry->row > 0 ? &syscall_sets()[entry->row] : NULL;
+            put_wrapped(shown_call(name, row, shown, sizeof shown), 6, &column, ret);
         }
-        char name[64];
-        size_t len =
-            strlen(policy_syscall_name(policy_native_arch(), filter->entries[i].nr, name, sizeof name));
-        if (column == 0 || column + 1 + len > LINE_WIDTH) {
-            buf_puts(ret, column == 0 ? "     " : "\n     ");
-            column = 5;
-        }
-        buf_printf(ret, " %s", name);
-        column += 1 + len;
     }
     buf_puts(ret, column == 0 ? "      none on this architecture\n" : "\n");
 }
@@ -193,17 +210,12 @@ void policy_print_sets(struct buf *ret)
         if (!set->reason) {
             continue;
         }
-        buf_printf(ret, "%s%s: %s\n", set->name, set->danger ? " (never allowed by a shipped policy)" : "",
-                   set->reason);
+        buf_printf(ret, "%s%s: %s\n", set->name,
+                   set->kind == SET_DANGER ? " (never allowed by a shipped policy)" : "", set->reason);
         size_t column = 0;
         for (const struct syscall_row *call = syscall_set_next(set); call; call = syscall_set_next(call)) {
-            size_t len = strlen(call->name);
-            if (column == 0 || column + 1 + len > LINE_WIDTH) {
-                buf_puts(ret, column == 0 ? "   " : "\n   ");
-                column = 3;
-            }
-            buf_printf(ret, " %s", call->name);
-            column += 1 + len;
+            char shown[256];
+            put_wrapped(shown_call(call->name, call, shown, sizeof shown), 4, &column, ret);
         }
         buf_putc(ret, '\n');
     }

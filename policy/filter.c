@@ -37,7 +37,7 @@ static int unknown_name(const struct policy_spec *spec, size_t rule, const char 
     return bad_rule(spec, rule, name, policy_no_such(what, near, words), reterr);
 }
 
-static int add_entry(struct policy_filter *filter, int nr, size_t rule, bool direct)
+static int add_entry(struct policy_filter *filter, struct filter_entry entry)
 {
     /* Grows by doubling whenever the count reaches a power of two. */
     if ((filter->n_entries & (filter->n_entries - 1)) == 0) {
@@ -48,8 +48,7 @@ static int add_entry(struct policy_filter *filter, int nr, size_t rule, bool dir
         }
         filter->entries = entries;
     }
-    filter->entries[filter->n_entries++] =
-        (struct filter_entry){.nr = nr, .direct = direct, .rule = (uint32_t)rule};
+    filter->entries[filter->n_entries++] = entry;
     return 0;
 }
 
@@ -67,14 +66,42 @@ static int collect_named(const struct policy_spec *spec, size_t index, struct po
         if (nr < 0) {
             return bad_rule(spec, index, rule->syscalls[i], "does not exist on this architecture", reterr);
         }
-        if (add_entry(filter, nr, index, true) < 0) {
+        const struct filter_entry entry = {.nr = nr, .direct = true, .rule = (uint32_t)index};
+        if (add_entry(filter, entry) < 0) {
             return err_errno(reterr, ENOMEM, "compiling the filter");
         }
     }
     return 0;
 }
 
-/* A set serves every architecture: what this one does not have is skipped. */
+static bool rule_allows(const struct seccomp_rule *rule)
+{
+    return rule->action == ACTION_ALLOW || rule->action == ACTION_LOG;
+}
+
+/* A set serves every architecture: what this one does not have is skipped. What a set holds with conditions
+ * is refused whole: a rule that denies a set leaves none of its calls. */
+static int collect_set(const struct policy_spec *spec, size_t index, const struct syscall_row *set,
+                       struct policy_filter *filter, struct err *reterr)
+{
+    const struct seccomp_rule *rule = &spec->rules[index];
+    for (const struct syscall_row *row = syscall_set_next(set); row; row = syscall_set_next(row)) {
+        bool conditional = row->n_conditions > 0 && (rule_allows(rule) || set->kind == SET_PARTIAL);
+        if (conditional && rule->n_conditions > 0) {
+            return bad_rule(spec, index, row->name,
+                            "a rule with conditions names calls, not a set that has conditions of its own",
+                            reterr);
+        }
+        const struct filter_entry entry = {.nr = policy_syscall_number(row->name, NULL),
+                                           .rule = (uint32_t)index,
+                                           .row = conditional ? (uint32_t)(row - syscall_sets()) : 0};
+        if (entry.nr >= 0 && add_entry(filter, entry) < 0) {
+            return err_errno(reterr, ENOMEM, "compiling the filter");
+        }
+    }
+    return 0;
+}
+
 static int collect_sets(const struct policy_spec *spec, size_t index, struct policy_filter *filter,
                         struct err *reterr)
 {
@@ -85,11 +112,9 @@ static int collect_sets(const struct policy_spec *spec, size_t index, struct pol
             return unknown_name(spec, index, "set", rule->sets[i], syscall_set_did_you_mean(rule->sets[i]),
                                 reterr);
         }
-        while ((row = syscall_set_next(row))) {
-            int nr = policy_syscall_number(row->name, NULL);
-            if (nr >= 0 && add_entry(filter, nr, index, false) < 0) {
-                return err_errno(reterr, ENOMEM, "compiling the filter");
-            }
+        int r = collect_set(spec, index, row, filter, reterr);
+        if (r < 0) {
+            return r;
         }
     }
     return 0;
@@ -114,6 +139,18 @@ static int collect(const struct policy_spec *spec, struct policy_filter *filter,
     return r;
 }
 
+struct seccomp_rule policy_filter_rule(const struct policy_spec *spec, const struct filter_entry *entry)
+{
+    struct seccomp_rule rule = spec->rules[entry->rule];
+    if (entry->row > 0) {
+        const struct syscall_row *row = &syscall_sets()[entry->row];
+        /* Read as long as the view lives, and never written. */
+        rule.conditions = (struct seccomp_condition *)row->conditions;
+        rule.n_conditions = row->n_conditions;
+    }
+    return rule;
+}
+
 /* By number, those named directly first, then in the policy's order. */
 static int compare_entries(const void *a, const void *b)
 {
@@ -124,7 +161,10 @@ static int compare_entries(const void *a, const void *b)
     if (x->direct != y->direct) {
         return x->direct ? -1 : 1;
     }
-    return x->rule < y->rule ? -1 : x->rule > y->rule;
+    if (x->rule != y->rule) {
+        return x->rule < y->rule ? -1 : 1;
+    }
+    return x->row < y->row ? -1 : x->row > y->row;
 }
 
 static int contradiction(const struct policy_spec *spec, const struct filter_entry *a,
@@ -150,20 +190,20 @@ static int decide_call(const struct policy_spec *spec, struct filter_entry *entr
 {
     size_t kept = 0;
     for (size_t i = 0; i < n && entries[i].direct == entries[0].direct; i++) {
-        const struct seccomp_rule *rule = &spec->rules[entries[i].rule];
+        const struct seccomp_rule rule = policy_filter_rule(spec, &entries[i]);
         bool covered = false;
         for (size_t k = 0; k < kept && !covered; k++) {
-            const struct seccomp_rule *other = &spec->rules[entries[k].rule];
-            if (same_action(rule, other)) {
-                covered = rule == other || other->n_conditions == 0;
-            } else if (!conditions_disjoint(rule, other)) {
+            const struct seccomp_rule other = policy_filter_rule(spec, &entries[k]);
+            if (same_action(&rule, &other)) {
+                covered = rule.conditions == other.conditions || other.n_conditions == 0;
+            } else if (!conditions_disjoint(&rule, &other)) {
                 return contradiction(spec, &entries[k], &entries[i], reterr);
             }
         }
         if (covered) {
             continue;
         }
-        if (rule->n_conditions == 0) {
+        if (rule.n_conditions == 0) {
             /* The same action without conditions: the others, all of the same action, say nothing more. */
             kept = 0;
         }
@@ -203,8 +243,9 @@ static int check_launch(const struct policy_spec *spec, const struct policy_filt
     bool conditional = false;
     for (size_t i = 0; i < filter->n_entries; i++) {
         if (filter->entries[i].nr == nr) {
-            action = spec->rules[filter->entries[i].rule].action;
-            conditional = spec->rules[filter->entries[i].rule].n_conditions > 0;
+            const struct seccomp_rule rule = policy_filter_rule(spec, &filter->entries[i]);
+            action = rule.action;
+            conditional = rule.n_conditions > 0;
         }
     }
     if (conditional || (action != ACTION_ALLOW && action != ACTION_LOG)) {

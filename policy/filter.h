@@ -5,8 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config/policy_file.h"
+
 struct err;
-struct policy_spec;
 struct sock_filter;
 
 /* Which rule of the policy decides about a call. A call may have several, with conditions that exclude each
@@ -15,6 +16,7 @@ struct filter_entry {
     int nr;        /* of the native architecture */
     bool direct;   /* named by the rule itself, not through a set */
     uint32_t rule; /* index into the spec's rules */
+    uint32_t row;  /* of syscall_sets(), whose conditions hold; 0, a set's own row: the rule's */
 };
 
 struct policy_filter {
@@ -30,4 +32,7 @@ struct policy_filter {
  * the default action. Rules that could contradict each other are ERR_CONFIG, as is a filter under which
  * nothing could be started. */
 int policy_filter_compile(const struct policy_spec *spec, struct policy_filter *ret, struct err *reterr);
+/* What an entry says, by itself: its rule, with the conditions of the set through which it names the call. A
+ * view: it owns nothing, and holds as long as `spec` does. */
+struct seccomp_rule policy_filter_rule(const struct policy_spec *spec, const struct filter_entry *entry);
 void policy_filter_clear(struct policy_filter *filter);

@@ -238,8 +238,8 @@ static const struct filter_entry *allowing(const struct policy *policy, const ch
     int nr = policy_syscall_number(syscall, NULL);
     for (size_t i = 0; i < policy->filter.n_entries; i++) {
         const struct filter_entry *entry = &policy->filter.entries[i];
-        const struct seccomp_rule *rule = &policy->spec->rules[entry->rule];
-        if (entry->nr == nr && rule_allows(rule->action) && rule_holds(rule, arguments)) {
+        const struct seccomp_rule rule = policy_filter_rule(policy->spec, entry);
+        if (entry->nr == nr && rule_allows(rule.action) && rule_holds(&rule, arguments)) {
             return entry;
         }
     }

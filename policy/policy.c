@@ -176,11 +176,11 @@ bool policy_allows(const struct policy *policy, const char *syscall)
         if (entry->nr != nr) {
             continue;
         }
-        const struct seccomp_rule *rule = &policy->spec->rules[entry->rule];
-        if (rule->n_conditions > 0) {
+        const struct seccomp_rule rule = policy_filter_rule(policy->spec, entry);
+        if (rule.n_conditions > 0) {
             return false;
         }
-        action = rule->action;
+        action = rule.action;
     }
     return nr >= 0 && (action == ACTION_ALLOW || action == ACTION_LOG);
 }

@@ -265,15 +265,15 @@ static int add_rules(const struct policy_spec *spec, const struct filter_entry *
 {
     int r = 0;
     for (size_t i = 0; r == 0 && i < n; i++) {
-        const struct seccomp_rule *rule = &spec->rules[entries[i].rule];
-        if (rule_action(rule) == default_action) {
+        const struct seccomp_rule rule = policy_filter_rule(spec, &entries[i]);
+        if (rule_action(&rule) == default_action) {
             continue; /* what happens anyway; libseccomp refuses such rules */
         }
         struct scmp_arg_cmp comparisons[SECCOMP_ARGS];
-        for (size_t c = 0; c < rule->n_conditions; c++) {
-            comparisons[c] = comparison(&rule->conditions[c]);
+        for (size_t c = 0; c < rule.n_conditions; c++) {
+            comparisons[c] = comparison(&rule.conditions[c]);
         }
-        r = add_rule(spec, &entries[i], rule_action(rule), (unsigned)rule->n_conditions, comparisons, context,
+        r = add_rule(spec, &entries[i], rule_action(&rule), (unsigned)rule.n_conditions, comparisons, context,
                      reterr);
     }
     return r;

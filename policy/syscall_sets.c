@@ -2,19 +2,46 @@
  * machine is policy/seccomp.c's question. */
 #include "policy/syscall_sets.h"
 
+#include <linux/futex.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
 
 #include "config/textformat.h"
 #include "jail/base/cleanup.h"
 
+/* Comparisons of an argument of which the kernel reads 32 bits, as the table has them. */
+#define MASK32(number, bits, wanted)                                                                         \
+    {                                                                                                        \
+        .arg = (number), .op = OP_MASKED_EQ, .mask = (uint32_t)(bits), .value = (wanted)                     \
+    }
+#define IS32(number, wanted) MASK32(number, UINT32_MAX, wanted)
+/* Of 64 bits. */
+#define MASK64(number, bits, wanted)                                                                         \
+    {                                                                                                        \
+        .arg = (number), .op = OP_MASKED_EQ, .mask = (bits), .value = (wanted)                               \
+    }
+
 static const struct syscall_row rows[] = {
-#define SET(set, why)    {.name = set, .reason = why},
-#define DANGER(set, why) {.name = set, .reason = why, .danger = true},
-#define CALL(call)       {.name = #call},
+#define SET(set, why)     {.name = set, .reason = why},
+#define PARTIAL(set, why) {.name = set, .reason = why, .kind = SET_PARTIAL},
+#define DANGER(set, why)  {.name = set, .reason = why, .kind = SET_DANGER},
+#define CALL(call)        {.name = #call},
+#define WHERE(call, arguments, one)                                                                          \
+    {.name = #call, .shown = arguments, .conditions = {one}, .n_conditions = 1},
+#define WHERE_BOTH(call, arguments, one, other)                                                              \
+    {.name = #call, .shown = arguments, .conditions = {one, other}, .n_conditions = 2},
 #include "policy/syscall_sets.def"
 #undef SET
+#undef PARTIAL
 #undef DANGER
 #undef CALL
+#undef WHERE
+#undef WHERE_BOTH
     {.reason = ""},
 };
 
@@ -44,7 +71,7 @@ const struct syscall_row *syscall_set_danger(const char *call)
     for (const struct syscall_row *row = rows; row->name; row++) {
         if (row->reason) {
             set = row;
-        } else if (set->danger && strcmp(row->name, call) == 0) {
+        } else if (set->kind == SET_DANGER && strcmp(row->name, call) == 0) {
             return set;
         }
     }

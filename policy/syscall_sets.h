@@ -5,10 +5,24 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "config/policy_file.h"
+
+#define SYSCALL_ROW_CONDITIONS 2
+
+enum syscall_set_kind {
+    SET_SAFE,    /* what a program may have: conditions say with which arguments */
+    SET_PARTIAL, /* calls with these arguments alone, whatever a rule does with them */
+    SET_DANGER,  /* no shipped policy allows a member */
+};
+
 struct syscall_row {
-    const char *name;   /* "@basic-io" or "read"; NULL in the last row */
-    const char *reason; /* why the set exists; NULL for a member */
-    bool danger;        /* a set whose members no shipped policy allows */
+    const char *name;           /* "@basic-io" or "read"; NULL in the last row */
+    const char *reason;         /* why the set exists; NULL for a member */
+    enum syscall_set_kind kind; /* of a set */
+    const char *shown;          /* of a member with conditions: "SOL_SOCKET, SO_KEEPALIVE"; else NULL */
+    /* All must hold. A call may have several rows: any of them may. */
+    struct seccomp_condition conditions[SYSCALL_ROW_CONDITIONS];
+    size_t n_conditions;
 };
 
 /* The first row; the table ends with a row whose name is NULL. */

@@ -46,8 +46,8 @@ static void put_filter(const struct policy_filter *filter, const char *id)
     printf("\n};\n\nstatic struct filter_entry entries_%s[] = {", id);
     for (size_t i = 0; i < filter->n_entries; i++) {
         const struct filter_entry *entry = &filter->entries[i];
-        printf("%s{%d, %d, %" PRIu32 "},", separator(i, ENTRIES_PER_LINE), entry->nr, entry->direct,
-               entry->rule);
+        printf("%s{%d, %d, %" PRIu32 ", %" PRIu32 "},", separator(i, ENTRIES_PER_LINE), entry->nr,
+               entry->direct, entry->rule, entry->row);
     }
     printf("\n    {0}};\n\n");
 }

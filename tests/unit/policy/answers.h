@@ -47,13 +47,13 @@ static inline uint32_t expected(const struct policy *policy, const struct seccom
 {
     const struct policy_spec *spec = policy->spec;
     for (size_t i = 0; i < policy->filter.n_entries; i++) {
-        const struct seccomp_rule *rule = &spec->rules[policy->filter.entries[i].rule];
+        const struct seccomp_rule rule = policy_filter_rule(spec, &policy->filter.entries[i]);
         bool holds = policy->filter.entries[i].nr == data->nr;
-        for (size_t n = 0; n < rule->n_conditions; n++) {
-            holds = holds && condition_holds(&rule->conditions[n], data->args[rule->conditions[n].arg]);
+        for (size_t n = 0; n < rule.n_conditions; n++) {
+            holds = holds && condition_holds(&rule.conditions[n], data->args[rule.conditions[n].arg]);
         }
         if (holds) {
-            return return_value(rule->action, rule->errno_name);
+            return return_value(rule.action, rule.errno_name);
         }
     }
     return return_value(spec->seccomp_default, spec->seccomp_default_errno);

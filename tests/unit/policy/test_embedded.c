@@ -149,6 +149,7 @@ static void test_every_shipped_policy_has_its_filter(void **state)
                 assert_int_equal(filters[i]->entries[n].nr, fresh->filter.entries[n].nr);
                 assert_int_equal(filters[i]->entries[n].direct, fresh->filter.entries[n].direct);
                 assert_int_equal(filters[i]->entries[n].rule, fresh->filter.entries[n].rule);
+                assert_int_equal(filters[i]->entries[n].row, fresh->filter.entries[n].row);
             }
         }
     }

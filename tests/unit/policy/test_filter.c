@@ -7,7 +7,9 @@
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
+#include <linux/futex.h>
 #include <linux/seccomp.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -76,6 +78,9 @@ static void test_refused(void **state)
         {FILTER("rule { action: ALLOW syscall: 'read' condition { arg: 0 value: 1 } } "
                 "rule { action: ERRNO syscall: 'read' condition { arg: 1 value: 1 } }"),
          "decides differently"},
+        {FILTER("rule { action: ALLOW set: '@memory' condition { arg: 0 value: 1 } }"),
+         "seccomp rule 2 (mmap): a rule with conditions names calls, not a set that has conditions of its "
+         "own"},
         {"name: 'test'\n" WORKSPACE "seccomp { }", "execve is not allowed"},
         {"name: 'test'\n" WORKSPACE
          "seccomp { default_action: ALLOW rule { action: KILL_PROCESS set: '@execute' } }",
@@ -134,6 +139,49 @@ static void test_who_decides(void **state)
     assert_int_equal(answer(policy, SYS_mount, 0, 0), SECCOMP_RET_USER_NOTIF);
     assert_int_equal(answer(policy, 9999, 0, 0), SECCOMP_RET_USER_NOTIF);
     assert_true(policy->filter.notify);
+}
+
+static uint32_t answer_to_option(const struct policy *policy, uint64_t level, uint64_t option)
+{
+    struct seccomp_data data = {
+        .nr = SYS_setsockopt, .arch = policy_native_arch(), .args = {3, level, option}};
+    return bpf_run(policy->filter.instructions, policy->filter.length, &data);
+}
+
+/* A set that is allowed gives the arguments that it says, one that is denied leaves nothing; of a partial
+ * one, both are about its arguments alone. */
+static void test_conditions_of_sets(void **state)
+{
+    (void)state;
+    CLEANUP(policy_freep)
+    struct policy *allows =
+        compile(FILTER("rule { action: ALLOW set: ['@network-local', '@thread'] } "
+                       "rule { action: ERRNO errno: 'ENOSYS' set: '@priority-inheritance' }"));
+    assert_int_equal(answer_to_option(allows, SOL_SOCKET, SO_KEEPALIVE), SECCOMP_RET_ALLOW);
+    assert_int_equal(answer_to_option(allows, SOL_SOCKET, SO_ATTACH_FILTER), SECCOMP_RET_USER_NOTIF);
+    assert_int_equal(answer_to_option(allows, 1ull << 32 | SOL_SOCKET, SO_ATTACH_FILTER),
+                     SECCOMP_RET_USER_NOTIF);
+    assert_int_equal(answer_to_option(allows, IPPROTO_TCP, SO_KEEPALIVE), SECCOMP_RET_USER_NOTIF);
+    assert_int_equal(answer(allows, SYS_futex, 0, FUTEX_WAIT_PRIVATE), SECCOMP_RET_ALLOW);
+    assert_int_equal(answer(allows, SYS_futex, 0, FUTEX_WAIT_BITSET | FUTEX_CLOCK_REALTIME),
+                     SECCOMP_RET_ALLOW);
+    for (uint32_t operation = 0; operation < 16; operation++) {
+        bool lends = operation == FUTEX_LOCK_PI || operation == FUTEX_UNLOCK_PI ||
+                     operation == FUTEX_TRYLOCK_PI || (operation >= FUTEX_WAIT_REQUEUE_PI && operation <= 13);
+        bool gone = operation == FUTEX_FD || operation > 13;
+        assert_int_equal(answer(allows, SYS_futex, 0, operation), lends  ? SECCOMP_RET_ERRNO | ENOSYS
+                                                                  : gone ? SECCOMP_RET_USER_NOTIF
+                                                                         : SECCOMP_RET_ALLOW);
+    }
+
+    CLEANUP(policy_freep)
+    struct policy *denies = compile("name: 'test'\n" WORKSPACE "seccomp { default_action: ALLOW "
+                                    "rule { action: ERRNO errno: 'EACCES' set: '@network-local' } "
+                                    "rule { action: ERRNO errno: 'ENOSYS' set: '@priority-inheritance' } }");
+    assert_int_equal(answer_to_option(denies, SOL_SOCKET, SO_KEEPALIVE), SECCOMP_RET_ERRNO | EACCES);
+    assert_int_equal(answer_to_option(denies, SOL_SOCKET, SO_ATTACH_FILTER), SECCOMP_RET_ERRNO | EACCES);
+    assert_int_equal(answer(denies, SYS_futex, 0, FUTEX_LOCK_PI), SECCOMP_RET_ERRNO | ENOSYS);
+    assert_int_equal(answer(denies, SYS_futex, 0, FUTEX_WAIT), SECCOMP_RET_ALLOW);
 }
 
 static void test_notify_is_known(void **state)
@@ -436,6 +484,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_who_decides),
+        cmocka_unit_test(test_conditions_of_sets),
         cmocka_unit_test(test_notify_is_known),
         cmocka_unit_test(test_operators),
         cmocka_unit_test(test_shipped_filters_mean_their_rules),

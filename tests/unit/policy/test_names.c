@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "policy/capabilities.h"
+#include "policy/conditions.h"
 #include "policy/env.h"
 #include "policy/errno_names.h"
 #include "policy/seccomp.h"
@@ -103,13 +104,32 @@ static void test_sets(void **state)
     assert_null(syscall_set_find("read"));
 }
 
-/* One call in two sets would make two rules of one policy contradict each other. */
+static const struct syscall_row *set_of(const struct syscall_row *row)
+{
+    while (!row->reason) {
+        row--;
+    }
+    return row;
+}
+
+/* One call in two sets would make two rules of one policy contradict each other, unless their conditions do
+ * not meet. */
 static void test_no_call_is_in_two_sets(void **state)
 {
     (void)state;
     for (const struct syscall_row *row = syscall_sets(); row->name; row++) {
+        assert_int_equal(row->n_conditions > 0, row->shown != NULL);
         for (const struct syscall_row *other = row + 1; other->name; other++) {
-            assert_string_not_equal(row->name, other->name);
+            if (strcmp(row->name, other->name) != 0) {
+                continue;
+            }
+            const struct seccomp_rule a = {.conditions = (struct seccomp_condition *)row->conditions,
+                                           .n_conditions = row->n_conditions},
+                                      b = {.conditions = (struct seccomp_condition *)other->conditions,
+                                           .n_conditions = other->n_conditions};
+            if (row->n_conditions == 0 || other->n_conditions == 0 || !conditions_disjoint(&a, &b)) {
+                fail_msg("%s in %s and %s", row->name, set_of(row)->name, set_of(other)->name);
+            }
         }
     }
 }
