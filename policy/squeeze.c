@@ -40,7 +40,7 @@
 #define ARCH_AT ((uint32_t)offsetof(struct seccomp_data, arch))
 
 /* What is known of the accumulator. */
-enum knowledge { UNKNOWN, NUMBER, ARCHITECTURE };
+enum knowledge { UNKNOWN, NUMBER, ARCHITECTURE, ZERO };
 
 struct squeeze {
     const struct sock_filter *from;
@@ -75,6 +75,12 @@ static uint32_t follow(const struct squeeze *s, uint32_t place)
     return s->to[place].code == JUMP ? place - 1 - s->to[place].k : place;
 }
 
+static bool lead_to_same(const struct squeeze *s, uint32_t place, uint32_t target)
+{
+    const struct sock_filter *a = &s->to[follow(s, place)], *b = &s->to[target];
+    return a == b || (a->code == RETURN && b->code == RETURN && a->k == b->k);
+}
+
 /* A place that leads to `target` and that the next instruction but two can reach. */
 static uint32_t near(struct squeeze *s, uint32_t target)
 {
@@ -82,6 +88,11 @@ static uint32_t near(struct squeeze *s, uint32_t target)
         return target;
     }
     target = follow(s, target);
+    for (uint32_t place = s->n_to - 1; s->n_to - place <= JUMP_MAX; place--) {
+        if (lead_to_same(s, place, target)) {
+            return place;
+        }
+    }
     return s->to[target].code == RETURN ? put(s, RETURN, s->to[target].k, 0, 0)
                                         : put(s, JUMP, s->n_to - 1 - target, 0, 0);
 }
@@ -136,6 +147,9 @@ static int holds(const struct squeeze *s, enum knowledge knowledge, uint16_t cod
     if (knowledge == ARCHITECTURE) {
         return code == JUMP_EQ && k == s->arch ? !s->foreign : -1;
     }
+    if (knowledge == ZERO) {
+        return code == JUMP_GT ? 0 : k == 0;
+    }
     if (s->foreign) {
         return -1; /* looked at for all numbers together */
     }
@@ -149,12 +163,20 @@ static uint32_t rest_of(struct squeeze *s, uint32_t pc, enum knowledge knowledge
         const struct sock_filter *insn = &s->from[pc++];
         switch (insn->code) {
         case LOAD:
+            if (pc < s->n_from && s->from[pc].code == MASK && s->from[pc].k == 0) {
+                knowledge = ZERO; /* the half of an argument that a mask leaves out */
+                pc++;
+                break;
+            }
             if (insn->k != NR_AT && insn->k != ARCH_AT) {
                 return put_before(s, LOAD, insn->k, rest_of(s, pc, UNKNOWN));
             }
             knowledge = insn->k == NR_AT ? NUMBER : ARCHITECTURE;
             break;
         case MASK:
+            if (knowledge == ZERO) {
+                break;
+            }
             return knowledge == UNKNOWN ? put_before(s, MASK, insn->k, rest_of(s, pc, UNKNOWN)) : NONE;
         case JUMP:
             pc += insn->k;

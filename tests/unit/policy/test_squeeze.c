@@ -154,6 +154,31 @@ static void test_far_jumps(void **state)
     free(filter);
 }
 
+/* What a mask leaves out whole is not looked at. */
+static void test_empty_masks(void **state)
+{
+    (void)state;
+    struct filter *filter = calloc(1, sizeof *filter);
+    uint32_t seed = 4;
+    assert_non_null(filter);
+    begin(filter);
+    add(filter, (struct sock_filter)BPF_JUMP(EQ, 7, 0, 7));
+    for (unsigned half = 0; half < 2; half++) {
+        add(filter, (struct sock_filter)LOAD(ARG(0) + 4 * (1 - half)));
+        add(filter, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, half));
+        add(filter, (struct sock_filter)BPF_JUMP(EQ, half, 0, half ? 1 : 4));
+    }
+    add(filter, (struct sock_filter)ANSWER(SECCOMP_RET_ALLOW));
+    add(filter, (struct sock_filter)ANSWER(SECCOMP_RET_USER_NOTIF));
+    CLEANUP(freep) struct filter *after = squeezed(filter);
+    assert_equivalent(filter, after, 20, &seed);
+    assert_true(after->length < filter->length);
+    for (uint32_t i = 0; i < after->length; i++) {
+        assert_true(after->code[i].code != (BPF_ALU | BPF_AND | BPF_K) || after->code[i].k == 1);
+    }
+    free(filter);
+}
+
 /* Whatever libseccomp may write, in no order that makes sense. */
 static void fill_at_random(struct filter *filter, uint32_t *seed)
 {
@@ -174,6 +199,9 @@ static void fill_at_random(struct filter *filter, uint32_t *seed)
         } else if (kind < 10) {
             number = false;
             add(filter, (struct sock_filter)LOAD(ARG(draw(seed, 2)) + 4 * draw(seed, 2)));
+            if (draw(seed, 2) == 0) {
+                add(filter, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, draw(seed, 4)));
+            }
         } else if (kind == 10) {
             add(filter, (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, draw(seed, room)));
         } else {
@@ -248,6 +276,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_neighbours),
         cmocka_unit_test(test_far_jumps),
+        cmocka_unit_test(test_empty_masks),
         cmocka_unit_test(test_at_random),
         cmocka_unit_test(test_left_alone),
     };
