@@ -47,6 +47,21 @@ bool condition_holds(const struct seccomp_condition *condition, uint64_t value)
     return false;
 }
 
+bool conditions_may_hold(const struct seccomp_rule *rule, unsigned known,
+                         const uint64_t arguments[SECCOMP_ARGS], bool *ret_sure)
+{
+    *ret_sure = true;
+    for (size_t i = 0; i < rule->n_conditions; i++) {
+        const struct seccomp_condition *condition = &rule->conditions[i];
+        if (!(known & 1u << condition->arg)) {
+            *ret_sure = false;
+        } else if (!condition_holds(condition, arguments[condition->arg])) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* The values that satisfy a comparison, as an interval where they are one. */
 static bool interval_of(const struct seccomp_condition *condition, uint64_t *ret_low, uint64_t *ret_high)
 {

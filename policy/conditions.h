@@ -21,5 +21,10 @@ bool conditions_disjoint(const struct seccomp_rule *a, const struct seccomp_rule
 
 bool condition_holds(const struct seccomp_condition *condition, uint64_t value);
 
+/* False if the rule holds for no call with these arguments, of which those count whose bit in `known` is set;
+ * `*ret_sure`: it holds for each of them. */
+bool conditions_may_hold(const struct seccomp_rule *rule, unsigned known,
+                         const uint64_t arguments[SECCOMP_ARGS], bool *ret_sure);
+
 /* "where argument 0 is 1 and argument 1 & 0xf000 is 0x1000", or nothing without conditions. */
 void conditions_print(const struct seccomp_rule *rule, struct buf *ret);

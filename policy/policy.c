@@ -17,6 +17,7 @@
 #include "policy/bpf.h"
 #include "policy/check.h"
 #include "policy/compiled.h"
+#include "policy/conditions.h"
 #include "policy/embedded.h"
 #include "policy/seccomp.h"
 
@@ -167,20 +168,26 @@ bool policy_allows_call(const struct policy *policy, const char *syscall, const 
     return nr >= 0 && (answer == SECCOMP_RET_ALLOW || answer == SECCOMP_RET_LOG);
 }
 
-bool policy_allows(const struct policy *policy, const char *syscall)
+static bool is_allowing(enum seccomp_action_kind action)
+{
+    return action == ACTION_ALLOW || action == ACTION_LOG;
+}
+
+bool policy_allows(const struct policy *policy, const char *syscall, unsigned known,
+                   const uint64_t arguments[6])
 {
     int nr = policy_syscall_number(syscall, NULL);
-    enum seccomp_action_kind action = policy->spec->seccomp_default;
     for (size_t i = 0; i < policy->filter.n_entries; i++) {
         const struct filter_entry *entry = &policy->filter.entries[i];
-        if (entry->nr != nr) {
+        const struct seccomp_rule rule = policy_filter_rule(policy->spec, entry);
+        bool sure;
+        if (entry->nr != nr || !conditions_may_hold(&rule, known, arguments, &sure)) {
             continue;
         }
-        const struct seccomp_rule rule = policy_filter_rule(policy->spec, entry);
-        if (rule.n_conditions > 0) {
-            return false;
+        /* Of rules with different actions never two hold: where this one is sure to, no other may. */
+        if (sure || !is_allowing(rule.action)) {
+            return nr >= 0 && is_allowing(rule.action);
         }
-        action = rule.action;
     }
-    return nr >= 0 && (action == ACTION_ALLOW || action == ACTION_LOG);
+    return nr >= 0 && is_allowing(policy->spec->seccomp_default);
 }

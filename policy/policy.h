@@ -26,8 +26,10 @@ const char *policy_workspace(const struct policy *policy);
 /* Where the host has what jails of this policy show at `path`, into `ret` of PATH_MAX bytes; false where it
  * is nothing of the host's. Symbolic links are not followed. */
 bool policy_find_on_host(const struct policy *policy, const char *path, char *ret);
-/* True if programs under this policy may make that system call whatever its arguments are. */
-bool policy_allows(const struct policy *policy, const char *syscall);
+/* True if programs under this policy may make that system call with these arguments, whatever those are whose
+ * bit in `known` (bit 0: argument 0) is clear. */
+bool policy_allows(const struct policy *policy, const char *syscall, unsigned known,
+                   const uint64_t arguments[6]);
 /* True if they may make it with these arguments: what the filter itself says. */
 bool policy_allows_call(const struct policy *policy, const char *syscall, const uint64_t arguments[6]);
 

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -120,29 +121,50 @@ static char **template_arguments(const struct warm_template *template)
     return argv;
 }
 
+/* A call of the parked process, with the arguments that are always the same. */
+struct needed_call {
+    const char *name;
+    unsigned known;
+    uint64_t arguments[6];
+};
+
+static const char *find_refused(const struct policy *policy, const struct needed_call *needed, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!policy_allows(policy, needed[i].name, needed[i].known, needed[i].arguments)) {
+            return needed[i].name;
+        }
+    }
+    return NULL;
+}
+
 /* What a parked process does behind its filter, before it is the program's (jail/zygote.c). Denied, it would
  * wait for an answer that nobody can give yet. */
 static int check_filter(const struct warm_template *template, struct err *reterr)
 {
-    static const char *const needed[] = {"sendmsg", "close_range"};
-    for (size_t i = 0; i < ARRAY_SIZE(needed); i++) {
-        if (!policy_allows(template->policy, needed[i])) {
-            return err_set(reterr, ERR_HOST, EPERM, NULL,
-                           "policy '%s' does not allow %s, which jobs from a template need once",
-                           policy_name(template->policy), needed[i]);
-        }
-    }
-    return 0;
+    static const struct needed_call needed[] = {
+        {.name = "sendmsg", .known = 1u << 2, .arguments[2] = MSG_NOSIGNAL},
+        {.name = "close_range", .known = 1u << 1 | 1u << 2, .arguments[1] = UINT32_MAX},
+    };
+    const char *refused = find_refused(template->policy, needed, ARRAY_SIZE(needed));
+    return refused ? err_set(reterr, ERR_HOST, EPERM, NULL,
+                             "policy '%s' does not allow %s, which jobs from a template need once",
+                             policy_name(template->policy), refused)
+                   : 0;
 }
 
 /* True if a parked process that is behind its filter already can still become the program's. */
 static bool can_filter_early(const struct warm_template *template)
 {
-    static const char *const needed[] = {"recvmsg", "dup3", "sendmsg", "close_range"};
-    for (size_t i = 0; i < ARRAY_SIZE(needed); i++) {
-        if (!policy_allows(template->policy, needed[i])) {
-            return false;
-        }
+    static const struct needed_call needed[] = {
+        {.name = "recvmsg", .known = 1u << 2, .arguments[2] = MSG_CMSG_CLOEXEC},
+        {.name = "dup3", .known = 1u << 2, .arguments[2] = 0},
+        {.name = "dup3", .known = 1u << 2, .arguments[2] = O_CLOEXEC},
+        {.name = "sendmsg", .known = 1u << 2, .arguments[2] = MSG_NOSIGNAL},
+        {.name = "close_range", .known = 1u << 1 | 1u << 2, .arguments[1] = UINT32_MAX},
+    };
+    if (find_refused(template->policy, needed, ARRAY_SIZE(needed))) {
+        return false;
     }
     for (uint32_t i = 0; i < template->park_plan->n_steps; i++) {
         const struct jail_step *step = &template->park_plan->steps[i];

@@ -184,6 +184,41 @@ static void test_conditions_of_sets(void **state)
     assert_int_equal(answer(denies, SYS_futex, 0, FUTEX_WAIT), SECCOMP_RET_ALLOW);
 }
 
+/* What is certain of a call of which not all arguments are known. */
+static void test_allows(void **state)
+{
+    (void)state;
+    CLEANUP(policy_freep)
+    struct policy *policy = compile(FILTER(
+        "rule { action: LOG syscall: 'close' }"
+        "rule { action: ALLOW syscall: 'lseek' condition { arg: 0 value: 3 } condition { arg: 2 value: 1 } }"
+        "rule { action: ALLOW syscall: 'lseek' condition { arg: 0 value: 4 } }"
+        "rule { action: ERRNO syscall: 'lseek' condition { arg: 0 value: 5 } }"));
+    const struct {
+        const char *name;
+        unsigned known;
+        uint64_t first, third;
+        bool allowed;
+    } rows[] = {
+        {"close", 0, 0, 0, true},     {"read", 7, 0, 0, false},     {"lseek", 0, 4, 0, false},
+        {"lseek", 1, 4, 0, true},     {"lseek", 1, 3, 1, false},    {"lseek", 5, 3, 1, true},
+        {"lseek", 5, 3, 2, false},    {"lseek", 4, 3, 1, false},    {"lseek", 1, 5, 0, false},
+        {"no_such", 7, 0, 0, false},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        const uint64_t arguments[] = {rows[i].first, 0, rows[i].third, 0, 0, 0};
+        assert_int_equal(policy_allows(policy, rows[i].name, rows[i].known, arguments), rows[i].allowed);
+    }
+    CLEANUP(policy_freep)
+    struct policy *open = compile("name: 'test'\n" WORKSPACE "seccomp { default_action: ALLOW rule { action: "
+                                  "NOTIFY syscall: 'lseek' condition { arg: 0 value: 3 } } }");
+    const uint64_t third[] = {3, 0, 0, 0, 0, 0}, fourth[] = {4, 0, 0, 0, 0, 0};
+    assert_true(policy_allows(open, "read", 0, third));
+    assert_false(policy_allows(open, "lseek", 0, fourth)); /* whatever the first argument is: no */
+    assert_false(policy_allows(open, "lseek", 1, third));
+    assert_true(policy_allows(open, "lseek", 1, fourth));
+}
+
 static void test_notify_is_known(void **state)
 {
     (void)state;
@@ -485,6 +520,7 @@ int main(void)
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_who_decides),
         cmocka_unit_test(test_conditions_of_sets),
+        cmocka_unit_test(test_allows),
         cmocka_unit_test(test_notify_is_known),
         cmocka_unit_test(test_operators),
         cmocka_unit_test(test_shipped_filters_mean_their_rules),
