@@ -64,7 +64,7 @@ static const char policy_text[] =
     "  rule { action: ALLOW syscall: 'fcntl' condition { arg: 1 op: MASKED_EQ mask: 0xfffffc00 value: 0 } }\n"
     "  rule { action: ALLOW syscall: 'fcntl' condition { arg: 1 op: MASKED_EQ mask: 0xfffffff8 value: 0x408 "
     "} }\n"
-    "  rule { action: ALLOW syscall: 'fcntl' condition { arg: 1 op: MASKED_EQ mask: 0xfffffffe value: 0x406 "
+    "  rule { action: ALLOW syscall: 'fcntl' condition { arg: 1 op: MASKED_EQ mask: 0xffffffff value: 0x406 "
     "} }\n"
     "  rule { action: ALLOW syscall: 'clone' condition { arg: 0 op: MASKED_EQ mask: 0x7e028000 value: 0 } }\n"
     "  rule { action: ERRNO errno: 'ENOSYS' syscall: 'clone3' }\n"

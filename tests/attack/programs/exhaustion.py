@@ -133,7 +133,7 @@ def huge_files():
     attempt("allocate", os.posix_fallocate, fd, 0, 1 << 40)
 
 
-@attack("RLIMIT_NOFILE", {"descriptors": "10(1[0-9]|2[0-4])", "error": "EMFILE"})
+@attack("RLIMIT_NOFILE", {"descriptors": "2(4[0-9]|5[0-6])", "error": "EMFILE"})
 def descriptors():
     """Opens as many files as it can."""
     opened = []
@@ -165,7 +165,7 @@ def descriptors_in_flight():
         found("bounded", sent < 5000)
 
 
-@attack("RLIMIT_NOFILE and the kernel's limit per user", {"pipes": "[0-9]+", "size": "EPERM|ENOMEM|EBUSY|done"})
+@attack("RLIMIT_NOFILE, and F_SETPIPE_SZ up to 64 KiB", {"pipes": "12[0-8]", "size": "EPERM", "least": "done"}, denied={"fcntl": 3})
 def pipes():
     """Makes as many pipes as it can, as large as it can, and fills them."""
     import fcntl
@@ -177,7 +177,27 @@ def pipes():
             os.write(ends[-1][1], bytes(4096))
     except OSError:
         found("pipes", len(ends))
-    attempt("size", fcntl.fcntl, ends[0][0], 1031, 1 << 24)
+    attempts("size", [lambda size=size: syscall("fcntl", ends[0][0], 1031, size) for size in (65537, 1 << 24, 1 << 32 | 65536)])
+    attempt("least", fcntl.fcntl, ends[0][0], 1031, 65536)
+
+
+@attack("RLIMIT_NOFILE: one process has no more than 128 x 128", {"watches": "1[0-9]{4}", "bounded": "True"})
+def epoll_watches():
+    """Has each descriptor watched by each other, which is kernel memory that some kernels do not count."""
+    import select
+    watchers, watched, watches = [], [], 0
+    try:
+        while True:
+            watchers.append(select.epoll())
+            watched.append(os.eventfd(0))
+    except OSError:
+        pass
+    for watcher in watchers:
+        for fd in watched:
+            watcher.register(fd, select.EPOLLIN)
+            watches += 1
+    found("watches", watches)
+    found("bounded", watches <= 128 * 128)
 
 
 @attack("output beyond the limit is drained and forgotten", None, verdict={"stdout_truncated": True, "stderr_truncated": True},

@@ -253,7 +253,9 @@ def all_that_are_new():
 def every_name_there_is():
     """Calls everything that this file names, so that the reply's table is full."""
     words = {name for name in NUMBERS} - {"mmap", "ioctl", "fcntl", "socket", "setsockopt", "clone", "mknod", "mknodat", "personality", "prctl",
-                                          "arch_prctl", "setrlimit", "prlimit64", "pidfd_open", "openat2"}
+                                          "arch_prctl", "setrlimit", "prlimit64", "pidfd_open", "openat2", "madvise", "membarrier", "futex",
+                                          "sendto", "recvfrom", "sendmsg", "recvmsg", "sendmmsg", "recvmmsg", "timer_create",
+                                          "clock_nanosleep", "setpriority", "sched_setparam", "sched_setscheduler", "sched_setaffinity"}
     refused_calls = 0
     for name in sorted(words):
         try:
@@ -261,3 +263,95 @@ def every_name_there_is():
         except OSError:
             refused_calls += 1
     found("refused", refused_calls == len(words))
+
+
+@attack("mmap is allowed without MAP_HUGETLB, whatever the kernel does not read", {"huge": "EPERM"}, denied={"mmap": 4}, unfiltered=True)
+def huge_pages():
+    """Takes pages from the host's pool of huge ones, which no limit of the job counts."""
+    # MAP_HUGETLB; with 2 MiB and 1 GiB; private and shared
+    attempts("huge", [lambda flags=flags: syscall("mmap", 0, 1 << 21, 3, flags, -1, 0)
+                      for flags in (0x40022, 0x40022 | 21 << 26, 0x40021 | 30 << 26, 1 << 32 | 0x40022)])
+
+
+@attack("madvise is allowed for a few numbers, of which the kernel reads 32 bits", {"cold": "EPERM", "merge": "EPERM", "poison": "EPERM"},
+        denied={"madvise": 6}, unfiltered=True)
+def advice_on_memory():
+    """Moves its memory to swap, where only a cgroup counts it; has it compared with that of other jobs; takes pages from the host."""
+    import mmap
+    memory = mmap.mmap(-1, 1 << 16)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    attempts("cold", [lambda advice=advice: syscall("madvise", address, 4096, advice) for advice in (20, 21, 1 << 32 | 21)])
+    attempts("merge", [lambda: syscall("madvise", address, 4096, 12)])
+    attempts("poison", [lambda advice=advice: syscall("madvise", address, 4096, advice) for advice in (100, 101)])
+
+
+@attack("futex is allowed by its operation, with and without its two flags", {"lock": "ENOSYS", "try": "EPERM", "requeue": "EPERM"},
+        denied={"futex": 10}, unfiltered=True)
+def priority_inheritance():
+    """Uses locks with priority inheritance and moves waiters between them (CVE-2014-3153, "Towelroot"; CVE-2021-3347)."""
+    import struct
+    word, other = ctypes.create_string_buffer(64), ctypes.create_string_buffer(64)
+    past = struct.pack("QQ", 0, 1)
+
+    def operations(*numbers):
+        return [lambda number=number: syscall("futex", word, number, 1, past, other, 0) for number in numbers]
+    # LOCK_PI, UNLOCK_PI, which the C library tries and does without; private and shared
+    attempts("lock", operations(6, 7, 6 | 128, 7 | 128))
+    # TRYLOCK_PI, LOCK_PI2; WAIT_REQUEUE_PI, CMP_REQUEUE_PI
+    attempts("try", operations(8, 8 | 128, 13 | 128, 13 | 128 | 256, 1 << 32 | 13))
+    attempts("requeue", operations(11, 11 | 256, 12, 12 | 128, 2))
+
+
+@attack("timers go by clocks that go on by themselves", {"timer": "EPERM", "sleep": "EPERM"}, denied={"timer_create": 4, "clock_nanosleep": 3},
+        unfiltered=True)
+def timers_on_cpu_time():
+    """Makes timers on the CPU time of itself, of PID 1 and of a thread (CVE-2025-38352)."""
+    import struct
+    made = ctypes.create_string_buffer(8)
+    # CLOCK_PROCESS_CPUTIME_ID, CLOCK_THREAD_CPUTIME_ID, ~pid << 3 | 2
+    clocks = (2, 3, (~0 << 3 | 2) & 0xFFFFFFFF, (~1 << 3 | 2) & 0xFFFFFFFF)
+    attempts("timer", [lambda clock=clock: syscall("timer_create", clock, 0, made) for clock in clocks])
+    attempts("sleep", [lambda clock=clock: syscall("clock_nanosleep", clock, 0, struct.pack("QQ", 0, 1), 0) for clock in (2, clocks[2], clocks[3])])
+
+
+@attack("membarrier is allowed between threads of one program", {"barriers": "EPERM"}, denied={"membarrier": 5}, unfiltered=True)
+def barriers_for_all():
+    """Has every CPU of the host wait for it."""
+    # GLOBAL, GLOBAL_EXPEDITED and its registration, PRIVATE_EXPEDITED_SYNC_CORE, PRIVATE_EXPEDITED_RSEQ
+    attempts("barriers", [lambda command=command: syscall("membarrier", command, 0, 0) for command in (1, 2, 4, 32, 128)])
+
+
+@attack("they are answered with ENOSYS, and the C library does without", {"execveat": "ENOSYS", "preadv2": "ENOSYS", "pwritev2": "ENOSYS"})
+def calls_with_flags():
+    """Runs a program by its descriptor, reads and writes by flags."""
+    import struct
+    true, null = os.open("/bin/true", os.O_RDONLY), os.open("/dev/null", os.O_RDWR)
+    buffer = ctypes.create_string_buffer(64)
+    vector = struct.pack("QQ", ctypes.addressof(buffer), 64)
+    if os.fork() == 0:
+        attempt("execveat", syscall, "execveat", true, b"", 0, 0, 0x1000)
+        os._exit(0)
+    os.wait()
+    # RWF_HIPRI, RWF_NOWAIT
+    attempt("preadv2", syscall, "preadv2", null, vector, 1, 0, 0, 1)
+    attempt("pwritev2", syscall, "pwritev2", null, vector, 1, 0, 0, 8)
+
+
+@attack(unfiltered=True, **all_refused("io_setup", "io_submit", "io_getevents", "io_cancel", "io_destroy"))
+def asynchronous_io():
+    """Makes a ring of the older kind, whose memory belongs to a file system of the kernel's own."""
+    context = ctypes.create_string_buffer(8)
+    refused(("io_setup", 8, context), ("io_submit", 0, 0, 0), ("io_getevents", 0, 0, 0, 0, 0), ("io_cancel", 0, 0, 0), ("io_destroy", 0))
+
+
+@attack("the number of the process must be 0, its own", {"class": "EPERM", "nice": "EPERM", "all": "EPERM", "itself": "done"},
+        denied={"sched_setscheduler": 1, "sched_setparam": 1, "sched_setaffinity": 1, "setpriority": 4}, unfiltered=True)
+def demotes_init():
+    """Puts PID 1, which has the same uid, last in the line for the CPU."""
+    import struct
+    attempts("class", [lambda: syscall("sched_setscheduler", 1, 5, struct.pack("i", 0)), lambda: syscall("sched_setparam", 1, struct.pack("i", 0)),
+                       lambda: syscall("sched_setaffinity", 1, 8, struct.pack("Q", 1))])
+    attempts("nice", [lambda pid=pid: syscall("setpriority", 0, pid, 19) for pid in (1, 1 << 32 | 1)])
+    # PRIO_PGRP, PRIO_USER
+    attempts("all", [lambda which=which: syscall("setpriority", which, 0, 19) for which in (1, 2)])
+    attempt("itself", syscall, "setpriority", 0, 0, 1)

@@ -274,10 +274,8 @@ static void test_left_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_neighbours),
-        cmocka_unit_test(test_far_jumps),
-        cmocka_unit_test(test_empty_masks),
-        cmocka_unit_test(test_at_random),
+        cmocka_unit_test(test_neighbours),  cmocka_unit_test(test_far_jumps),
+        cmocka_unit_test(test_empty_masks), cmocka_unit_test(test_at_random),
         cmocka_unit_test(test_left_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
