@@ -36,7 +36,8 @@
     X(output_bytes, 1, 1024 * MIB)                                                                           \
     X(timeout_ms, 0, MS_PER_DAY)                                                                             \
     X(output_files, 1, 65536)                                                                                \
-    X(output_file_bytes, 1, 1024 * MIB)
+    X(output_file_bytes, 1, 1024 * MIB)                                                                      \
+    X(file_locks, 2, 1u << 20)
 
 void policy_spec_free(struct policy_spec *spec)
 {

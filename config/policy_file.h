@@ -31,7 +31,14 @@ struct policy_mount {
     struct source_position at; /* of its destination */
 };
 
-enum seccomp_action_kind { ACTION_ALLOW, ACTION_ERRNO, ACTION_KILL_PROCESS, ACTION_LOG, ACTION_NOTIFY };
+enum seccomp_action_kind {
+    ACTION_ALLOW,
+    ACTION_ERRNO,
+    ACTION_KILL_PROCESS,
+    ACTION_LOG,
+    ACTION_NOTIFY,
+    ACTION_COUNT
+};
 enum seccomp_op { OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE, OP_MASKED_EQ };
 
 struct seccomp_condition {
@@ -71,6 +78,7 @@ struct policy_limits {
     uint32_t output_files;
     uint64_t output_file_bytes;
     bool address_space;
+    uint32_t file_locks;
 };
 
 /* What a session keeps. */

@@ -17,7 +17,8 @@ _Static_assert((int)IMMURE__SECCOMP_ACTION__ALLOW - 1 == (int)ACTION_ALLOW &&
                    (int)IMMURE__SECCOMP_ACTION__ERRNO - 1 == (int)ACTION_ERRNO &&
                    (int)IMMURE__SECCOMP_ACTION__KILL_PROCESS - 1 == (int)ACTION_KILL_PROCESS &&
                    (int)IMMURE__SECCOMP_ACTION__LOG - 1 == (int)ACTION_LOG &&
-                   (int)IMMURE__SECCOMP_ACTION__NOTIFY - 1 == (int)ACTION_NOTIFY,
+                   (int)IMMURE__SECCOMP_ACTION__NOTIFY - 1 == (int)ACTION_NOTIFY &&
+                   (int)IMMURE__SECCOMP_ACTION__COUNT - 1 == (int)ACTION_COUNT,
                "actions differ");
 _Static_assert((int)IMMURE__SECCOMP_OPERATOR__EQ - 1 == (int)OP_EQ &&
                    (int)IMMURE__SECCOMP_OPERATOR__GE - 1 == (int)OP_GE &&
@@ -28,7 +29,7 @@ static int action_from_message(struct checker *checker, const char *field, Immur
                                enum seccomp_action_kind *ret)
 {
     *ret = (enum seccomp_action_kind)((int)action - 1);
-    return (unsigned)action - 1 <= (unsigned)ACTION_NOTIFY
+    return (unsigned)action - 1 <= (unsigned)ACTION_COUNT
                ? 0
                : check_fail(checker, field, "there is no such action");
 }

@@ -15,6 +15,7 @@
 #include "jail/spawn.h"
 
 struct denied_table;
+struct seccomp_data;
 struct seccomp_notif;
 
 /* Barriers: what the parent tells the child, in this order. */
@@ -32,6 +33,13 @@ enum standby_state {
     STANDBY_STARTING, /* it starts its interpreter */
     STANDBY_PARKED,   /* it waits in a system call that PID 1 has not answered */
     STANDBY_DONE,     /* it runs its program */
+};
+
+/* What PID 1 knows of the job's file locks (init_locks.c). */
+struct lock_count {
+    uint32_t calls;      /* JAIL_LOCK_*: those that are counted */
+    uint32_t most;       /* locks */
+    uint32_t calls_left; /* that may be made before the locks are counted again */
 };
 
 struct parent_message {
@@ -81,7 +89,8 @@ struct child {
     int parent;   /* the directory in it that a step has opened last, by `parent_path`; -1: none */
     int listener; /* seccomp user notification; -1: none */
     struct denied_table *denied; /* NULL: no call of the job has been denied yet */
-    int proc;                    /* PID 1's own procfs, attached nowhere, where the plan has none; -1: none */
+    int proc;                    /* PID 1's own procfs, attached nowhere, where it is of use; -1: none */
+    struct lock_count locks;
     bool proc_absent;
     char parent_path[PATH_MAX];
     const char *call;      /* the system call under way, for the error */
@@ -158,6 +167,13 @@ void child_forget_parent(struct child *child);
 int child_open_below(struct child *child, int parent, const char *name);
 /* Opens `path` in the new root (O_PATH), beneath it and through no link. */
 int child_open_path(struct child *child, const char *path);
+
+/* Before there is a program: what of the plan says how its locks are counted. */
+void init_locks_begin(struct child *child);
+/* Whether the filter handed the call to us to be counted, not to be denied. */
+bool init_locks_counts(const struct child *child, const struct seccomp_data *call);
+/* True if it may be made; it is taken for made, then. */
+bool init_locks_allow(struct child *child);
 
 /* Gives PID 1 a procfs of its own, where the kernel does: `child->proc`. */
 void step_mount_own_proc(struct child *child);

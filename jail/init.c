@@ -77,9 +77,8 @@ static void count_denied(struct child *child, int32_t nr, uint32_t arch)
     denied_count(child->denied, nr, arch);
 }
 
-void init_deny(const struct child *child, uint64_t id, int error)
+static void answer(const struct child *child, struct seccomp_notif_resp response)
 {
-    struct seccomp_notif_resp response = {.id = id, .error = -error};
     int r;
     do {
         r = ioctl(child->listener, SECCOMP_IOCTL_NOTIF_SEND, &response);
@@ -89,7 +88,13 @@ void init_deny(const struct child *child, uint64_t id, int error)
     }
 }
 
-/* Refuses one system call that the filter handed to us. */
+void init_deny(const struct child *child, uint64_t id, int error)
+{
+    answer(child, (struct seccomp_notif_resp){.id = id, .error = -error});
+}
+
+/* Refuses one system call that the filter handed to us, or lets it go on: one that takes a lock, as long as
+ * there is room for it. Which call it is stands in registers, which nobody can change any more. */
 static void answer_notification(struct child *child, pid_t program)
 {
     int listener = child->listener;
@@ -101,10 +106,16 @@ static void answer_notification(struct child *child, pid_t program)
     if (init_standby_takes(child, program, &request)) {
         return;
     }
+    bool is_lock = init_locks_counts(child, &request.data);
+    if (is_lock && init_locks_allow(child)) {
+        answer(child,
+               (struct seccomp_notif_resp){.id = request.id, .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE});
+        return;
+    }
     if (!init_is_standing_by(child)) {
         count_denied(child, request.data.nr, request.data.arch);
     }
-    init_deny(child, request.id, EPERM);
+    init_deny(child, request.id, is_lock ? ENOLCK : EPERM);
 }
 
 enum reaped {
@@ -284,6 +295,7 @@ void init_serve(struct child *child, pid_t program, int signals, int listener_so
                 struct child_message *end)
 {
     slice_shorten(); /* the verdict waits for us */
+    init_locks_begin(child);
     bool is_known = serve_until_end(child, program, signals, listener_source, end);
     end->kind = CHILD_ENDED;
     end->time_ns = clock_now_ns();

@@ -57,6 +57,14 @@ enum {
         1 << 9, /* PROC: writable, for a template that writes id maps; its jobs mount their own */
 };
 
+/* SECCOMP: the calls that take a file lock, which the kernel charges to nobody. */
+enum {
+    JAIL_LOCK_SETLK = 1 << 0,  /* fcntl(F_SETLK) */
+    JAIL_LOCK_SETLKW = 1 << 1, /* fcntl(F_SETLKW) */
+    JAIL_LOCK_FLOCK = 1 << 2,  /* flock */
+    JAIL_LOCK_ALL = (1 << 3) - 1,
+};
+
 struct jail_step {
     enum jail_step_kind kind;
     union {
@@ -127,7 +135,9 @@ struct jail_step {
         struct {
             jail_ref bpf; /* `length` instructions of struct sock_filter */
             uint32_t length;
-            bool notify; /* the filter returns SECCOMP_RET_USER_NOTIF somewhere */
+            bool notify;         /* the filter returns SECCOMP_RET_USER_NOTIF somewhere */
+            uint32_t locks;      /* JAIL_LOCK_*: calls that it hands over to be counted, not denied */
+            uint32_t file_locks; /* how many may be held */
         } seccomp;
         struct {
             jail_ref path;

@@ -303,6 +303,10 @@ static verdict check_seccomp(const struct jail_plan *plan, const struct jail_ste
     if (!in_arena(plan, step->seccomp.bpf, step->seccomp.length * sizeof(struct sock_filter))) {
         return "a filter lies inside the arena";
     }
+    if ((step->seccomp.locks & ~(uint32_t)JAIL_LOCK_ALL) || (step->seccomp.locks && !step->seccomp.notify) ||
+        !step->seccomp.locks != !step->seccomp.file_locks) {
+        return "locks that are counted have a limit, and come to PID 1";
+    }
     return NULL;
 }
 

@@ -271,6 +271,9 @@ static void put_content(struct buf *ret, const struct jail_plan *plan, const str
     case JAIL_STEP_SECCOMP:
         buf_printf(ret, "%" PRIu32 " instructions%s", step->seccomp.length,
                    step->seccomp.notify ? ", denials are reported" : "");
+        if (step->seccomp.locks) {
+            buf_printf(ret, ", at most %" PRIu32 " file locks", step->seccomp.file_locks);
+        }
         break;
     case JAIL_STEP_EXEC:
     case JAIL_STEP_RUN:

@@ -133,13 +133,24 @@ static int proc_new(struct child *child, uint32_t flags)
     return mount < 0 ? -errno : mount;
 }
 
-/* Where a plan shows no /proc, PID 1 alone has a procfs, by a descriptor: nothing is attached that a path
- * could lead to, and no program gets PID 1's descriptors. Where the kernel gives none, the end is learned
- * later (init_end.c). */
+/* Where a plan shows no /proc, or one that hides some processes though locks are to be counted, PID 1 alone
+ * has a procfs, by a descriptor: nothing is attached that a path could lead to, and no program gets PID 1's
+ * descriptors. Where the kernel gives none, the end is learned later (init_end.c), and locks are not counted
+ * again (init_locks.c). */
 void step_mount_own_proc(struct child *child)
 {
-    int tree = proc_new(child, JAIL_PROC_SUBSET_PID);
+    int tree =
+        proc_new(child, JAIL_MOUNT_READONLY | JAIL_MOUNT_NOSUID | JAIL_MOUNT_NODEV | JAIL_MOUNT_NOEXEC);
     child->proc = tree < 0 ? -1 : tree;
+}
+
+static bool counts_locks(const struct jail_plan *plan)
+{
+    uint32_t i = 0;
+    while (i < plan->n_steps && plan->steps[i].kind != JAIL_STEP_SECCOMP) {
+        i++;
+    }
+    return i < plan->n_steps && plan->steps[i].seccomp.locks != 0;
 }
 
 int step_PROC(struct child *child, const struct jail_step *step)
@@ -153,6 +164,9 @@ int step_PROC(struct child *child, const struct jail_step *step)
     }
     if (tree < 0) {
         return tree;
+    }
+    if (counts_locks(child->plan)) {
+        step_mount_own_proc(child);
     }
     return attach(child, tree, jail_plan_string(child->plan, step->proc.path), true);
 }

@@ -171,6 +171,7 @@ static bool same_step(const struct jail_plan *plan_a, const struct jail_step *a,
                 (a->rlimit.soft == b->rlimit.soft && a->rlimit.hard == b->rlimit.hard));
     case JAIL_STEP_SECCOMP:
         return a->seccomp.length == b->seccomp.length && a->seccomp.notify == b->seccomp.notify &&
+               a->seccomp.locks == b->seccomp.locks && a->seccomp.file_locks == b->seccomp.file_locks &&
                memcmp(plan_a->arena + a->seccomp.bpf, plan_b->arena + b->seccomp.bpf,
                       a->seccomp.length * sizeof(struct sock_filter)) == 0;
     default:

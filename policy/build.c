@@ -363,6 +363,8 @@ static void add_between_tree_and_exec(struct jail_plan *plan, const struct polic
     step->seccomp.bpf = bpf;
     step->seccomp.length = policy->filter.length;
     step->seccomp.notify = policy->filter.notify;
+    step->seccomp.locks = policy->filter.locks;
+    step->seccomp.file_locks = policy->filter.locks ? policy->spec->limits.file_locks : 0;
 }
 
 static void put_limits(struct jail_plan *plan, const struct policy_spec *spec,

@@ -50,8 +50,9 @@ static bool limits_address_space(const struct policy_spec *spec)
     return limited;
 }
 
-static void put_limit_rows(const struct policy_spec *spec, struct buf *ret)
+static void put_limit_rows(const struct policy *policy, struct buf *ret)
 {
+    const struct policy_spec *spec = policy->spec;
     const struct policy_limits *limits = &spec->limits;
     const struct {
         const char *word;
@@ -68,6 +69,7 @@ static void put_limit_rows(const struct policy_spec *spec, struct buf *ret)
         {"stdout, stderr", limits->output_bytes, "bytes each", NULL},
         {"output files listed", limits->output_files, "", NULL},
         {"output file returned", limits->output_file_bytes, "bytes", NULL},
+        {"file locks", policy->filter.locks ? limits->file_locks : 0, "", "not counted: none, or any number"},
     };
     buf_puts(ret, "\nlimits of a job\n");
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -87,7 +89,7 @@ static void put_action(enum seccomp_action_kind action, const char *errno_name, 
 {
     static const char *const words[] = {
         [ACTION_ALLOW] = "ALLOW", [ACTION_ERRNO] = "ERRNO",   [ACTION_KILL_PROCESS] = "KILL_PROCESS",
-        [ACTION_LOG] = "LOG",     [ACTION_NOTIFY] = "NOTIFY",
+        [ACTION_LOG] = "LOG",     [ACTION_NOTIFY] = "NOTIFY", [ACTION_COUNT] = "COUNT",
     };
     buf_puts(ret, words[action]);
     if (action == ACTION_ERRNO) {
@@ -195,7 +197,7 @@ int policy_explain(const struct policy *policy, struct buf *ret, struct err *ret
         return r;
     }
     put_header(policy, ret);
-    put_limit_rows(policy->spec, ret);
+    put_limit_rows(policy, ret);
     put_environment(policy->spec, ret);
     put_images(policy->spec, ret);
     put_filter(policy, ret);

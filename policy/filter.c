@@ -7,6 +7,7 @@
 #include "policy/filter.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #include "config/policy_file.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
+#include "jail/plan.h"
 #include "policy/check.h"
 #include "policy/conditions.h"
 #include "policy/embedded.h"
@@ -255,9 +257,55 @@ static int check_launch(const struct policy_spec *spec, const struct policy_filt
     return 0;
 }
 
+/* Which locks a rule has counted: PID 1 of the jail, which is handed them like what is denied, must be able
+ * to tell them from that. JAIL_LOCK_*; 0: it cannot. */
+static uint32_t counted_locks(const struct seccomp_rule *rule, int nr)
+{
+    if (nr == policy_syscall_number("flock", NULL)) {
+        return rule->n_conditions == 0 ? JAIL_LOCK_FLOCK : 0;
+    }
+    if (nr != policy_syscall_number("fcntl", NULL) || rule->n_conditions != 1 ||
+        rule->conditions[0].arg != 1) {
+        return 0;
+    }
+    const struct seccomp_condition *condition = &rule->conditions[0];
+    if (condition->op == OP_MASKED_EQ) {
+        return (uint32_t)condition->mask == ~1u && condition->value == F_SETLK
+                   ? JAIL_LOCK_SETLK | JAIL_LOCK_SETLKW
+                   : 0;
+    }
+    return condition->op != OP_EQ         ? 0
+           : condition->value == F_SETLK  ? JAIL_LOCK_SETLK
+           : condition->value == F_SETLKW ? JAIL_LOCK_SETLKW
+                                          : 0;
+}
+
+static int check_counted(const struct policy_spec *spec, struct policy_filter *filter, struct err *reterr)
+{
+    if (spec->seccomp_default == ACTION_COUNT) {
+        return policy_bad(spec, &spec->seccomp_at, reterr,
+                          "seccomp default_action: COUNT is for file locks alone");
+    }
+    for (size_t i = 0; i < filter->n_entries; i++) {
+        const struct filter_entry *entry = &filter->entries[i];
+        const struct seccomp_rule rule = policy_filter_rule(spec, entry);
+        uint32_t locks = rule.action == ACTION_COUNT ? counted_locks(&rule, entry->nr) : 0;
+        if (rule.action == ACTION_COUNT && locks == 0) {
+            char name[64];
+            return bad_rule(
+                spec, entry->rule, policy_syscall_name(policy_native_arch(), entry->nr, name, sizeof name),
+                "COUNT is for the set @file-locks: for flock without conditions, and for fcntl with the one "
+                "condition that argument 1 is F_SETLK (6), F_SETLKW (7) or either (mask 0xfffffffe, value 6)",
+                reterr);
+        }
+        filter->locks |= locks;
+    }
+    return 0;
+}
+
 static bool notifies(const struct policy_spec *spec, const struct policy_filter *filter)
 {
-    bool notify = spec->seccomp_default == ACTION_NOTIFY;
+    bool notify = spec->seccomp_default == ACTION_NOTIFY || filter->locks != 0;
     for (size_t i = 0; i < filter->n_entries; i++) {
         notify |= spec->rules[filter->entries[i].rule].action == ACTION_NOTIFY;
     }
@@ -309,6 +357,7 @@ int policy_filter_compile(const struct policy_spec *spec, struct policy_filter *
     r = r < 0 ? r : collect(spec, &filter, reterr);
     r = r < 0 ? r : decide(spec, &filter, reterr);
     r = r < 0 ? r : check_launch(spec, &filter, reterr);
+    r = r < 0 ? r : check_counted(spec, &filter, reterr);
     r = r < 0 ? r : seccomp_assemble(spec, &filter, reterr);
     if (r < 0) {
         return r;

@@ -23,6 +23,7 @@ struct policy_filter {
     struct sock_filter *instructions;
     uint32_t length;
     bool notify;                  /* some call may be answered with SECCOMP_RET_USER_NOTIF */
+    uint32_t locks;               /* JAIL_LOCK_*: of those, the ones that are counted, not denied */
     struct filter_entry *entries; /* sorted by number; calls without an entry get the default action */
     size_t n_entries;
 };

@@ -57,6 +57,7 @@
 #define OTHERS_MEMORY    "reads or changes another process"
 #define HOST_FILTERS     "takes from the host's limit of compiled filters, which every jail needs"
 #define HOST_CORES       "changes the limit of cores, which a handler of the host's reads as root"
+#define UNCOUNTED_LOCKS  "takes locks, which the kernel charges to nobody; the action COUNT counts them"
 #define HUGE_PAGES       "takes from the host's pool of huge pages"
 #define KERNEL_CODE      "loads code into the kernel"
 #define HOST_NETWORK     "reaches past the network namespace, or loads seldom used protocols"
@@ -82,6 +83,9 @@ const struct known_bad_call known_bad_calls[] = {
      .consequence = HOST_MEMORY,
      .arguments = {3, F_SETPIPE_SZ, 1 << 20},
      .narrow = 1},
+    ARG1(fcntl, F_SETLK, UNCOUNTED_LOCKS),
+    ARG1(fcntl, F_OFD_SETLK, UNCOUNTED_LOCKS),
+    CALL(flock, UNCOUNTED_LOCKS),
     OPTION(SOL_SOCKET, SO_ATTACH_FILTER, HOST_FILTERS),
     OPTION(SOL_SOCKET, SO_ATTACH_BPF, HOST_FILTERS),
     OPTION(SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, HOST_FILTERS),

@@ -138,6 +138,7 @@ uint32_t seccomp_answer(enum seccomp_action_kind kind, const char *errno_name)
     case ACTION_LOG:
         return SCMP_ACT_LOG;
     case ACTION_NOTIFY:
+    case ACTION_COUNT:
         return SCMP_ACT_NOTIFY;
     }
     return SCMP_ACT_KILL_PROCESS;

@@ -2,6 +2,7 @@
  * machine is policy/seccomp.c's question. */
 #include "policy/syscall_sets.h"
 
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>

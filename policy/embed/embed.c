@@ -71,10 +71,11 @@ static void put_row(const struct policy *policy, const char *id)
     const struct policy_filter *filter = &policy->filter;
     printf("    {.name = \"%s\",\n.spec = ", policy_name(policy));
     spec_source_put(policy->spec);
-    printf(",\n.arch = 0x%08" PRIx32 ", .filter = {instructions_%s, %" PRIu32 ", %d, entries_%s, %zu},\n"
+    printf(",\n.arch = 0x%08" PRIx32 ", .filter = {instructions_%s, %" PRIu32 ", %d, %" PRIu32
+           "u, entries_%s, %zu},\n"
            ".capabilities = %" PRIu64 "u, .bpf = %" PRIu32
            ", .tree = tree_%s, .tree_size = sizeof tree_%s},\n",
-           policy_native_arch(), id, filter->length, filter->notify, id, filter->n_entries,
+           policy_native_arch(), id, filter->length, filter->notify, filter->locks, id, filter->n_entries,
            policy->capabilities, policy->bpf, id, id);
 }
 

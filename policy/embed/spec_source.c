@@ -164,6 +164,7 @@ static void put_limits(const struct policy_limits *limits)
     PUT_NUMBER(limits, output_files);
     PUT_NUMBER(limits, output_file_bytes);
     PUT_NUMBER(limits, address_space);
+    PUT_NUMBER(limits, file_locks);
     printf("},\n");
 }
 

@@ -200,6 +200,61 @@ def epoll_watches():
     found("bounded", watches <= 128 * 128)
 
 
+LOCKS = "PID 1 counts them, and says ENOLCK beyond `file_locks`"
+
+
+@attack(LOCKS, {"error": "ENOLCK", "held": "True", "open file": "EINVAL", "given back": "done"}, denied={"fcntl": None}, timeout_ms=60000)
+def file_locks():
+    """Hoards file locks, which the kernel charges to nobody: in many files, and split in two; then gives some back and takes others."""
+    import fcntl, struct
+    files, held = [open(f"locked{number}", "w+b") for number in range(100)], 0
+    try:
+        for round in range(400):
+            for file in files:
+                fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * round)
+                held += 1
+    except OSError as error:
+        found("error", errno.errorcode[error.errno])
+    found("held", 16000 < held <= 16384)
+    attempt("open file", fcntl.fcntl, files[0], 37, struct.pack("hhqqiI", 1, 0, 1, 1, 0, 0))
+    for file in files[:50]:
+        file.close()
+    attempt("given back", lambda: [fcntl.lockf(files[50], fcntl.LOCK_EX, 1, 2 * number) for number in range(5000)])
+
+
+@attack(LOCKS + "; what it cannot count it takes for too many", {"unread": "ENOLCK", "held": "True", "tables": "ENOLCK"},
+        denied={"fcntl": None}, timeout_ms=60000)
+def file_locks_out_of_sight():
+    """Hoards locks in processes whose descriptors nobody may look at, each with a descriptor table of its own."""
+    import shutil, subprocess, sys
+    shutil.copy(os.path.realpath(sys.executable), "unreadable")
+    os.chmod("unreadable", 0o111)
+    program = """if 1:
+        import errno, fcntl, os, signal, sys
+        file, held = open(sys.argv[1], "w+b"), 0
+        try:
+            while held < 5000:
+                fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * held)
+                held += 1
+        except OSError as error:
+            print(errno.errorcode[error.errno], held, flush=True)
+        else:
+            print("done", held, flush=True)
+        signal.pause()
+    """
+    held, error = 0, "done"
+    hoarders = []
+    while error == "done" and len(hoarders) < 6:
+        hoarders.append(subprocess.Popen(["./unreadable", "-c", program, f"locked{len(hoarders)}"], stdout=subprocess.PIPE, text=True))
+        error, number = hoarders[-1].stdout.readline().split()
+        held += int(number)
+    found("unread", error)
+    found("held", held <= 16384)
+    attempt("tables", lambda: __import__("fcntl").lockf(open("own", "w+b"), 2))
+    for hoarder in hoarders:
+        hoarder.kill()
+
+
 @attack("output beyond the limit is drained and forgotten", None, verdict={"stdout_truncated": True, "stderr_truncated": True},
         limits={"output_bytes": 1000})
 def output():

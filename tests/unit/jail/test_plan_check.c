@@ -220,6 +220,8 @@ static void test_image(void **state)
     X(seccomp_empty, JAIL_STEP_SECCOMP, "1 to 4096", step->seccomp.length = 0)                               \
     X(seccomp_long, JAIL_STEP_SECCOMP, "1 to 4096", step->seccomp.length = 4097)                             \
     X(seccomp_unaligned, JAIL_STEP_SECCOMP, "aligned", step->seccomp.bpf += 4)                               \
+    X(seccomp_locks, JAIL_STEP_SECCOMP, "have a limit", step->seccomp.locks = JAIL_LOCK_FLOCK)               \
+    X(seccomp_no_lock, JAIL_STEP_SECCOMP, "have a limit", step->seccomp.file_locks = 5)                      \
     X(seccomp_outside, JAIL_STEP_SECCOMP, "inside the arena", step->seccomp.length = 4096)                   \
     X(exec_path, JAIL_STEP_EXEC, "a path or a name", step->exec.path = 0)                                    \
     X(exec_no_args, JAIL_STEP_EXEC, "its own name", step->exec.argc = 0)                                     \

@@ -37,6 +37,7 @@ static inline uint32_t return_value(enum seccomp_action_kind action, const char 
     case ACTION_LOG:
         return SECCOMP_RET_LOG;
     case ACTION_NOTIFY:
+    case ACTION_COUNT:
         return SECCOMP_RET_USER_NOTIF;
     }
     return UINT32_MAX;

@@ -25,6 +25,7 @@
 #include <cmocka.h>
 
 #include "config/shipped.h"
+#include "jail/plan.h"
 #include "policy/compiled.h"
 #include "policy/seccomp.h"
 #include "tests/unit/policy/answers.h"
@@ -217,6 +218,48 @@ static void test_allows(void **state)
     assert_false(policy_allows(open, "lseek", 0, fourth)); /* whatever the first argument is: no */
     assert_false(policy_allows(open, "lseek", 1, third));
     assert_true(policy_allows(open, "lseek", 1, fourth));
+}
+
+static void test_locks_are_counted(void **state)
+{
+    (void)state;
+    CLEANUP(policy_freep)
+    struct policy *policy =
+        compile(FILTER("default_action: ALLOW rule { action: COUNT syscall: 'fcntl' "
+                       "condition { arg: 1 value: 7 } } "
+                       "rule { action: NOTIFY syscall: 'fcntl' condition { arg: 1 value: 6 } }"));
+    assert_int_equal(policy->filter.locks, JAIL_LOCK_SETLKW);
+    assert_true(policy->filter.notify);
+    assert_int_equal(answer(policy, SYS_fcntl, 0, 7), SECCOMP_RET_USER_NOTIF);
+    assert_int_equal(answer(policy, SYS_fcntl, 0, 5), SECCOMP_RET_ALLOW);
+    CLEANUP(policy_freep)
+    struct policy *both =
+        compile(FILTER("rule { action: COUNT syscall: 'flock' } rule { action: COUNT syscall: 'fcntl' "
+                       "condition { arg: 1 op: MASKED_EQ mask: 0xfffffffe value: 6 } }"));
+    assert_int_equal(both->filter.locks, JAIL_LOCK_ALL);
+    CLEANUP(policy_freep)
+    struct policy *by_set =
+        compile(FILTER("rule { action: COUNT set: '@file-locks' } rule { action: ALLOW set: '@basic-io' }"));
+    assert_int_equal(by_set->filter.locks, JAIL_LOCK_ALL);
+    assert_int_equal(answer(by_set, SYS_fcntl, 0, F_SETLKW), SECCOMP_RET_USER_NOTIF);
+    assert_int_equal(answer(by_set, SYS_fcntl, 0, F_SETFL), SECCOMP_RET_ALLOW);
+    static const char *const refused[] = {
+        "rule { action: COUNT syscall: 'read' }",
+        "rule { action: COUNT set: '@file-read' }",
+        "rule { action: COUNT syscall: 'fcntl' }",
+        "rule { action: COUNT syscall: 'fcntl' condition { arg: 1 value: 5 } }",
+        "rule { action: COUNT syscall: 'fcntl' condition { arg: 0 value: 6 } }",
+        "rule { action: COUNT syscall: 'fcntl' condition { arg: 1 op: MASKED_EQ mask: 0xfe value: 6 } }",
+        "rule { action: COUNT syscall: 'flock' condition { arg: 1 value: 2 } }",
+        "default_action: COUNT",
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
+        char text[1024];
+        snprintf(text, sizeof text,
+                 "name: 'test'\n" WORKSPACE "seccomp { rule { action: ALLOW set: '@execute' }\n%s }",
+                 refused[i]);
+        assert_policy_refused(text, "COUNT is for");
+    }
 }
 
 static void test_notify_is_known(void **state)
@@ -521,6 +564,7 @@ int main(void)
         cmocka_unit_test(test_who_decides),
         cmocka_unit_test(test_conditions_of_sets),
         cmocka_unit_test(test_allows),
+        cmocka_unit_test(test_locks_are_counted),
         cmocka_unit_test(test_notify_is_known),
         cmocka_unit_test(test_operators),
         cmocka_unit_test(test_shipped_filters_mean_their_rules),
