@@ -1,8 +1,8 @@
 /* The child side of a launch: PID 1 of a new jail, from clone to the point where it becomes the jail's init.
  *
- * It runs in a copy of the parent's memory, inside the new namespaces, with a full capability set in the new
- * user namespace and none outside. One loop applies the plan's steps; the first failure is reported by number
- * and ends everything: there is no half-built jail. */
+ * It runs in a copy of the parent's memory without its heap, inside the new namespaces, with a full
+ * capability set in the new user namespace and none outside. One loop applies the plan's steps; the first
+ * failure is reported by number and ends everything: there is no half-built jail. */
 #include "jail/child.h"
 
 #include <errno.h>
@@ -13,6 +13,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -21,6 +22,26 @@
 
 #include "jail/base/cleanup.h"
 #include "jail/base/io.h"
+
+/* A page, or the largest of an architecture that has several sizes. */
+#ifdef __x86_64__
+#define WIPED_PAGE_BYTES 4096u
+#else
+#define WIPED_PAGE_BYTES 65536u
+#endif
+#define STACK_BYTES_MAX (8u << 20)
+
+/* A sanitizer would take the wiping of frames that are not our own for an overflow. */
+#if defined(__SANITIZE_ADDRESS__)
+#define STACK_IS_WATCHED
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define STACK_IS_WATCHED
+#endif
+#endif
+
+/* Where the stack of the first thread begins; the dynamic linker's. */
+extern void *__libc_stack_end;
 
 int child_send(const struct child *child, const struct child_message *message, int fd)
 {
@@ -270,8 +291,36 @@ static int prepare(struct child *child)
     return r;
 }
 
+/* Wipes what earlier calls of the parent's have left below this one. */
+static void __attribute__((noinline)) wipe_below(void)
+{
+    char stack[4 * WIPED_PAGE_BYTES];
+    explicit_bzero(stack, sizeof stack);
+}
+
+static void __attribute__((noinline)) drop_below(void)
+{
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    uintptr_t to = here / WIPED_PAGE_BYTES * WIPED_PAGE_BYTES - 2 * WIPED_PAGE_BYTES;
+    madvise((void *)(to - STACK_BYTES_MAX), STACK_BYTES_MAX, MADV_DONTNEED); /* most of it is a hole */
+}
+
+/* The parent's stack, of which we never return to anything above `frame`, may hold words of other jobs. Its
+ * heap is not ours (spawn.c). */
+static void forget_stack(void *frame)
+{
+#ifndef STACK_IS_WATCHED
+    explicit_bzero(frame, (size_t)((char *)__libc_stack_end - (char *)frame));
+#else
+    (void)frame;
+#endif
+    drop_below();
+    wipe_below();
+}
+
 void child_main(struct child *child)
 {
+    forget_stack(__builtin_dwarf_cfa());
     child->root = child->parent = child->listener = child->proc = -1;
     int r = prepare(child);
     bool prepared = r == 0;

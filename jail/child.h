@@ -1,9 +1,9 @@
 /* What the two processes inside a jail share while it is being built, and the words they exchange with the
  * parent.
  *
- * Everything declared here runs between clone and exec, in a copy of the parent's memory: raw system calls
- * only, no malloc, no stdio, no locks, no logging. Errors are negative errno values; the parent writes the
- * sentences. */
+ * Everything declared here runs between clone and exec, in a copy of the parent's memory without its heap:
+ * raw system calls only, no malloc, no stdio, no locks, no logging. Errors are negative errno values; the
+ * parent writes the sentences. */
 #pragma once
 
 #include <limits.h>

@@ -6,13 +6,14 @@
  * them back never hears of this; who hoards them is told ENOLCK.
  *
  * What must hold: no POSIX lock is missed. It belongs to a descriptor table, shows in `fdinfo` of the
- * descriptor that it was taken by, and is gone when its owner closes any descriptor of that file: it cannot be
- * moved from one that was not looked at yet to one that was. A table can be moved, to a task that is born
- * sharing it. Pids are given in ascending order, as tasks are listed: so one that is born meanwhile is seen as
- * long as the numbers do not start again. In any doubt nothing more is let go on. What may still be missed are
- * the calls under way (one for each task) and locks of flock(2), of which an open file has one at most, while
- * nothing but a mapping or a message holds that file or while it is handed about: the memory of files is the
- * job's own. Locks of open files (F_OFD_SETLK), of which one file may have any number, are never let go on.
+ * descriptor that it was taken by, and is gone when its owner closes any descriptor of that file: it cannot
+ * be moved from one that was not looked at yet to one that was. A table can be moved, to a task that is born
+ * sharing it. Pids are given in ascending order, as tasks are listed: so one that is born meanwhile is seen
+ * as long as the numbers do not start again. In any doubt nothing more is let go on. What may still be missed
+ * are the calls under way (one for each task) and locks of flock(2), of which an open file has one at most,
+ * while nothing but a mapping or a message holds that file or while it is handed about: the memory of files
+ * is the job's own. Locks of open files (F_OFD_SETLK), of which one file may have any number, are never let
+ * go on.
  *
  * Raw system calls only, as in init.c. The work is the job's: PID 1 is in its cgroup, and looks for a limited
  * time. */
@@ -45,10 +46,10 @@ void init_locks_begin(struct child *child)
         const struct jail_step *step = &plan->steps[i];
         if (step->kind == JAIL_STEP_SECCOMP) {
             uint32_t calls = step->seccomp.file_locks / LOCKS_PER_CALL;
-            child->locks = (struct lock_count){.calls = step->seccomp.locks,
-                                               .most = step->seccomp.file_locks,
-                                               .calls_left =
-                                                   child->proc >= 0 ? calls : calls * UNCOUNTED_FACTOR};
+            child->locks =
+                (struct lock_count){.calls = step->seccomp.locks,
+                                    .most = step->seccomp.file_locks,
+                                    .calls_left = child->proc >= 0 ? calls : calls * UNCOUNTED_FACTOR};
         }
     }
 }
@@ -230,7 +231,8 @@ static bool count_once(int proc, uint32_t most, uint32_t *ret)
     if (look.newborn_from == 0 || !for_each_task(proc, count_task, &look)) {
         return false;
     }
-    /* Whoever was born meanwhile and lives may have a table that was nobody's when it should have been seen. */
+    /* Whoever was born meanwhile and lives may have a table that was nobody's when it should have been seen.
+     */
     if (look.locks < most && !for_each_task(proc, find_newborn, &look)) {
         return false;
     }

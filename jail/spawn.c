@@ -25,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -39,6 +40,7 @@
 #include "jail/cgroup.h"
 #include "jail/child.h"
 #include "jail/jail.h"
+#include "jail/luggage.h"
 #include "jail/netns.h"
 #include "jail/network.h"
 #include "jail/watch.h"
@@ -53,18 +55,6 @@ static const struct jail_step *find_step(const struct jail_plan *plan, enum jail
         }
     }
     return NULL;
-}
-
-/* A run of `count` strings in the arena as a NULL-terminated vector, which the child may not allocate. */
-static char **string_vector(const struct jail_plan *plan, jail_ref run, uint32_t count)
-{
-    char **vector = calloc((size_t)count + 1, sizeof *vector);
-    const char *text = jail_plan_string(plan, run);
-    for (uint32_t i = 0; vector && i < count; i++) {
-        vector[i] = (char *)(uintptr_t)text;
-        text += strlen(text) + 1;
-    }
-    return vector;
 }
 
 static int write_proc(pid_t pid, const char *file, const char *text, struct err *reterr)
@@ -104,6 +94,18 @@ static int write_proc_files(const struct jail *jail, const struct jail_spawn_opt
     return r < 0 ? r : write_proc(jail->pid, "oom_score_adj", "1000", reterr);
 }
 
+/* What a clone of us finds in our heap: zeros (MADV_WIPEONFORK), or a copy. The heap begins somewhere behind
+ * the program's own memory, and nothing else does before its end; that there are holes, madvise() says as
+ * well. */
+static int heap_on_fork(int advice)
+{
+    extern char end[];
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t from = ((uintptr_t)end + page - 1) / page * page;
+    uintptr_t to = ((uintptr_t)sbrk(0) + page - 1) / page * page;
+    return to > from && madvise((void *)from, to - from, advice) < 0 && errno != ENOMEM ? -errno : 0;
+}
+
 static int clone_child(struct jail *jail, struct child *child, struct err *reterr)
 {
     uint64_t cgroup = jail->cgroup ? (uint64_t)jail_cgroup_fd(jail->cgroup) : 0u;
@@ -116,19 +118,24 @@ static int clone_child(struct jail *jail, struct child *child, struct err *reter
         .cgroup = cgroup,
     };
     jail->cloned_ns = clock_now_ns();
+    int r = heap_on_fork(MADV_WIPEONFORK);
+    if (r < 0) {
+        return err_errno(reterr, -r, "keeping other jobs' words from a jail");
+    }
     long pid = syscall(SYS_clone3, &args, sizeof args);
+    if (pid == 0) {
+        child_main(child);
+    }
+    int code = errno;
+    heap_on_fork(MADV_KEEPONFORK);
     if (pid < 0) {
-        int code = errno;
         /* Where it fails late (pids.max of a cgroup), the kernel has written a number that it then took back.
          */
         jail->pidfd = -1;
         return err_set(reterr, ERR_SETUP, code, NULL, "clone3 into new namespaces: %s", strerror(code));
     }
-    if (pid == 0) {
-        child_main(child);
-    }
     jail->pid = (pid_t)pid;
-    int r = jail_watch_pidfd(jail);
+    r = jail_watch_pidfd(jail);
     return r < 0 ? err_errno(reterr, -r, "watching a jail") : 0;
 }
 
@@ -167,23 +174,19 @@ static int launch(struct jail *jail, const struct jail_spawn_options *options, i
     if (r < 0) {
         return err_errno(reterr, -r, "arming the deadline of a jail");
     }
-    const struct jail_step *exec = find_step(jail->plan, JAIL_STEP_EXEC);
-    CLEANUP(freep) char **argv = string_vector(jail->plan, exec->exec.argv, exec->exec.argc);
-    CLEANUP(freep) char **envp = string_vector(jail->plan, exec->exec.envp, exec->exec.envc);
-    if (!argv || !envp) {
+    CLEANUP(luggage_free) struct luggage luggage = {0};
+    struct child *child = luggage_pack(&luggage, jail->plan);
+    if (!child) {
         return err_errno(reterr, ENOMEM, "preparing a jail");
     }
-    struct child child = {.plan = jail->plan,
-                          .control = childs_end,
-                          .drop_groups = options->drop_groups,
-                          .waits_for_all = options->waits_for_all,
-                          .standby = options->standby ? STANDBY_STARTING : STANDBY_NONE,
-                          .kernel = options->kernel,
-                          .program_fd = -1,
-                          .argv = argv,
-                          .envp = envp};
-    memcpy(child.fds, options->fds, sizeof child.fds);
-    r = clone_child(jail, &child, reterr);
+    child->control = childs_end;
+    child->drop_groups = options->drop_groups;
+    child->waits_for_all = options->waits_for_all;
+    child->standby = options->standby ? STANDBY_STARTING : STANDBY_NONE;
+    child->kernel = options->kernel;
+    child->program_fd = -1;
+    memcpy(child->fds, options->fds, sizeof child->fds);
+    r = clone_child(jail, child, reterr);
     if (r == 0) {
         r = write_proc_files(jail, options, reterr);
     }

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,6 +140,8 @@ static int harden_self(const struct warden *warden, struct err *reterr)
     struct rlimit files;
     prctl(PR_SET_NAME, "immure-warden", 0, 0, 0);
     slice_shorten();
+    /* All that we allocate lies in the heap, which no jail is given a copy of (jail/spawn.c). */
+    mallopt(M_MMAP_MAX, 0);
     int r = host_leave_session_keyring();
     if (r < 0) {
         LOG(warden->log, LOG_DEBUG, "session_keyring", LOG_FIELD_STR("error", strerror(-r)));
