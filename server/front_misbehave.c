@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sched.h>
 #include <signal.h>
 #include <time.h>
@@ -70,6 +71,20 @@ static const struct attempt {
     {"a unix socket", SYS_socket, {AF_UNIX, SOCK_STREAM, 0}},
     {"a netlink socket", SYS_socket, {AF_NETLINK, SOCK_RAW, 0}},
     {"a socket pair", SYS_socketpair, {AF_UNIX, SOCK_STREAM, 0, AT(page)}},
+    {"a UDP socket", SYS_socket, {AF_INET, SOCK_DGRAM, 0}},
+    {"a UDP-Lite socket", SYS_socket, {AF_INET6, SOCK_DGRAM, IPPROTO_UDPLITE}},
+    {"an MPTCP socket", SYS_socket, {AF_INET, SOCK_STREAM, 262 /* IPPROTO_MPTCP */}},
+    {"an SCTP socket", SYS_socket, {AF_INET, SOCK_STREAM, IPPROTO_SCTP}},
+    {"a raw socket", SYS_socket, {AF_INET, SOCK_RAW, IPPROTO_ICMP}},
+    {"send to an address", SYS_sendto, {FRONT_LISTEN_FD, AT(page), 1, 0, AT(&elsewhere), sizeof elsewhere}},
+    {"connect by sending", SYS_sendto, {FRONT_LISTEN_FD, AT(page), 1, MSG_FASTOPEN, 0, 0}},
+    {"connect by a message", SYS_sendmsg, {FRONT_LISTEN_FD, AT(page), MSG_FASTOPEN}},
+    {"send urgently", SYS_sendto, {FRONT_CHANNEL_FD, AT(page), 1, MSG_OOB, 0, 0}},
+    {"connect when sending",
+     SYS_setsockopt,
+     {FRONT_LISTEN_FD, IPPROTO_TCP, TCP_FASTOPEN_CONNECT, AT(page), 4}},
+    {"another protocol on top", SYS_setsockopt, {FRONT_LISTEN_FD, IPPROTO_TCP, TCP_ULP, AT("smc"), 3}},
+    {"a filter on a socket", SYS_setsockopt, {FRONT_LISTEN_FD, SOL_SOCKET, SO_ATTACH_FILTER, AT(page), 16}},
     {"connect elsewhere", SYS_connect, {FRONT_LISTEN_FD, AT(&elsewhere), sizeof elsewhere}},
     {"connect beside", SYS_connect, {FRONT_CHANNEL_FD, AT(&beside), sizeof beside}},
     {"bind elsewhere", SYS_bind, {FRONT_LISTEN_FD, AT(&elsewhere), sizeof elsewhere}},

@@ -14,12 +14,15 @@
 #include <linux/filter.h>
 #include <linux/landlock.h>
 #include <linux/seccomp.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stddef.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -130,11 +133,8 @@ static const int allowed[] = {
     SYS_writev,
     SYS_recvfrom,
     SYS_recvmsg,
-    SYS_sendto,
-    SYS_sendmsg,
     SYS_accept4,
     SYS_shutdown,
-    SYS_setsockopt,
     SYS_getsockopt,
     SYS_getsockname,
     SYS_getpeername,
@@ -187,32 +187,78 @@ static const int allowed[] = {
 #endif
 };
 
-/* Calls of which only some uses are left: those where `argument & mask` is `value`, a row for each. */
-static const struct {
-    int call;
+/* A test of one argument's low half, which is all that most of them use, or of its high half. */
+struct test {
     unsigned argument;
-    uint32_t mask, value;
-} conditional[] = {
-    {SYS_mmap, 2, PROT_EXEC, 0},
-    {SYS_mprotect, 2, PROT_EXEC, 0},
-    {SYS_ioctl, 1, UINT32_MAX, 0x541b /* FIONREAD */},
-    {SYS_prlimit64, 0, UINT32_MAX, 0 /* itself */},
-    {SYS_fcntl, 1, UINT32_MAX, F_GETFL},
-    {SYS_fcntl, 1, UINT32_MAX, F_SETFL},
-    {SYS_fcntl, 1, UINT32_MAX, F_GETFD},
-    {SYS_fcntl, 1, UINT32_MAX, F_SETFD},
-    {SYS_fcntl, 1, UINT32_MAX, F_DUPFD_CLOEXEC},
-    {SYS_fcntl, 1, UINT32_MAX, F_ADD_SEALS},
+    bool high;
+    uint32_t mask, value; /* holds where `argument & mask` is `value` */
 };
 
-/* What callbacks and package indexes need besides: sockets of the internet's two families (AF_INET is 2,
- * AF_INET6 is 10). What they may connect to is no filter's to see. */
-static const int allowed_to_connect[] = {SYS_connect};
-#define FAMILY_MASK  0xfffffff7u
-#define FAMILY_VALUE 2u
+/* Calls of which only some uses are left: those for which all tests of one row hold. */
+struct rule {
+    int call;
+    unsigned n_tests;
+    struct test tests[3];
+};
 
-#define FILTER_MAX                                                                                           \
-    (5 + 2 * (ARRAY_SIZE(allowed) + ARRAY_SIZE(allowed_to_connect)) + 6 * (ARRAY_SIZE(conditional) + 2))
+#define IS(n, wanted)                                                                                        \
+    {                                                                                                        \
+        .argument = (n), .mask = UINT32_MAX, .value = (wanted)                                               \
+    }
+#define HAS_NONE_OF(n, bits)                                                                                 \
+    {                                                                                                        \
+        .argument = (n), .mask = (uint32_t)(bits), .value = 0                                                \
+    }
+#define IS_NULL(n)                                                                                           \
+    IS(n, 0),                                                                                                \
+    {                                                                                                        \
+        .argument = (n), .high = true, .mask = UINT32_MAX, .value = 0                                        \
+    }
+
+/* Not MSG_FASTOPEN, which connects on the way past Landlock; not urgent data, not pages of ours that wait. */
+#define OTHER_SEND_FLAGS ~(MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE)
+
+static const struct rule rules[] = {
+    {SYS_mmap, 1, {HAS_NONE_OF(2, PROT_EXEC)}},
+    {SYS_mprotect, 1, {HAS_NONE_OF(2, PROT_EXEC)}},
+    {SYS_ioctl, 1, {IS(1, 0x541b /* FIONREAD */)}},
+    {SYS_prlimit64, 1, {IS(0, 0 /* itself */)}},
+    {SYS_fcntl, 1, {IS(1, F_GETFL)}},
+    {SYS_fcntl, 1, {IS(1, F_SETFL)}},
+    {SYS_fcntl, 1, {IS(1, F_GETFD)}},
+    {SYS_fcntl, 1, {IS(1, F_SETFD)}},
+    {SYS_fcntl, 1, {IS(1, F_DUPFD_CLOEXEC)}},
+    {SYS_fcntl, 1, {IS(1, F_ADD_SEALS)}},
+    {SYS_sendto, 3, {HAS_NONE_OF(3, OTHER_SEND_FLAGS), IS_NULL(4)}},
+    /* Its address lies behind a pointer. No socket that the front has or can make heeds one: connections and
+     * sequenced packets take it for their own peer's, and TCP asks for MSG_FASTOPEN first. */
+    {SYS_sendmsg, 1, {HAS_NONE_OF(2, OTHER_SEND_FLAGS)}},
+    {SYS_setsockopt, 2, {IS(1, SOL_SOCKET), IS(2, SO_SNDBUF)}},
+    {SYS_setsockopt, 2, {IS(1, SOL_SOCKET), IS(2, SO_KEEPALIVE)}},
+    {SYS_setsockopt, 2, {IS(1, IPPROTO_TCP), IS(2, TCP_NODELAY)}},
+    {SYS_setsockopt, 2, {IS(1, IPPROTO_TCP), IS(2, TCP_CORK)}},
+};
+
+/* What callbacks and package indexes need besides: TCP of the internet's two families (AF_INET is 2, AF_INET6
+ * is 10), and no other protocol (MPTCP, UDP, UDP-Lite, SCTP, SMC), for Landlock knows ports of TCP alone.
+ * Names have been looked up before. */
+#define IS_INTERNET                                                                                          \
+    {                                                                                                        \
+        .argument = 0, .mask = ~(uint32_t)(AF_INET ^ AF_INET6), .value = AF_INET                             \
+    }
+#define IS_STREAM                                                                                            \
+    {                                                                                                        \
+        .argument = 1, .mask = ~(uint32_t)(SOCK_NONBLOCK | SOCK_CLOEXEC), .value = SOCK_STREAM               \
+    }
+
+static const struct rule rules_to_connect[] = {
+    {SYS_connect, 0, {{0}}},
+    {SYS_socket, 3, {IS_INTERNET, IS_STREAM, IS(2, 0)}},
+    {SYS_socket, 3, {IS_INTERNET, IS_STREAM, IS(2, IPPROTO_TCP)}},
+};
+
+/* A rule is three instructions and three for each of its tests. */
+#define FILTER_MAX (5 + 2 * ARRAY_SIZE(allowed) + 12 * (ARRAY_SIZE(rules) + ARRAY_SIZE(rules_to_connect) + 1))
 
 struct filter {
     struct sock_filter code[FILTER_MAX];
@@ -230,9 +276,9 @@ static struct sock_filter load(size_t offset)
 }
 
 /* Runs the next instruction if the accumulator is `value`, else skips `skip`. */
-static struct sock_filter unless_equal_skip(uint32_t value, unsigned char skip)
+static struct sock_filter unless_equal_skip(uint32_t value, unsigned skip)
 {
-    return (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, skip);
+    return (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, (unsigned char)skip);
 }
 
 static struct sock_filter answer(uint32_t action)
@@ -241,13 +287,17 @@ static struct sock_filter answer(uint32_t action)
 }
 
 /* The number is in the accumulator before and after. */
-static void put_condition(struct filter *filter, int call, unsigned argument, uint32_t mask, uint32_t value)
+static void put_rule(struct filter *filter, const struct rule *rule)
 {
-    put(filter, unless_equal_skip((uint32_t)call, 5));
-    /* little-endian: the low half, which is all that these arguments use */
-    put(filter, load(offsetof(struct seccomp_data, args) + argument * sizeof(uint64_t)));
-    put(filter, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, mask));
-    put(filter, unless_equal_skip(value, 1));
+    put(filter, unless_equal_skip((uint32_t)rule->call, 3 * rule->n_tests + 2));
+    for (unsigned i = 0; i < rule->n_tests; i++) {
+        const struct test *test = &rule->tests[i];
+        /* little-endian: the low half comes first */
+        put(filter, load(offsetof(struct seccomp_data, args) + test->argument * sizeof(uint64_t) +
+                         (test->high ? sizeof(uint32_t) : 0)));
+        put(filter, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, test->mask));
+        put(filter, unless_equal_skip(test->value, 3 * (rule->n_tests - i) - 2));
+    }
     put(filter, answer(SECCOMP_RET_ALLOW));
     put(filter, load(offsetof(struct seccomp_data, nr)));
 }
@@ -264,18 +314,14 @@ static void build_filter(struct filter *filter, bool connects, uint32_t otherwis
         put(filter, unless_equal_skip((uint32_t)allowed[i], 1));
         put(filter, answer(SECCOMP_RET_ALLOW));
     }
-    for (size_t i = 0; i < ARRAY_SIZE(conditional); i++) {
-        put_condition(filter, conditional[i].call, conditional[i].argument, conditional[i].mask,
-                      conditional[i].value);
+    for (size_t i = 0; i < ARRAY_SIZE(rules); i++) {
+        put_rule(filter, &rules[i]);
     }
-    for (size_t i = 0; connects && i < ARRAY_SIZE(allowed_to_connect); i++) {
-        put(filter, unless_equal_skip((uint32_t)allowed_to_connect[i], 1));
-        put(filter, answer(SECCOMP_RET_ALLOW));
+    for (size_t i = 0; connects && i < ARRAY_SIZE(rules_to_connect); i++) {
+        put_rule(filter, &rules_to_connect[i]);
     }
-    if (connects) {
-        put_condition(filter, SYS_socket, 0, FAMILY_MASK, FAMILY_VALUE);
-    }
-    put_condition(filter, SYS_tgkill, 0, UINT32_MAX, (uint32_t)getpid()); /* abort() */
+    const struct rule abort_itself = {SYS_tgkill, 1, {IS(0, (uint32_t)getpid())}};
+    put_rule(filter, &abort_itself);
     put(filter, answer(otherwise));
 }
 

@@ -136,7 +136,7 @@ def test_every_misdeed_has_an_expectation():
 
 def test_denied_calls_fail_and_are_told(server):
     attempts = known("attempt")
-    assert len(attempts) >= 45
+    assert len(attempts) >= 57
     front = front_pid(server)
     heard = 0
     for how in attempts:
@@ -148,6 +148,19 @@ def test_denied_calls_fail_and_are_told(server):
     assert front_pid(server) == front and heard == len(attempts)
     assert server.execute("print(1)")["stdout"] == "1\n"
     assert not os.path.exists("/tmp/front-was-here")
+
+
+# Of a front that may call back: no way past the ports that Landlock allows.
+AWAY = ["a UDP socket", "a UDP-Lite socket", "an MPTCP socket", "an SCTP socket", "a raw socket", "a unix socket", "send to an address",
+        "connect by sending", "connect by a message", "connect when sending", "another protocol on top", "bind elsewhere"]
+
+
+def test_a_front_that_calls_back_has_tcp_alone(tmp_path):
+    with Server(tmp_path / "log", immure=IMMURE, SANDBOX_EXECUTOR_CALLBACK_URLS="http://127.0.0.1:9/") as server:
+        assert misbehave(server, "a TCP socket") == ""
+        for how in AWAY:
+            assert misbehave(server, how) == "EPERM", how
+        assert server.execute("print(1)")["stdout"] == "1\n"
 
 
 def test_denied_calls_do_not_fill_the_log(tmp_path):
