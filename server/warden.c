@@ -34,6 +34,7 @@
 #include "server/sessions.h"
 #include "server/settings.h"
 #include "server/verdict.h"
+#include "server/warden_filter.h"
 #include "server/warden_internal.h"
 #include "server/warm.h"
 
@@ -276,6 +277,7 @@ static int start(struct warden *warden, struct err *reterr)
     if (r == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) {
         r = err_errno(reterr, errno, "setting no_new_privs");
     }
+    r = r < 0 ? r : warden_filter_enter(reterr);
     if (r == 0) {
         r = open_loop(warden, reterr);
     }

@@ -238,6 +238,11 @@ def test_the_front_has_no_privileges(server):
             assert int(status(front, "CapBnd"), 16) == 0 and status(front, "Groups").split() == []
 
 
+def test_the_warden_has_a_filter_of_its_own(server):
+    with server:
+        assert status(server.process.pid, "Seccomp_filters") == "1"
+
+
 def test_degradation_is_said_once(server):
     with server:
         assert len(events(server, "degraded")) == (0 if CGROUP == "REQUIRED" else 1)
