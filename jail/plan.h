@@ -133,6 +133,11 @@ struct jail_step {
             uint64_t soft, hard; /* UINT64_MAX: unlimited */
         } rlimit;
         struct {
+            jail_ref writable, devices; /* each: a run of NUL-terminated paths, one behind the other */
+            uint32_t n_writable, n_devices;
+            uint32_t abi; /* landlock_abi() */
+        } landlock;
+        struct {
             jail_ref bpf; /* `length` instructions of struct sock_filter */
             uint32_t length;
             bool notify;         /* the filter returns SECCOMP_RET_USER_NOTIF somewhere */

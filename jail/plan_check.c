@@ -18,6 +18,7 @@
 
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
+#include "jail/landlock.h"
 
 #define STEPS_MAX     4096u
 #define STRINGS_MAX   65536u /* of one argv or envp */
@@ -33,7 +34,7 @@
 #define NAMESPACES_KNOWN                                                                                     \
     (NAMESPACES_NEEDED | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_NEWTIME)
 
-#define BIT(name) (1u << JAIL_STEP_##name)
+#define BIT(name) (1ull << JAIL_STEP_##name)
 
 /* Steps that put something into the new root. */
 #define MOUNT_STEPS (BIT(BIND) | BIT(TMPFS) | BIT(PROC) | BIT(SCRATCH) | BIT(SUBMOUNT) | BIT(WORKSPACE))
@@ -51,10 +52,10 @@ enum {
 #include "jail/steps.def"
 #undef X
     ,
-    ALL_STEPS = (1 << JAIL_STEP_COUNT) - 1,
+    ALL_STEPS = (1ull << JAIL_STEP_COUNT) - 1,
     PROGRAM_STEPS = ALL_STEPS & ~INIT_STEPS,
 };
-_Static_assert(JAIL_STEP_COUNT < 31, "a set of step kinds is an int");
+_Static_assert(JAIL_STEP_COUNT < 64, "a set of step kinds has 64 bits");
 
 static const struct count_rule {
     enum jail_step_kind kind;
@@ -80,6 +81,7 @@ static const struct count_rule {
     {JAIL_STEP_SESSION, 1, 1, "the program's session is made exactly once"},
     {JAIL_STEP_UMASK, 0, 1, "the umask is set at most once"},
     {JAIL_STEP_WORKDIR, 0, 1, "the working directory is set at most once"},
+    {JAIL_STEP_LANDLOCK, 0, 1, "Landlock is entered at most once"},
     {JAIL_STEP_SECCOMP, 0, 1, "there is at most one seccomp filter"},
     {JAIL_STEP_EXEC, 0, 1, "there is exactly one exec"},
     {JAIL_STEP_RUN, 0, 1, "there is at most one run"},
@@ -102,7 +104,7 @@ static const struct pair_rule {
 
 /* Every step of a kind in `these` stands before every step of a kind in `those`. */
 static const struct order_rule {
-    uint32_t these, those;
+    uint64_t these, those;
     const char *words;
 } order_rules[] = {
     {BIT(PROPAGATION), BIT(ROOT) | TREE_STEPS | BIT(PIVOT), "propagation is cut before anything is mounted"},
@@ -120,7 +122,7 @@ static const struct order_rule {
      "network and host name come before capabilities are dropped"},
     {BIT(STDIO), BIT(BRIDGE), "the bridge comes after stdio, which lets nothing else through exec"},
     {BIT(CAPABILITIES), BIT(NO_NEW_PRIVS), "capabilities are dropped before no_new_privs"},
-    {BIT(NO_NEW_PRIVS), BIT(SECCOMP), "no_new_privs comes before seccomp"},
+    {BIT(NO_NEW_PRIVS), BIT(LANDLOCK) | BIT(SECCOMP), "no_new_privs comes before Landlock and seccomp"},
     {INIT_STEPS & ~BIT(PROGRAM), BIT(PROGRAM), "what PID 1 does stands before the program's process"},
     {BIT(PROGRAM), PROGRAM_STEPS, "what the program's process does stands behind its birth"},
     {ALL_STEPS & ~(BIT(SECCOMP) | BIT(EXEC) | BIT(RUN)), BIT(SECCOMP), "seccomp is last but exec"},
@@ -292,6 +294,28 @@ static verdict check_rlimit(const struct jail_plan *plan, const struct jail_step
     return NULL;
 }
 
+static verdict check_paths(const struct jail_plan *plan, jail_ref run, uint32_t count)
+{
+    if (count > STRINGS_MAX || !run_in_arena(plan, run, count)) {
+        return "every reference lies inside the arena and ends with a NUL";
+    }
+    verdict words = NULL;
+    for (uint32_t i = 0; !words && i < count; i++) {
+        words = check_path(plan, run, false);
+        run += (jail_ref)strlen(jail_plan_string(plan, run)) + 1;
+    }
+    return words;
+}
+
+static verdict check_landlock(const struct jail_plan *plan, const struct jail_step *step)
+{
+    if (step->landlock.abi < 2 || step->landlock.abi > LANDLOCK_ABI_NEWEST) {
+        return "Landlock's interface has a version that we know";
+    }
+    verdict words = check_paths(plan, step->landlock.writable, step->landlock.n_writable);
+    return words ? words : check_paths(plan, step->landlock.devices, step->landlock.n_devices);
+}
+
 static verdict check_seccomp(const struct jail_plan *plan, const struct jail_step *step)
 {
     if (step->seccomp.length == 0 || step->seccomp.length > BPF_MAX) {
@@ -427,6 +451,8 @@ static verdict check_content(const struct jail_plan *plan, const struct jail_ste
         return check_path(plan, step->workdir.path, true);
     case JAIL_STEP_RLIMIT:
         return check_rlimit(plan, step);
+    case JAIL_STEP_LANDLOCK:
+        return check_landlock(plan, step);
     case JAIL_STEP_SECCOMP:
         return check_seccomp(plan, step);
     case JAIL_STEP_EXEC:
@@ -478,7 +504,7 @@ static int check_order(const struct jail_plan *plan, struct err *reterr)
         const struct order_rule *rule = &order_rules[i];
         bool seen_those = false;
         for (uint32_t n = 0; n < plan->n_steps; n++) {
-            uint32_t kind = 1u << plan->steps[n].kind;
+            uint64_t kind = 1ull << plan->steps[n].kind;
             if (seen_those && (kind & rule->these)) {
                 return broken(plan, n, rule->words, reterr);
             }

@@ -268,6 +268,12 @@ static void put_content(struct buf *ret, const struct jail_plan *plan, const str
     case JAIL_STEP_RLIMIT:
         put_rlimit(ret, step);
         break;
+    case JAIL_STEP_LANDLOCK:
+        buf_printf(ret, "version %" PRIu32 ", writes below", step->landlock.abi);
+        put_run(ret, plan, step->landlock.writable, step->landlock.n_writable);
+        buf_puts(ret, ", devices");
+        put_run(ret, plan, step->landlock.devices, step->landlock.n_devices);
+        break;
     case JAIL_STEP_SECCOMP:
         buf_printf(ret, "%" PRIu32 " instructions%s", step->seccomp.length,
                    step->seccomp.notify ? ", denials are reported" : "");

@@ -58,6 +58,7 @@ static const enum fate fates[JAIL_STEP_COUNT] = {
     [JAIL_STEP_UMASK] = FATE_RUN,
     [JAIL_STEP_WORKDIR] = FATE_RUN,
     [JAIL_STEP_RLIMIT] = FATE_RUN,
+    [JAIL_STEP_LANDLOCK] = FATE_RUN,
     [JAIL_STEP_SECCOMP] = FATE_RUN,
     [JAIL_STEP_EXEC] = FATE_SPECIAL,
     [JAIL_STEP_RUN] = FATE_RUN,
@@ -315,6 +316,10 @@ static void add_carried(struct jail_plan *to, const struct jail_plan *from, stru
         break;
     case JAIL_STEP_WORKDIR:
         carry(to, from, &step->workdir.path, 1);
+        break;
+    case JAIL_STEP_LANDLOCK:
+        carry(to, from, &step->landlock.writable, step->landlock.n_writable);
+        carry(to, from, &step->landlock.devices, step->landlock.n_devices);
         break;
     case JAIL_STEP_SECCOMP:
         carry_filter(to, from, step);

@@ -341,6 +341,65 @@ static int share_workspace(struct jail_plan *plan, const struct policy_spec *spe
                    spec->name);
 }
 
+/* Where a step lets the program write; NULL: it does not. */
+static const char *writable_path(const struct jail_plan *plan, const struct jail_step *step)
+{
+    bool read_only = true;
+    switch (step->kind) {
+    case JAIL_STEP_BIND:
+        read_only = (step->bind.flags & JAIL_MOUNT_READONLY) != 0;
+        break;
+    case JAIL_STEP_TMPFS:
+        read_only = (step->tmpfs.flags & JAIL_MOUNT_READONLY) != 0;
+        break;
+    case JAIL_STEP_SUBMOUNT:
+        read_only = (step->submount.flags & JAIL_MOUNT_READONLY) != 0;
+        break;
+    case JAIL_STEP_WORKSPACE:
+        read_only = (step->workspace.flags & JAIL_MOUNT_READONLY) != 0;
+        break;
+    default:
+        break;
+    }
+    return read_only ? NULL : jail_step_path(plan, step);
+}
+
+static void append_path(struct buf *run, const char *path, uint32_t *count)
+{
+    if (path) {
+        buf_append(run, path, strlen(path) + 1);
+        (*count)++;
+    }
+}
+
+/* A program that may mount, may not once it is behind Landlock: its policy goes without. */
+static void add_landlock(struct jail_plan *plan, const struct policy *policy,
+                         const struct policy_ceilings *ceilings)
+{
+    if (ceilings->landlock_abi == 0 || policy_allows(policy, "mount") ||
+        policy_allows(policy, "move_mount")) {
+        return;
+    }
+    CLEANUP(buf_free) struct buf writable = BUF_INIT;
+    CLEANUP(buf_free) struct buf devices = BUF_INIT;
+    uint32_t n_writable = 0, n_devices = 0;
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        const struct jail_step *step = &plan->steps[i];
+        bool device = step->kind == JAIL_STEP_BIND && !(step->bind.flags & JAIL_MOUNT_NODEV);
+        append_path(&writable, writable_path(plan, step), &n_writable);
+        append_path(&devices, device ? jail_step_path(plan, step) : NULL, &n_devices);
+    }
+    jail_ref writable_at = jail_plan_bytes(plan, writable.data, writable.len, 1);
+    jail_ref devices_at = jail_plan_bytes(plan, devices.data, devices.len, 1);
+    plan->failed |= writable.failed || devices.failed;
+    struct jail_step *step = jail_plan_add(plan, JAIL_STEP_LANDLOCK);
+    step->landlock.writable = writable_at;
+    step->landlock.n_writable = n_writable;
+    step->landlock.devices = devices_at;
+    step->landlock.n_devices = n_devices;
+    step->landlock.abi = ceilings->landlock_abi;
+}
+
 static void add_between_tree_and_exec(struct jail_plan *plan, const struct policy *policy, jail_ref bpf,
                                       const struct policy_ceilings *ceilings, const struct job_limits *limits,
                                       bool bridge)
@@ -359,6 +418,7 @@ static void add_between_tree_and_exec(struct jail_plan *plan, const struct polic
     jail_ref working_directory = jail_plan_text(plan, policy->spec->working_directory);
     jail_plan_add(plan, JAIL_STEP_WORKDIR)->workdir.path = working_directory;
     add_rlimits(plan, policy->spec, ceilings, limits);
+    add_landlock(plan, policy, ceilings);
     struct jail_step *step = jail_plan_add(plan, JAIL_STEP_SECCOMP);
     step->seccomp.bpf = bpf;
     step->seccomp.length = policy->filter.length;

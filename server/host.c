@@ -14,6 +14,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/idmap.h"
+#include "jail/landlock.h"
 #include "policy/policy.h"
 
 /* A host without cgroups: fatal or not, but never unsaid. */
@@ -32,7 +33,7 @@ static int without_cgroups(const struct host_options *options, const struct err 
 
 int host_open(const struct host_options *options, struct host *ret, struct err *reterr)
 {
-    struct host host = {0};
+    struct host host = {.landlock_abi = landlock_abi()};
     int r = idmap_pool_new(options->outer_uid_base, options->n_outer_uids, &host.ids, reterr);
     if (r < 0) {
         return r;
@@ -113,4 +114,5 @@ int host_leave_session_keyring(void)
 void host_apply_to_ceilings(const struct host *host, struct policy_ceilings *ceilings)
 {
     ceilings->cgroup = host->cgroups != NULL;
+    ceilings->landlock_abi = host->landlock_abi;
 }

@@ -13,6 +13,7 @@ struct policy_ceilings;
 struct host {
     struct idmap_pool *ids;
     struct jail_cgroup_tree *cgroups; /* NULL: rlimits and the watch stand in */
+    uint32_t landlock_abi;            /* 0: the kernel has none that we use */
     bool privileged;                  /* every jail gets an outer uid of its own */
     unsigned leftovers_swept;
     char degraded[512]; /* CGROUP_BEST_EFFORT: what the host lacks; "" otherwise */

@@ -35,6 +35,7 @@ const struct probe probes[] = {
     {"pivot_root", probe_pivot_root, 0},
     {"procfs", probe_proc, 0},
     {"overlayfs", probe_overlay, 0},
+    {"Landlock", probe_landlock, 0},
     {"cgroup v2", probe_cgroup, 0},
     {NULL, NULL, 0},
 };

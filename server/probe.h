@@ -43,6 +43,7 @@ void probe_seccomp_notify(const struct probe *probe, struct probe_result *ret);
 void probe_mount_api(const struct probe *probe, struct probe_result *ret);
 void probe_pivot_root(const struct probe *probe, struct probe_result *ret);
 void probe_proc(const struct probe *probe, struct probe_result *ret);
+void probe_landlock(const struct probe *probe, struct probe_result *ret);
 void probe_overlay(const struct probe *probe, struct probe_result *ret);
 void probe_namespace(const struct probe *probe, struct probe_result *ret);
 void probe_user_namespace(const struct probe *probe, struct probe_result *ret);

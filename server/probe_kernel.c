@@ -23,6 +23,7 @@
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/io.h"
+#include "jail/landlock.h"
 
 #define UPDATE_KERNEL "run a kernel of version 5.15 or newer"
 #define CONTAINER_FILTER                                                                                     \
@@ -245,6 +246,20 @@ static int try_overlay(unsigned long argument)
                    syscall(SYS_fsconfig, context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0
                ? -errno
                : 0;
+}
+
+void probe_landlock(const struct probe *probe, struct probe_result *ret)
+{
+    (void)probe;
+    uint32_t abi = landlock_abi();
+    if (abi > 0) {
+        probe_ok(ret, "version %u: jails are behind it", abi);
+        return;
+    }
+    probe_fail(
+        ret, PROBE_WARN, "the kernel has none, or an old one",
+        "what a program may write to is held by its mounts alone, and it may signal PID 1 of its jail",
+        "Linux 5.19 or newer with CONFIG_SECURITY_LANDLOCK, and landlock among lsm= on its command line");
 }
 
 void probe_overlay(const struct probe *probe, struct probe_result *ret)

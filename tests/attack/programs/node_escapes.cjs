@@ -68,8 +68,8 @@ try {
 
 //# first_process
 // Kills, stops, traces and reads PID 1, which holds the listener for what is denied.
-//! refused_by: the kernel shields PID 1 from its own namespace, and nobody may trace it
-//! expect: {"kill": "done", "stop": "done", "debug": "done", "mem": "EACCES|ENOENT", "environ": "EACCES|ENOENT", "maps": "EACCES|ENOENT", "fd": "EACCES|ENOENT", "ptrace": "1"}
+//! refused_by: Landlock keeps signals among its own, the kernel shields PID 1 from its own namespace, and nobody may trace it
+//! expect: {"kill": "EPERM|done", "stop": "EPERM|done", "debug": "EPERM|done", "mem": "EACCES|ENOENT", "environ": "EACCES|ENOENT", "maps": "EACCES|ENOENT", "fd": "EACCES|ENOENT", "ptrace": "1"}
 //! denied: {"ptrace": 1}
 attempt("kill", () => process.kill(1, "SIGKILL"));
 attempt("stop", () => process.kill(1, "SIGSTOP"));

@@ -105,6 +105,12 @@ static inline struct jail_plan *good_plan(void)
     step->rlimit.resource = RLIMIT_NOFILE;
     step->rlimit.soft = 64;
     step->rlimit.hard = UINT64_MAX;
+    step = jail_plan_add(plan, JAIL_STEP_LANDLOCK);
+    step->landlock.writable = add_run(plan, "/workspace\0/tmp\0", 16);
+    step->landlock.n_writable = 2;
+    step->landlock.devices = add_run(plan, "/dev/null\0", 10);
+    step->landlock.n_devices = 1;
+    step->landlock.abi = 7;
     step = jail_plan_add(plan, JAIL_STEP_SECCOMP);
     const struct sock_filter filter[] = {BPF_STMT(BPF_RET | BPF_K, 0x7fff0000)};
     step->seccomp.bpf = jail_plan_bytes(plan, filter, sizeof filter, 8);

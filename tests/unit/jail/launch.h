@@ -27,6 +27,7 @@
 #include "jail/base/err.h"
 #include "jail/base/io.h"
 #include "jail/idmap.h"
+#include "jail/landlock.h"
 #include "jail/scratch.h"
 #include "jail/spawn.h"
 #include "jail/watch.h"
@@ -65,7 +66,8 @@ struct recipe {
     struct rlimit limit;
     bool without_standard_fds; /* the parent has 0, 1 and 2 closed while it launches */
     bool without_proc;
-    int extra_fd; /* given as the input descriptor; 0: none */
+    bool landlocked; /* may write below /work alone */
+    int extra_fd;    /* given as the input descriptor; 0: none */
 };
 
 #define ADD(plan, kind, member, ...)                                                                         \
@@ -136,6 +138,10 @@ static inline struct jail_plan *make_plan(const struct recipe *recipe)
     if (recipe->limited || recipe->limit.rlim_max > 0) {
         ADD(plan, RLIMIT, rlimit, .resource = (uint32_t)recipe->limited_resource,
             .soft = recipe->limit.rlim_cur, .hard = recipe->limit.rlim_max);
+    }
+    if (recipe->landlocked) {
+        ADD(plan, LANDLOCK, landlock, .writable = jail_plan_text(plan, "/work"), .n_writable = 1,
+            .devices = jail_plan_text(plan, "/dev/null"), .n_devices = 1, .abi = landlock_abi());
     }
     if (recipe->bpf) {
         ADD(plan, SECCOMP, seccomp,

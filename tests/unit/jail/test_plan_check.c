@@ -105,7 +105,7 @@ static void test_order(void **state)
         {JAIL_STEP_LOOPBACK, JAIL_STEP_CAPABILITIES, true, "network and host name come before"},
         {JAIL_STEP_NO_NEW_PRIVS, JAIL_STEP_CAPABILITIES, false,
          "capabilities are dropped before no_new_privs"},
-        {JAIL_STEP_SECCOMP, JAIL_STEP_NO_NEW_PRIVS, false, "no_new_privs comes before seccomp"},
+        {JAIL_STEP_SECCOMP, JAIL_STEP_NO_NEW_PRIVS, false, "no_new_privs comes before Landlock and seccomp"},
         {JAIL_STEP_STDIO, JAIL_STEP_PROGRAM, true, "the bridge comes after stdio"},
         {JAIL_STEP_BRIDGE, JAIL_STEP_PROGRAM, true, "what PID 1 does stands before"},
         {JAIL_STEP_BRIDGE, JAIL_STEP_PIVOT, false, "the bridge comes after stdio"},
@@ -217,6 +217,10 @@ static void test_image(void **state)
     X(workdir, JAIL_STEP_WORKDIR, "absolute", step->workdir.path = 0)                                        \
     X(rlimit_resource, JAIL_STEP_RLIMIT, "of the kernel", step->rlimit.resource = 16)                        \
     X(rlimit_order, JAIL_STEP_RLIMIT, "not above its hard", step->rlimit.hard = 1)                           \
+    X(landlock_version, JAIL_STEP_LANDLOCK, "a version that we know", step->landlock.abi = 1)                \
+    X(landlock_path, JAIL_STEP_LANDLOCK, "absolute", step->landlock.devices = 0)                             \
+    X(landlock_count, JAIL_STEP_LANDLOCK, "inside the arena", step->landlock.n_writable = 60000)             \
+    X(landlock_ref, JAIL_STEP_LANDLOCK, "inside the arena", step->landlock.writable = UINT32_MAX)            \
     X(seccomp_empty, JAIL_STEP_SECCOMP, "1 to 4096", step->seccomp.length = 0)                               \
     X(seccomp_long, JAIL_STEP_SECCOMP, "1 to 4096", step->seccomp.length = 4097)                             \
     X(seccomp_unaligned, JAIL_STEP_SECCOMP, "aligned", step->seccomp.bpf += 4)                               \

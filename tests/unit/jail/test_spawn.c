@@ -85,6 +85,26 @@ static void test_files(void **state)
     assert_non_null(strstr(o.output, "bin\ndev\nlib\nlib64\nproc\ntmp\nusr\nwork\n"));
 }
 
+/* /tmp stands for a mount that somebody has made writable by mistake. */
+static void test_landlock_is_a_second_wall(void **state)
+{
+    if (landlock_abi() == 0) {
+        skip();
+    }
+    static const char script[] =
+        "exec 2>&1; echo x > /work/a && mkdir /work/d && mv /work/a /work/d/b && ln /work/d/b /work/c && "
+        ": > /work/c && echo x > /dev/null && echo own; kill -0 $$ && echo mine; "
+        "echo x > /tmp/a; mkdir /tmp/d; kill -0 1; ls -d /tmp/*";
+    struct outcome open = run(state, &(struct recipe){.script = script});
+    assert_string_equal(open.output, "own\nmine\n/tmp/a\n/tmp/d\n");
+    struct outcome shut = run(state, &(struct recipe){.script = script, .landlocked = true});
+    assert_non_null(strstr(shut.output, "own\nmine\n"));
+    assert_non_null(strstr(shut.output, "/tmp/a: Permission denied"));
+    assert_non_null(strstr(shut.output, "'/tmp/d': Permission denied"));
+    assert_non_null(strstr(shut.output, "Operation not permitted"));
+    assert_non_null(strstr(shut.output, "'/tmp/*': No such file"));
+}
+
 static void test_scratch_limit(void **state)
 {
     struct outcome o =
@@ -420,6 +440,7 @@ int main(void)
         cmocka_unit_test(test_exit_codes),
         cmocka_unit_test(test_signals),
         cmocka_unit_test(test_identity),
+        cmocka_unit_test(test_landlock_is_a_second_wall),
         cmocka_unit_test(test_environment_and_descriptors),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_scratch_limit),
