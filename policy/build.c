@@ -376,8 +376,9 @@ static void append_path(struct buf *run, const char *path, uint32_t *count)
 static void add_landlock(struct jail_plan *plan, const struct policy *policy,
                          const struct policy_ceilings *ceilings)
 {
-    if (ceilings->landlock_abi == 0 || policy_allows(policy, "mount") ||
-        policy_allows(policy, "move_mount")) {
+    static const uint64_t unknown[6];
+    if (ceilings->landlock_abi == 0 || policy_allows(policy, "mount", 0, unknown) ||
+        policy_allows(policy, "move_mount", 0, unknown)) {
         return;
     }
     CLEANUP(buf_free) struct buf writable = BUF_INIT;

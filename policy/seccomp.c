@@ -1,8 +1,8 @@
 /* Compiles a policy's seccomp rules to BPF. The only file that includes libseccomp's header. Runs in the
  * warden and on the command line, never in a jail.
  *
- * What must hold: a call that no rule allows gets the default action; a call of a foreign ABI ends the
- * program, because the same number means another call there; no rule is silently lost. libseccomp drops
+ * What must hold: a call that no rule allows gets the default action; a call of a foreign ABI is not made but
+ * brings SIGSYS, because the same number means another call there; no rule is silently lost. libseccomp drops
  * conditional rules of a call that also has an unconditional one and leaves open which of two overlapping
  * rules wins, so both are refused before (policy/filter.c); and it is not given what it compiles wrongly
  * (policy/chain.c). */
@@ -167,7 +167,7 @@ static const char *architecture_did_you_mean(const char *name)
 }
 
 /* The native architecture must be among those that the policy was written for, and a foreign ABI of the same
- * machine cannot be: its calls are never filtered, they end the program. */
+ * machine cannot be: its calls are never filtered, they bring SIGSYS. */
 int seccomp_check_architectures(const struct policy_spec *spec, struct err *reterr)
 {
     bool native = spec->n_architectures == 0;
@@ -215,7 +215,9 @@ static int new_context(const struct policy_spec *spec, uint32_t default_action, 
         enum scmp_filter_attr attribute;
         uint32_t value;
     } attributes[] = {
-        {SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS},
+        /* SIGSYS, as KILL_PROCESS has it, but without a line in the host's audit log for each: a program
+         * could write thousands. One that handles the signal goes on; the call is not made. */
+        {SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_TRAP},
         {SCMP_FLTATR_CTL_OPTIMIZE, 2}, /* a binary tree: the filter runs on every call of the program */
     };
     for (size_t i = 0; i < ARRAY_SIZE(attributes); i++) {
