@@ -80,6 +80,7 @@ struct child {
     bool drop_groups;
     bool waits_for_all;  /* the parent has no use for an early verdict */
     bool in_process;     /* a template's copy: its signal dispositions are the interpreter's own */
+    bool template;       /* its program is one */
     char **argv, **envp; /* of the EXEC step, ending with NULL */
     enum standby_state standby;
     bool kernel; /* a standby jail whose launcher waits again after its program */
@@ -154,6 +155,15 @@ bool init_standby_takes(struct child *child, pid_t program, const struct seccomp
 /* The parent has sent something: a program, or that it is to be interrupted. */
 void init_standby_hear(struct child *child, pid_t program);
 
+/* Libraries (OpenSSL first of all) tell a fork by its PID alone, and a process of a job whose PID were its
+ * template's would draw the random numbers that all others of them draw. So a template passes over PID 2, which
+ * is its jobs' program's, and each job passes over the template's. */
+#define TEMPLATE_PID 3
+#define PROGRAM_PID  (TEMPLATE_PID - 1)
+
+/* Takes the next PID of the namespace out of use, for good: those below 300 are given once. Returns 0 or
+ * -errno. */
+int child_pass_over_pid(struct child *child);
 /* Closes every descriptor but 0, 1, 2 and those the child was given. */
 int child_close_others(struct child *child);
 /* Reports a failed step (JAIL_NO_STEP: what comes before the first) to the parent, if it is still there. */

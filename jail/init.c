@@ -319,7 +319,11 @@ void init_main(struct child *child, uint32_t index)
 {
     /* Before there is a program, so that its failure is one of the building. */
     int signals = init_watch_children(child);
-    pid_t program = signals < 0 ? signals : start_program(child, index);
+    pid_t program = signals < 0 || !child->template ? signals : child_pass_over_pid(child);
+    program = program < 0 ? program : start_program(child, index);
+    if (program >= 0 && child->template && program != TEMPLATE_PID) {
+        program = -ESRCH;
+    }
     if (program < 0) {
         child_report_failure(child, index - 1, program);
         _exit(1);

@@ -182,6 +182,7 @@ static int launch(struct jail *jail, const struct jail_spawn_options *options, i
     child->control = childs_end;
     child->drop_groups = options->drop_groups;
     child->waits_for_all = options->waits_for_all;
+    child->template = options->template;
     child->standby = options->standby ? STANDBY_STARTING : STANDBY_NONE;
     child->kernel = options->kernel;
     child->program_fd = -1;

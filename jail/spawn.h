@@ -68,6 +68,7 @@ struct jail_spawn_options {
     uint32_t outer_uid, outer_gid; /* what plan->uid and plan->gid are outside */
     /* A template maps a whole range instead, of which plan->uid and plan->gid are part. 0: no range. */
     uint32_t range_inside, range_outside, range_count;
+    bool template;             /* the program makes jails: no process of theirs ever has its PID */
     bool standby;              /* the program is a launcher that waits: jail/standby.h */
     bool kernel;               /* and waits again after each program that it has run */
     uint64_t kernel_grace_ms;  /* what a program gets to heed an interrupt before the jail is killed */

@@ -63,6 +63,7 @@ int jail_template_new(const struct jail_template_options *options, struct jail_t
         .range_outside = options->range_base,
         .range_count = options->range_count,
         .drop_groups = options->range_count > 0,
+        .template = true,
         .setup_timeout_ms = JAIL_UNHURRIED_SETUP_MS,
     };
     int r = jail_spawn(&template->jail, &spawn, reterr);

@@ -297,6 +297,10 @@ static void build(struct parking *parking, struct zygote_run *ret)
     if (pid == 0) {
         close(pair[0]);
         close(signals);
+        r = getpid() == PROGRAM_PID ? child_pass_over_pid(child) : -ESRCH;
+        if (r < 0) {
+            give_up(child, JAIL_NO_STEP, r);
+        }
         if (parking->hook->call) {
             parking->hook->call(parking->hook->argument, parking->is_awaited);
         }
@@ -413,6 +417,7 @@ static int prepare(const struct zygote_header *header, const unsigned char *mess
     ret->child.fds[JAIL_FD_WORKSPACE] = ret->workspace;
     int r = zygote_decode_plan(message, size, &ret->plan);
     ret->child.plan = ret->plan;
+    r = r == 0 && getpid() != TEMPLATE_PID ? -ESRCH : r;
     return r < 0 ? r : pipe2(ret->go, O_CLOEXEC) < 0 ? -errno : 0;
 }
 

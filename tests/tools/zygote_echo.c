@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "jail/zygote.h"
@@ -65,6 +66,28 @@ static int look_around(const struct zygote_run *run)
     return 7;
 }
 
+/* Its own PID, and those of children and a grandchild. */
+static void print_pids(void)
+{
+    printf("pid %d\n", (int)getpid());
+    for (int i = 0; i < 3; i++) {
+        fflush(stdout);
+        pid_t pid = fork();
+        if (pid == 0) {
+            printf("pid %d\n", (int)getpid());
+            fflush(stdout);
+            if (i > 0 || fork() > 0) {
+                waitpid(-1, NULL, 0);
+                _exit(0);
+            }
+            printf("pid %d\n", (int)getpid());
+            fflush(stdout);
+            _exit(0);
+        }
+        waitpid(pid, NULL, 0);
+    }
+}
+
 /* In a jail the leak checker cannot look at its own process, and says so with an exit code of its own; and a
  * crash is to be one. */
 const char *__asan_default_options(void);
@@ -79,6 +102,7 @@ int main(void)
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     dup2(null, 0);
     close(null);
+    pid_t template_pid = getpid();
     struct zygote_run run;
     if (sock < 0 || zygote_serve(sock, NULL, NULL, &run) < 0) {
         return 1;
@@ -86,6 +110,10 @@ int main(void)
     const char *what = run.argv[run.argc - 1];
     if (strcmp(what, "segv") == 0) {
         raise(SIGSEGV);
+    } else if (strcmp(what, "pids") == 0) {
+        printf("template %d\n", (int)template_pid);
+        print_pids();
+        return 0;
     } else if (strcmp(what, "loop") == 0) {
         for (;;) {
         }

@@ -276,6 +276,16 @@ static void test_confinement(void **state)
     check_confinement(fixture);
 }
 
+/* By the PID alone OpenSSL tells a fork, and does not see one where it is the template's. */
+static void test_no_process_of_a_job_has_its_template_s_pid(void **state)
+{
+    struct fixture *fixture = *state;
+    struct warm warm = park(fixture);
+    struct outcome o = finish(fixture, &warm, "pids", 0);
+    assert_string_equal(o.err.text, "");
+    assert_string_equal(o.output, "template 3\npid 2\npid 4\npid 5\npid 6\npid 7\n");
+}
+
 /* What the parked process may have applied already cannot be taken back. */
 static void test_another_plan_is_refused(void **state)
 {
@@ -411,6 +421,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_a_job_takes_along),
         cmocka_unit_test(test_confinement),
+        cmocka_unit_test(test_no_process_of_a_job_has_its_template_s_pid),
         cmocka_unit_test(test_another_plan_is_refused),
         cmocka_unit_test(test_verdicts),
         cmocka_unit_test(test_many_at_once),
