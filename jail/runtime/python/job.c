@@ -200,6 +200,7 @@ static void wake_up(const struct python *python)
     PyObject *none = python->set_native_id ? PyObject_CallNoArgs(python->set_native_id) : NULL;
     PyErr_Clear();
     Py_XDECREF(none);
+    entropy_renew(&python->entropy);
 }
 
 void job_park(const struct python *python, bool is_awaited)

@@ -15,10 +15,12 @@
 #include <link.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "jail/base/cleanup.h"
@@ -97,6 +99,20 @@ static void __attribute__((noreturn)) leave(int code, unsigned long long loaded_
     _exit(code);
 }
 
+/* The stack of a job is guarded by a value that no other job knows. Only where no frame returns any more that
+ * has been entered under the old one. */
+static inline __attribute__((always_inline)) void renew_canary(void)
+{
+#ifdef __x86_64__
+    uintptr_t canary;
+    if (getrandom(&canary, sizeof canary, 0) != (ssize_t)sizeof canary) {
+        _exit(EXIT_FAILURE);
+    }
+    /* As glibc has it: a string that ends before it cannot be made to go on. */
+    __asm__ volatile("movq %0, %%fs:0x28" : : "r"(canary & ~(uintptr_t)0xff));
+#endif
+}
+
 static void park(void *python, bool is_awaited)
 {
     job_park(python, is_awaited);
@@ -150,9 +166,10 @@ int main(int argc, char **argv)
     if (zygote_serve(sock, park, &python, &run) < 0) {
         return EXIT_FAILURE;
     }
+    renew_canary(); /* main() itself does not return from here on */
     struct script script;
     if (!match_run(&python, &run, &script)) {
-        return exec_interpreter(&run);
+        _exit(exec_interpreter(&run));
     }
     leave(job_run(&python, &run, &script), loaded);
 }

@@ -218,8 +218,8 @@ int python_start(char **argv, size_t argc, char *const *modules, size_t n, int l
     PyOS_BeforeFork();
     PyOS_AfterFork_Child();
     if (load_prelude() < 0 || rehearse(REHEARSAL_LIBRARY, REHEARSALS) < 0 ||
-        rehearse(REHEARSAL_JOB, REHEARSALS) < 0 || forget_directories() < 0 || remember(ret) < 0 ||
-        freeze() < 0) {
+        rehearse(REHEARSAL_JOB, REHEARSALS) < 0 || forget_directories() < 0 ||
+        entropy_prepare(&ret->entropy) < 0 || remember(ret) < 0 || freeze() < 0) {
         return complain_exception(log_fd, "making ready for jobs");
     }
     if (check_single_thread(log_fd) < 0) {

@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "jail/runtime/python/collector.h"
+#include "jail/runtime/python/entropy.h"
 #include "jail/runtime/python/memory.h"
 #include "jail/runtime/python/pages.h"
 
@@ -44,6 +45,8 @@ struct python {
     char *coerced_locale;
     struct collector collector; /* right after the start */
     bool safe_path;             /* -P: the script's directory is not searched for modules */
+
+    struct entropy entropy;
 
     /* The rest is filled in by remember(). */
     unsigned char magic[2]; /* how a compiled file begins */
