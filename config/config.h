@@ -62,6 +62,8 @@ struct runtime_config {
     char *standby;  /* "": none */
     char *kernel;   /* "": none */
     uint32_t warm_jails;
+    uint32_t template_max_jobs; /* 0: any number */
+    uint64_t template_ttl_ms;   /* 0: for ever */
     bool optional;
     bool evaluator; /* of POST /run-code, and of nothing else */
     struct prelude_config *preludes;

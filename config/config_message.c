@@ -180,7 +180,8 @@ static int check_runtime_name(struct checker *checker, const char *field, const 
     return check_name(checker, field, name, true, "_.+-");
 }
 
-#define WARM_JAILS_MAX 1000
+#define WARM_JAILS_MAX      1000
+#define TEMPLATE_TTL_MAX_MS (365ull * 24 * 3600 * 1000)
 
 /* A path, or a file name to be looked for. */
 static int template_from_message(struct checker *checker, const Immure__Runtime *message,
@@ -199,10 +200,15 @@ static int template_from_message(struct checker *checker, const Immure__Runtime 
     if (r == 0 && message->warm_jails > 0 && !template && !standby) {
         r = check_fail(checker, "warm_jails", "needs a template to make them, or standby");
     }
+    if (r == 0 && message->template_ttl_ms > TEMPLATE_TTL_MAX_MS) {
+        r = check_fail(checker, "template_ttl_ms", "must be at most %llu", TEMPLATE_TTL_MAX_MS);
+    }
     if (r == 0 && template && standby) {
         r = check_fail(checker, "standby", "is for runtimes without a template");
     }
     ret->warm_jails = message->warm_jails;
+    ret->template_max_jobs = message->template_max_jobs;
+    ret->template_ttl_ms = message->template_ttl_ms;
     r = r < 0 ? r : check_copy(checker, message->standby, &ret->standby);
     r = r < 0 ? r : check_copy(checker, message->kernel, &ret->kernel);
     return r < 0 ? r : check_copy(checker, message->template_, &ret->template);

@@ -114,6 +114,10 @@ static Immure__Runtime **runtimes_to_messages(const struct server_config *config
         message->template_ = runtime->template;
         message->has_warm_jails = true;
         message->warm_jails = runtime->warm_jails;
+        message->has_template_max_jobs = true;
+        message->template_max_jobs = runtime->template_max_jobs;
+        message->has_template_ttl_ms = true;
+        message->template_ttl_ms = runtime->template_ttl_ms;
         message->standby = runtime->standby;
         message->kernel = runtime->kernel;
         message->has_optional = true;

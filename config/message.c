@@ -147,6 +147,7 @@ static bool fill_warm(const struct msg_state *state, struct pool *pool, Immure__
         rows[i].parked = state->warm[i].parked;
         rows[i].building = state->warm[i].building;
         rows[i].pss_bytes = state->warm[i].pss_bytes;
+        rows[i].templates_replaced = state->warm[i].templates_replaced;
         pointers[i] = &rows[i];
     }
     ret->warm = pointers;
@@ -354,8 +355,10 @@ static int warm_from_message(const Immure__MsgState *message, struct msg_state *
     int r = 0;
     for (size_t i = 0; r == 0 && i < message->n_warm; i++) {
         const Immure__MsgWarm *row = message->warm[i];
-        ret->warm[i] =
-            (struct msg_warm){.parked = row->parked, .building = row->building, .pss_bytes = row->pss_bytes};
+        ret->warm[i] = (struct msg_warm){.parked = row->parked,
+                                         .building = row->building,
+                                         .pss_bytes = row->pss_bytes,
+                                         .templates_replaced = row->templates_replaced};
         r = take_text(row->runtime, ret->warm[i].runtime, sizeof ret->warm[i].runtime, "state.warm.runtime",
                       reterr);
     }

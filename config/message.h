@@ -105,6 +105,7 @@ struct msg_warm {
     char runtime[65];
     uint32_t parked, building;
     uint64_t pss_bytes; /* of one parked jail; 0: not measured yet */
+    uint64_t templates_replaced;
 };
 #define MSG_WARM_MAX 16
 

@@ -223,8 +223,8 @@ int child_close_others(struct child *child)
     }
 }
 
-/* A clone3() that fails once it has a PID: nobody runs, or is counted, or has to be waited for. That the kernel
- * does it in this order is seen when a template starts, by the PID that it gets (init_main()). */
+/* A clone3() that fails once it has a PID: nobody runs, or is counted, or has to be waited for. That the
+ * kernel does it in this order is seen when a template starts, by the PID that it gets (init_main()). */
 int child_pass_over_pid(struct child *child)
 {
     struct clone_args args = {.flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_PIDFD,

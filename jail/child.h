@@ -156,8 +156,8 @@ bool init_standby_takes(struct child *child, pid_t program, const struct seccomp
 void init_standby_hear(struct child *child, pid_t program);
 
 /* Libraries (OpenSSL first of all) tell a fork by its PID alone, and a process of a job whose PID were its
- * template's would draw the random numbers that all others of them draw. So a template passes over PID 2, which
- * is its jobs' program's, and each job passes over the template's. */
+ * template's would draw the random numbers that all others of them draw. So a template passes over PID 2,
+ * which is its jobs' program's, and each job passes over the template's. */
 #define TEMPLATE_PID 3
 #define PROGRAM_PID  (TEMPLATE_PID - 1)
 

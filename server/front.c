@@ -215,6 +215,8 @@ static void state_metrics(struct front *front)
         metrics_set(front->metrics, METRIC_WARM_JAILS, warm->runtime, "parked", warm->parked);
         metrics_set(front->metrics, METRIC_WARM_JAILS, warm->runtime, "building", warm->building);
         metrics_set(front->metrics, METRIC_WARM_JAIL_PSS, warm->runtime, NULL, (double)warm->pss_bytes);
+        metrics_set(front->metrics, METRIC_WARM_TEMPLATES_REPLACED, warm->runtime, NULL,
+                    (double)warm->templates_replaced);
     }
 }
 

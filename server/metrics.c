@@ -97,6 +97,12 @@ static const struct family families[] = {
                               "What one parked jail holds in memory, its share of shared pages included.",
                               {"runtime"},
                               {0}},
+    [METRIC_WARM_TEMPLATES_REPLACED] =
+        {"immure_warm_templates_replaced_total",
+         COUNTER,
+         "Templates in whose place another has been put, by age or number of jobs.",
+         {"runtime"},
+         {0}},
     [METRIC_HEAP] =
         {"immure_heap_bytes", GAUGE, "What a process has allocated and not freed.", {"process"}, {0}},
     [METRIC_SESSIONS] = {"immure_sessions", GAUGE, "Sessions that there are.", {0}, {0}},

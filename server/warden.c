@@ -314,6 +314,7 @@ void warden_start_warm(struct warden *warden)
         .settings = warden->settings,
         .executable_fd = warden->executable_fd,
         .n_jobs = &warden->n_jobs,
+        .n_templates = &warden->n_templates,
         .publish = warden_publish_warm,
         .publish_arg = warden,
     };

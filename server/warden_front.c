@@ -157,11 +157,14 @@ static bool note_warm(struct warden *warden)
     bool changed = n != state->n_warm;
     state->n_warm = n;
     for (size_t i = 0; i < n; i++) {
-        struct msg_warm row = {
-            .parked = counts[i].parked, .building = counts[i].building, .pss_bytes = counts[i].pss_bytes};
+        struct msg_warm row = {.parked = counts[i].parked,
+                               .building = counts[i].building,
+                               .pss_bytes = counts[i].pss_bytes,
+                               .templates_replaced = counts[i].replaced};
         snprintf(row.runtime, sizeof row.runtime, "%s", counts[i].runtime);
         changed = changed || row.parked != state->warm[i].parked || row.building != state->warm[i].building ||
-                  row.pss_bytes != state->warm[i].pss_bytes;
+                  row.pss_bytes != state->warm[i].pss_bytes ||
+                  row.templates_replaced != state->warm[i].templates_replaced;
         state->warm[i] = row;
     }
     return changed;

@@ -129,7 +129,8 @@ struct warden {
     struct err hopeless; /* why this server gives up */
 
     struct warden_job *jobs;
-    unsigned n_jobs; /* of fronts; the self-test's do not count */
+    unsigned n_templates; /* of this and earlier settings, as long as their process lives */
+    unsigned n_jobs;      /* of fronts; the self-test's do not count */
     /* Answered, but PID 1 of their jails is still being taken apart by the kernel. Latest first. */
     struct warden_job *dying;
     unsigned n_dying;

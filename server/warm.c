@@ -34,6 +34,10 @@
 
 #define SUCCESSOR_PAUSE_NS (5 * NS_PER_S)
 
+/* Of those that have been relieved for their age or their jobs; each has memory of its own as long as one job
+ * of it runs. */
+#define LINGERING_MAX 8
+
 /* To start an interpreter keeps a processor busy for longer than most jobs run, beside one that has just
  * begun: it may end first. */
 #define SHORT_JOB_NS (50 * NS_PER_MS)
@@ -164,16 +168,49 @@ static bool has_many_copies(const struct warm_template *template)
            !warm_is_standby(template);
 }
 
+/* Those in whose place another has been put, and which a job keeps. */
+static unsigned count_lingering(const struct warm *warm)
+{
+    unsigned n_serving = 0;
+    for (const struct warm_template *template = warm->templates; template; template = template->next) {
+        n_serving += warm_is_standby(template) ? 0 : template->successor ? 2 : 1;
+    }
+    return *warm->options.n_templates - n_serving;
+}
+
+/* Its jobs know each other's layout and hash seed: time for another. */
+static bool is_worn_out(const struct warm_template *template, uint64_t now_ns)
+{
+    const struct runtime_config *runtime = template->runtime;
+    if (template->state != TEMPLATE_READY || template->n_jobs == 0 || warm_is_standby(template)) {
+        return false;
+    }
+    bool many = runtime->template_max_jobs > 0 && template->n_jobs >= runtime->template_max_jobs;
+    bool old =
+        runtime->template_ttl_ms > 0 && now_ns - template->started_ns >= runtime->template_ttl_ms * NS_PER_MS;
+    return (many || old) && count_lingering(template->warm) < LINGERING_MAX;
+}
+
+static void put_in_place(struct warm_template **at, uint64_t now_ns)
+{
+    struct warm_template *template = *at, *successor = TAKE_PTR(template->successor);
+    LOG(template->warm->options.log, LOG_INFO, "template_replaced",
+        LOG_FIELD_STR("runtime", template->runtime->name), LOG_FIELD_U64("jobs", template->n_jobs),
+        LOG_FIELD_U64("age_ms", (now_ns - template->started_ns) / NS_PER_MS));
+    successor->next = template->next;
+    successor->is_successor = false;
+    successor->n_replaced = template->n_replaced + 1;
+    *at = successor;
+    warm_template_retire(template);
+}
+
 /* `at` is its place in the list. */
 static void look_for_successor(struct warm_template **at, uint64_t now_ns)
 {
-    struct warm_template *template = *at, *successor = template->successor;
-    if (successor && successor->state == TEMPLATE_READY) {
-        successor->next = template->next;
-        *at = TAKE_PTR(template->successor);
-        successor->is_successor = false;
-        warm_template_retire(template);
-    } else if (has_many_copies(template)) {
+    struct warm_template *template = *at;
+    if (template->successor && template->successor->state == TEMPLATE_READY) {
+        put_in_place(at, now_ns);
+    } else if (template->successor || has_many_copies(template) || is_worn_out(template, now_ns)) {
         raise_successor(template, now_ns);
     }
 }
@@ -313,6 +350,7 @@ struct warm_jail *warm_take(struct warm *warm, const struct runtime_config *runt
         return NULL;
     }
     warm_template_unstock(jail);
+    template->n_jobs++;
     tell_standbys(template);
     return jail;
 }
@@ -325,6 +363,7 @@ size_t warm_counts(const struct warm *warm, struct warm_count *ret, size_t max)
         ret[n++] = (struct warm_count){.runtime = template->runtime->name,
                                        .parked = template->n_ready,
                                        .building = template->n_building,
+                                       .replaced = template->n_replaced,
                                        .pss_bytes = template->pss_bytes};
     }
     return n;

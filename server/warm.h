@@ -28,8 +28,10 @@ struct warm_options {
     const struct settings *settings; /* outlives the struct warm */
     int executable_fd;               /* O_PATH, our own binary: templates are looked for beside it */
     const unsigned *n_jobs;          /* how many jobs run now: jails are parked while few do */
-    void (*publish)(void *arg);      /* called when warm_counts() may have changed: at once for jails that
-                                        start an interpreter, now and then for the others */
+    unsigned
+        *n_templates; /* how many templates there are, those of earlier settings included; outlives all */
+    void (*publish)(void *arg); /* called when warm_counts() may have changed: at once for jails that
+                                   start an interpreter, now and then for the others */
     void *publish_arg;
 };
 
@@ -67,6 +69,7 @@ struct warm_count {
     const char *runtime;
     unsigned parked, building;
     uint64_t pss_bytes; /* of one parked jail, measured last; 0: not yet */
+    uint64_t replaced;  /* how often another template has taken the place of one that worked */
 };
 /* One row per runtime with a template; returns how many. */
 size_t warm_counts(const struct warm *warm, struct warm_count *ret, size_t max);

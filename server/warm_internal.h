@@ -49,7 +49,11 @@ struct warm_template {
     struct jail_plan *session_plan; /* the same for a job of a session; NULL: the policy has no workspace */
     struct warm_jail *stock;        /* oldest first */
     unsigned n_ready, n_building, failures;
-    uint64_t pause_ns; /* not started, nothing parked before then */
+    unsigned n_jobs;       /* jobs that have been given a jail of its process */
+    uint64_t started_ns;   /* its process */
+    uint64_t n_replaced;   /* templates before it in its place */
+    unsigned *n_templates; /* it is counted here; NULL: a standby's, which has no process */
+    uint64_t pause_ns;     /* not started, nothing parked before then */
     uint64_t pss_bytes, private_bytes;
 };
 

@@ -321,6 +321,8 @@ void warm_template_start(struct warm_template *template)
     struct err err = {0};
     struct warm_jail *first;
     template->state = TEMPLATE_STARTING;
+    template->started_ns = clock_now_ns();
+    template->n_jobs = 0;
     int r = warm_is_standby(template) ? warm_standby_start(template, &err) : spawn(template, &err);
     r = r < 0 ? r : warm_template_park(template, NULL, &first, &err);
     if (r < 0) {
@@ -343,6 +345,10 @@ int warm_template_new(struct warm *warm, const struct runtime_config *runtime, c
         return err_errno(reterr, -r, "taking an outer uid for a template");
     }
     template->has_id = !warm_is_standby(template);
+    if (template->has_id) {
+        template->n_templates = warm->options.n_templates;
+        ++*template->n_templates;
+    }
     *ret = template;
     return 0;
 }
@@ -408,6 +414,7 @@ void warm_template_unref(struct warm_template *template)
     }
     stop(template);
     if (template->has_id) {
+        --*template->n_templates;
         idmap_give_back(template->host->ids, template->uid);
     }
     jail_plan_free(template->park_plan);

@@ -82,6 +82,46 @@ def test_a_template_that_cannot_be_followed_goes_on(serve, tmp_path):
     assert server.execute(WHO)["stdout"] == "/immure/template\n"
 
 
+def replaced(server):
+    return int(re.search(r'^immure_warm_templates_replaced_total{runtime="python"} (\d+)$', server.get("/metrics").body.decode(), re.M)[1])
+
+
+LAYOUT = "import ctypes, os\nprint(id(ctypes), hash('x'), os.readlink('/proc/self/exe'))"
+
+
+@pytest.mark.parametrize("line", ["template_max_jobs: 3", "template_ttl_ms: 1"])
+def test_a_template_that_has_served_is_followed_by_another(serve, line):
+    """With another layout and another hash seed."""
+    server = full(serve(config=SHIPPED.replace("warm_jails: 4", f"warm_jails: 4 {line}")))
+    first, seen = templates(server)[0], []
+
+    def has_been_followed():
+        seen.append(server.execute(LAYOUT)["stdout"].split())
+        return first not in templates(server) and seen[0][:2] != seen[-1][:2]
+
+    wait_for(has_been_followed, "another template", 60)
+    assert {words[2] for words in seen} == {"/immure/template"}
+    assert seen[0][0] != seen[-1][0] and seen[0][1] != seen[-1][1]
+    wait_for(lambda: replaced(server) >= 1, "the count")
+    assert "event=template_failed" not in server.log()
+
+
+def test_few_templates_live_on_for_their_jobs(serve):
+    server = full(serve(config="max_concurrent_jobs: 40 max_timeout_ms: 600000 drain_timeout_ms: 100\n"
+                        + SHIPPED.replace("warm_jails: 4", "warm_jails: 1 template_max_jobs: 1")), 1)
+    request = json.dumps({"code": "import time; time.sleep(1000)", "timeout": 600})
+    held = []
+    for count in range(1, 9):
+        held.append(server.request("POST", "/execute?wait=false", request).json["job_id"])
+        wait_for(lambda: replaced(server) >= count, f"template {count + 1}", 60)
+    for _ in range(5):
+        assert server.execute(WHO)["stdout"] == "/immure/template\n"
+    assert server.log().count("event=template_replaced") == 8
+    server.request("DELETE", f"/jobs/{held[0]}")
+    wait_for(lambda: replaced(server) > 8, "another template")
+    assert all(server.get(f"/jobs/{job}").json["status"] == "running" for job in held[1:])
+
+
 def test_a_stock_of_any_size_comes_to_rest(serve):
     server = full(serve(config=SHIPPED.replace("warm_jails: 4", "warm_jails: 140")), 140)
     assert server.execute(WHO)["stdout"] == "/immure/template\n"

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import pytest
 
@@ -11,6 +12,7 @@ SHIPPED = (ROOT / "config/server.textproto").read_text()
 POLICY = (ROOT / "config/policies/python.textproto").read_text()
 PLACE = "/usr/local/lib/python3.11/dist-packages/draws.py"
 JOBS = 50
+NODE_IS_THERE = shutil.which("node", path="/usr/bin")
 
 # A module that draws from every source.
 DRAWS = """
@@ -109,3 +111,26 @@ def test_modules_whose_secret_every_job_would_have_are_refused(serve, tmp_path, 
     wait_for(lambda: "event=template_failed" in server.log(), "the template's end")
     assert "immure-python3.11: multiprocessing.process: its key for connections" in server.log()
     assert server.execute("print(1)")["stdout"] == "1\n"
+
+
+NODE = """const crypto = require('crypto');
+console.log(JSON.stringify({random: Math.random(), bytes: crypto.randomBytes(16).toString('hex'), uuid: crypto.randomUUID(),
+                            secret: crypto.createECDH('prime256v1').generateKeys('hex')}))"""
+KERNEL = """import json, os, random, ssl, uuid
+print(json.dumps({"random": random.getrandbits(64), "ssl": ssl.RAND_bytes(16).hex(), "uuid1": uuid.uuid1().hex, "hash": hash("x"),
+                  "own": random.Random().getrandbits(64)}))"""
+
+
+@pytest.mark.parametrize("code, fields, count", [
+    pytest.param(NODE, lambda number: {"runtime": "node"}, 12, id="node", marks=pytest.mark.skipif(not NODE_IS_THERE, reason="no node")),
+    pytest.param(KERNEL, lambda number: {"policy": "python-kernel", "session_id": f"s{number}"}, 4, id="kernel"),
+])
+def test_interpreters_that_stand_ready_draw_apart(server, code, fields, count):
+    """Each is a process of its own from its first instruction on."""
+    drawn = []
+    for number in range(count):
+        verdict = server.execute(code, timeout_ms=60000, **fields(number))
+        assert verdict["exit_code"] == 0, verdict
+        drawn.append(json.loads(verdict["stdout"]))
+    for source in drawn[0]:
+        assert_all_differ([values[source] for values in drawn])

@@ -1,11 +1,11 @@
 /* Keeps the random numbers of jobs apart. In the template, and in each process that it forks.
  *
- * What asks the kernel each time (os.urandom, secrets, uuid4) needs nothing, and random seeds its own generator
- * after a fork. A library that tells a fork by its PID sees this one (jail/child.h: no process of a job has the
- * template's). The rest is here: what stays in the memory of the process, whoever runs in it.
+ * What asks the kernel each time (os.urandom, secrets, uuid4) needs nothing, and random seeds its own
+ * generator after a fork. A library that tells a fork by its PID sees this one (jail/child.h: no process of a
+ * job has the template's). The rest is here: what stays in the memory of the process, whoever runs in it.
  *
- * What must hold: nothing that a preloaded module has drawn decides what a job draws. What cannot be seen from
- * outside, a number that a module of its own has put away, is the policy's matter. */
+ * What must hold: nothing that a preloaded module has drawn decides what a job draws. What cannot be seen
+ * from outside, a number that a module of its own has put away, is the policy's matter. */
 #include "jail/runtime/python/entropy.h"
 
 #define PY_SSIZE_T_CLEAN
@@ -20,8 +20,9 @@
 
 /* All generators of a template. */
 struct search {
-    PyTypeObject *type, *system; /* _random.Random; random.SystemRandom, which has no state (NULL: not imported) */
-    PyObject *own;               /* random's, which seeds itself; NULL: not imported */
+    PyTypeObject *type,
+        *system;   /* _random.Random; random.SystemRandom, which has no state (NULL: not imported) */
+    PyObject *own; /* random's, which seeds itself; NULL: not imported */
     PyObject *found;
 };
 
@@ -52,7 +53,8 @@ static int find_in(PyObject *objects, struct search *search)
     for (Py_ssize_t i = 0; r == 0 && i < PyList_GET_SIZE(objects); i++) {
         PyObject *object = PyList_GET_ITEM(objects, i);
         r = look_at(object, search);
-        r = r < 0 || !Py_TYPE(object)->tp_traverse ? r : Py_TYPE(object)->tp_traverse(object, look_at, search);
+        r = r < 0 || !Py_TYPE(object)->tp_traverse ? r
+                                                   : Py_TYPE(object)->tp_traverse(object, look_at, search);
     }
     return r < 0 ? -1 : 0;
 }
@@ -107,8 +109,8 @@ static int set(PyObject *module, const char *name, PyObject *value)
     return r;
 }
 
-/* libuuid keeps the node and the clock sequence that it has drawn, and has no way to forget them; a jail has no
- * network card to ask instead. So the module goes without, and draws both when they are wanted. */
+/* libuuid keeps the node and the clock sequence that it has drawn, and has no way to forget them; a jail has
+ * no network card to ask instead. So the module goes without, and draws both when they are wanted. */
 static int forget_uuid(void)
 {
     PyObject *module = PyDict_GetItemString(PyImport_GetModuleDict(), "uuid");

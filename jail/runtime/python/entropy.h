@@ -4,7 +4,8 @@
 struct _object; /* PyObject */
 
 struct entropy {
-    struct _object *randoms; /* a list: the generators of the modules, without that of random itself; NULL: none */
+    struct _object
+        *randoms; /* a list: the generators of the modules, without that of random itself; NULL: none */
     struct _object *seed;    /* _random.Random.seed */
     struct _object *ssl_add; /* ssl.RAND_add; NULL: not imported */
 };

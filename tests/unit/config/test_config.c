@@ -99,6 +99,8 @@ static void test_defaults(void **state)
     assert_string_equal(python->interpreter, "/usr/bin/python3.11");
     assert_string_equal(python->extension, "py");
     assert_string_equal(python->policy, "python");
+    assert_int_equal(python->template_max_jobs, 2000);
+    assert_int_equal(python->template_ttl_ms, 600000);
     server_config_free(config);
 }
 
@@ -120,7 +122,8 @@ static const char everything[] =
     "max_approval_job_bytes: 2021 max_approval_bytes: 2022 max_approval_wait_ms: 23\n"
     "runtime { name: 'python' alias: 'py' interpreter: '/usr/bin/python3' arg: ['-I', ''] extension: 'py' "
     "policy: 'p' }\n"
-    "runtime { name: 'sh' interpreter: '/bin/sh' policy: 'q' kernel: '/k' }\n"
+    "runtime { name: 'sh' interpreter: '/bin/sh' policy: 'q' kernel: '/k' template_max_jobs: 24 "
+    "template_ttl_ms: 25 }\n"
     "key { name: 'a' sha256: '" SHA_A "' policy: ['p', 'q'] runtime: 'py' max_concurrent_jobs: 2 "
     "max_sessions: 3 team: 't' max_jobs_per_minute: 4 max_timeout_ms: 5 expires: '2027-01-31' "
     "max_memory_bytes: 1048576 max_pids: 7 max_cpu_percent: 8 max_cpu_ms: 9 max_scratch_bytes: 4096 "
@@ -166,6 +169,8 @@ static void check_everything(const struct server_config *config)
     assert_int_equal(config->kernel_idle_cpu_ms, 20);
     assert_string_equal(config->runtimes[0].kernel, "");
     assert_string_equal(config->runtimes[1].kernel, "/k");
+    assert_int_equal(config->runtimes[1].template_max_jobs, 24);
+    assert_int_equal(config->runtimes[1].template_ttl_ms, 25);
     assert_int_equal(config->kept_job_ttl_ms, 12);
     assert_int_equal(config->max_kept_jobs, 13);
     assert_int_equal(config->max_kept_bytes, 1024);
@@ -299,6 +304,8 @@ static void test_refused(void **state)
          "runtime[0].interpreter: must not hold \".\" or \"..\""},
         {"runtime { name: 'p y' interpreter: '/a' policy: 'p' }", ":1:17",
          "runtime[0].name: may hold letters, digits and any of \"_.+-\", nothing else"},
+        {"runtime { name: 'python' interpreter: '/a' policy: 'p' template_ttl_ms: 31536000001 }", ":1:73",
+         "runtime[0].template_ttl_ms: must be at most 31536000000"},
         {"runtime { name: 'python' interpreter: '/a' policy: 'P' }", ":1:52",
          "runtime[0].policy: may hold small letters, digits and any of \"_-\", nothing else"},
         {"runtime { name: 'python' interpreter: '/a' policy: 'p' extension: 'a/b' }", ":1:67",
