@@ -16,8 +16,8 @@ int kept_jobs_new(struct front *front, struct kept_jobs **ret, struct err *reter
 /* Takes NULL. */
 void kept_jobs_free(struct kept_jobs *kept);
 
-/* One that is about to run. Where there are as many as there may be, the one that ended first makes room;
- * ERR_BUSY: all of them run. */
+/* One that is about to run. Where there are as many as there may be, one that has ended makes room, the
+ * key's own first; ERR_BUSY: none can. */
 int kept_job_new(struct kept_jobs *kept, struct running *running, const struct caller *caller,
                  const char *execution_id, struct kept_job **ret, struct err *reterr);
 /* The same for one that has been approved, under the approval's id. It is kept however many there are. */

@@ -186,6 +186,48 @@ def test_replies_are_limited_in_bytes(serve):
     assert large["status"] == "success" and large["reply"] is None
 
 
+def test_each_key_has_a_share_of_what_is_kept(serve):
+    # Three keys: the two here and the environment's. What another key does costs nobody a result that is within its third.
+    server = serve(config="max_kept_jobs: 6\n" + config_key("alice", "alice-key", policy="*") + config_key("bob", "bob-key", policy="*"))
+
+    def one(key):
+        path = start(server, "print(1)", key)
+        ended(server, path, key)
+        return path
+
+    def there(paths, key):
+        return [call(server, "GET", path, key=key).status for path in paths]
+    bobs = [one("bob-key") for _ in range(2)]
+    alices = [one("alice-key") for _ in range(8)]
+    assert there(bobs, "bob-key") == [200] * 2
+    assert there(alices, "alice-key") == [404] * 4 + [200] * 4  # all that nobody else uses
+    # A third key comes, and takes what alice has beyond her share; then its own.
+    mine = [one(server.key) for _ in range(3)]
+    assert there(bobs, "bob-key") == [200] * 2
+    assert there(alices, "alice-key") == [404] * 6 + [200] * 2
+    assert there(mine, server.key) == [404, 200, 200]
+
+
+def test_each_key_has_a_share_of_their_bytes(serve):
+    server = serve(config="max_kept_bytes: 100000\n" + config_key("alice", "alice-key", policy="*"))
+
+    def one(key, n):
+        path = start(server, f"print('x' * {n})", key)
+        ended(server, path, key)
+        return path
+
+    def kept(path, key):
+        reply = call(server, "GET", path, key=key)
+        return reply.status == 200 and reply.json["reply"] is not None
+    mine = [one(server.key, 10000) for _ in range(2)]  # some 21 kB each: stdout and logs
+    alices = [one("alice-key", 10000) for _ in range(6)]
+    assert [kept(path, server.key) for path in mine] == [True] * 2
+    assert [kept(path, "alice-key") for path in alices] == [False] * 4 + [True] * 2
+    too_large = one("alice-key", 40000)  # there is no room beside the other key's
+    assert not kept(too_large, "alice-key")
+    assert [kept(path, server.key) for path in mine] == [True] * 2
+
+
 def test_many_at_once(serve):
     server = serve(SANDBOX_EXECUTOR_MAX_CONCURRENT_JOBS="8")
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
