@@ -2,7 +2,9 @@
  * as a whole has room for is the warden's to say, which also counts the jobs of other fronts.
  *
  * A rate is kept as one moment per key, the earliest at which the next job fits (a generic cell rate): a key
- * that was quiet for a minute may start a whole minute's jobs at once. A reload begins anew. */
+ * that was quiet for a minute may start a whole minute's jobs at once. A reload begins anew.
+ *
+ * One key alone never has the last slot where there is another key: whoever comes then finds it. */
 #include "server/admission.h"
 
 #include <errno.h>
@@ -40,12 +42,24 @@ static uint64_t *next_of(struct admission *admission, const struct key_config *k
     return &admission->next_ns[key - admission->config->keys];
 }
 
+uint32_t admission_share(const struct server_config *config, uint32_t most)
+{
+    return config->n_keys > 1 && most > 1 ? most - 1 : most;
+}
+
+uint32_t admission_jobs_of(const struct server_config *config, const struct key_config *key)
+{
+    return key->max_concurrent_jobs > 0 ? key->max_concurrent_jobs
+                                        : admission_share(config, config->max_concurrent_jobs);
+}
+
 static int refuse(const struct admission_load *load, uint64_t now_ns, uint64_t *ret_retry_after_ms,
-                  const char *what, const char *name, unsigned most, struct err *reterr)
+                  const char *what, const char *name, unsigned most, const char *why, struct err *reterr)
 {
     uint64_t end_ns = load->earliest_end_ns;
     *ret_retry_after_ms = end_ns != UINT64_MAX && end_ns > now_ns ? (end_ns - now_ns) / NS_PER_MS : 0;
-    return err_set(reterr, ERR_RATE, EAGAIN, NULL, "%s '%.100s' may have %u jobs at once", what, name, most);
+    return err_set(reterr, ERR_RATE, EAGAIN, NULL, "%s '%.100s' may have %u jobs at once%s", what, name, most,
+                   why);
 }
 
 static int check_rate(const struct admission *admission, const struct key_config *key, uint64_t now_ns,
@@ -66,12 +80,15 @@ int admission_check_load(const struct server_config *config, const struct caller
                          struct err *reterr)
 {
     const struct key_config *key = caller->key;
-    if (key && key->max_concurrent_jobs > 0 && load->of_key >= key->max_concurrent_jobs) {
-        return refuse(load, now_ns, ret_retry_after_ms, "key", key->name, key->max_concurrent_jobs, reterr);
+    /* Without other keys the slots' end is the warden's to tell. */
+    bool limited = key && (key->max_concurrent_jobs > 0 || config->n_keys > 1);
+    if (limited && load->of_key >= admission_jobs_of(config, key)) {
+        return refuse(load, now_ns, ret_retry_after_ms, "key", key->name, admission_jobs_of(config, key),
+                      key->max_concurrent_jobs > 0 ? "" : "; the last slot is kept for other keys", reterr);
     }
     const struct team_config *team = auth_team(config, caller);
     if (team && team->max_concurrent_jobs > 0 && load->of_team >= team->max_concurrent_jobs) {
-        return refuse(load, now_ns, ret_retry_after_ms, "team", team->name, team->max_concurrent_jobs,
+        return refuse(load, now_ns, ret_retry_after_ms, "team", team->name, team->max_concurrent_jobs, "",
                       reterr);
     }
     return 0;

@@ -6,6 +6,7 @@
 struct admission;
 struct caller;
 struct err;
+struct key_config;
 struct server_config;
 
 /* `config` outlives it. NULL: out of memory. */
@@ -27,5 +28,10 @@ int admission_check(const struct admission *admission, const struct caller *call
 int admission_check_load(const struct server_config *config, const struct caller *caller,
                          const struct admission_load *load, uint64_t now_ns, uint64_t *ret_retry_after_ms,
                          struct err *reterr);
+/* How many of what the server has `most` of (slots, kernels) one key may have: all; or, where the
+ * configuration has another key, all but one. At least 1. */
+uint32_t admission_share(const struct server_config *config, uint32_t most);
+/* Jobs of a key at once: its own `max_concurrent_jobs`, or, where that is 0, its share of the slots. */
+uint32_t admission_jobs_of(const struct server_config *config, const struct key_config *key);
 /* The job is on its way: it counts. */
 void admission_take(struct admission *admission, const struct caller *caller, uint64_t now_ns);

@@ -31,6 +31,7 @@
 #include "jail/standby.h"
 #include "jail/watch.h"
 #include "policy/policy.h"
+#include "server/admission.h"
 #include "server/execution.h"
 #include "server/host.h"
 #include "server/log.h"
@@ -40,6 +41,7 @@ struct kernel {
     struct kernels *all;
     struct kernel *next;
     struct session *session; /* with a reference: the jail has its outer id and its workspace */
+    char *key;               /* whose */
     char *runtime, *policy;
     char policy_sha256[65];
     uint64_t grace_ms, idle_cpu_ms;
@@ -78,6 +80,7 @@ static void kernel_free(struct kernel *kernel)
     fd_closep(&kernel->scratch_fd);
     session_keep(kernel->session, false);
     session_unref(kernel->session);
+    free(kernel->key);
     free(kernel->runtime);
     free(kernel->policy);
     free(kernel);
@@ -179,16 +182,25 @@ static struct kernel *find(const struct kernels *kernels, const struct session *
     return kernel;
 }
 
-static int check_room(const struct kernels *kernels, const struct server_config *config, struct err *reterr)
+static int check_room(const struct kernels *kernels, const struct server_config *config, const char *key,
+                      struct err *reterr)
 {
-    return kernels->count < config->max_kernels
+    unsigned share = admission_share(config, config->max_kernels), of_key = 0;
+    if (kernels->count >= config->max_kernels) {
+        return err_set(reterr, ERR_BUSY, EAGAIN, NULL, "server busy: there is no room for another kernel");
+    }
+    for (const struct kernel *kernel = kernels->first; kernel; kernel = kernel->next) {
+        of_key += strcmp(kernel->key, key) == 0;
+    }
+    return of_key < share
                ? 0
-               : err_set(reterr, ERR_BUSY, EAGAIN, NULL, "server busy: there is no room for another kernel");
+               : err_set(reterr, ERR_RATE, EAGAIN, NULL,
+                         "key '%.100s' may have %u kernels; the last one is kept for other keys", key, share);
 }
 
-static int kernel_new(struct kernels *kernels, const struct server_config *config, struct session *session,
-                      const struct runtime_config *runtime, const struct policy *policy, struct kernel **ret,
-                      struct err *reterr)
+static int kernel_new(struct kernels *kernels, const struct server_config *config, const char *key,
+                      struct session *session, const struct runtime_config *runtime,
+                      const struct policy *policy, struct kernel **ret, struct err *reterr)
 {
     if (runtime->kernel[0] == '\0') {
         return err_set(
@@ -196,14 +208,16 @@ static int kernel_new(struct kernels *kernels, const struct server_config *confi
             "policy '%s' keeps the interpreters of sessions, and the runtime '%s' has none to keep",
             policy_name(policy), runtime->name);
     }
-    int r = check_room(kernels, config, reterr);
+    int r = check_room(kernels, config, key, reterr);
     if (r < 0) {
         return r;
     }
     struct kernel *kernel = calloc(1, sizeof *kernel);
     char *runtime_name = strdup(runtime->name), *policy_text = strdup(policy_name(policy));
-    if (!kernel || !runtime_name || !policy_text) {
+    char *key_name = strdup(key);
+    if (!kernel || !runtime_name || !policy_text || !key_name) {
         free(kernel);
+        free(key_name);
         free(runtime_name);
         free(policy_text);
         return err_errno(reterr, ENOMEM, "making a kernel");
@@ -211,6 +225,7 @@ static int kernel_new(struct kernels *kernels, const struct server_config *confi
     *kernel = (struct kernel){.all = kernels,
                               .next = kernels->first,
                               .session = session_ref(session),
+                              .key = key_name,
                               .runtime = runtime_name,
                               .policy = policy_text,
                               .grace_ms = config->kernel_interrupt_grace_ms,
@@ -241,7 +256,7 @@ static bool is_current(const struct kernel *kernel, const struct policy *policy)
     return strcmp(kernel->policy_sha256, policy_sha256(policy)) == 0;
 }
 
-int kernel_try(const struct kernels *kernels, const struct server_config *config,
+int kernel_try(const struct kernels *kernels, const struct server_config *config, const char *key,
                const struct session *session, const struct policy *policy, struct err *reterr)
 {
     const struct kernel *kernel = find(kernels, session);
@@ -249,12 +264,12 @@ int kernel_try(const struct kernels *kernels, const struct server_config *config
     if (kernel && kernel->called) {
         return refuse_call(kernel, &retry_after_ms, reterr);
     }
-    return kernel && is_current(kernel, policy) ? 0 : check_room(kernels, config, reterr);
+    return kernel && is_current(kernel, policy) ? 0 : check_room(kernels, config, key, reterr);
 }
 
-int kernel_enter(struct kernels *kernels, const struct server_config *config, struct session *session,
-                 const struct runtime_config *runtime, const struct policy *policy, struct kernel **ret,
-                 uint64_t *ret_retry_after_ms, struct err *reterr)
+int kernel_enter(struct kernels *kernels, const struct server_config *config, const char *key,
+                 struct session *session, const struct runtime_config *runtime, const struct policy *policy,
+                 struct kernel **ret, uint64_t *ret_retry_after_ms, struct err *reterr)
 {
     struct kernel *kernel = find(kernels, session);
     *ret_retry_after_ms = 0;
@@ -273,7 +288,7 @@ int kernel_enter(struct kernels *kernels, const struct server_config *config, st
         kernel = NULL;
     }
     if (!kernel) {
-        return kernel_new(kernels, config, session, runtime, policy, ret, reterr);
+        return kernel_new(kernels, config, key, session, runtime, policy, ret, reterr);
     }
     loop_remove(TAKE_PTR(kernel->source));
     kernel->called = true;

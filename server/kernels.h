@@ -40,13 +40,13 @@ size_t kernels_count(const struct kernels *kernels);
 /* Begins a call in the kernel of a session that the caller has entered; it is made where there is none, or
  * only one of an earlier text of the policy. ERR_BUSY: it runs another call, or one kernel more would be too
  * many;
- * `*ret_retry_after_ms` (0: unknown) says when to try again. ERR_INVALID: the runtime has none, or the
- * session has one of another runtime or policy. */
-int kernel_enter(struct kernels *kernels, const struct server_config *config, struct session *session,
-                 const struct runtime_config *runtime, const struct policy *policy, struct kernel **ret,
-                 uint64_t *ret_retry_after_ms, struct err *reterr);
-/* Whether it would be ERR_BUSY now; nothing is begun. `session` NULL: one that is to be made. */
-int kernel_try(const struct kernels *kernels, const struct server_config *config,
+ * `*ret_retry_after_ms` (0: unknown) says when to try again. ERR_RATE: too many of that key. ERR_INVALID: the
+ * runtime has none, or the session has one of another runtime or policy. */
+int kernel_enter(struct kernels *kernels, const struct server_config *config, const char *key,
+                 struct session *session, const struct runtime_config *runtime, const struct policy *policy,
+                 struct kernel **ret, uint64_t *ret_retry_after_ms, struct err *reterr);
+/* Whether it would be ERR_BUSY or ERR_RATE now; nothing is begun. `session` NULL: one that is to be made. */
+int kernel_try(const struct kernels *kernels, const struct server_config *config, const char *key,
                const struct session *session, const struct policy *policy, struct err *reterr);
 /* The call has ended, or never began: the kernel waits for the next one; or is freed, with a jail that has
  * ended or was never parked. Takes NULL. */

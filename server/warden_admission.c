@@ -15,9 +15,12 @@
 #include "server/execution.h"
 #include "server/settings.h"
 
-static bool is_limited(const struct key_config *key, const struct team_config *team)
+/* Nobody whose jobs it would have to count. */
+static bool is_free(const struct server_config *config, const struct key_config *key,
+                    const struct team_config *team)
 {
-    return (key && key->max_concurrent_jobs > 0) || (team && team->max_concurrent_jobs > 0);
+    bool alone = config->n_keys <= 1;
+    return !key || (alone && key->max_concurrent_jobs == 0 && !(team && team->max_concurrent_jobs > 0));
 }
 
 static bool same_team(const struct team_config *team, const struct server_config *config, const char *key)
@@ -33,10 +36,11 @@ int job_check_load(const struct front *front, const struct job *wish, uint64_t *
     const struct caller caller = {.key = server_config_key(config, wish->key), .name = wish->key};
     const struct team_config *team = auth_team(config, &caller);
     struct admission_load load = {.earliest_end_ns = UINT64_MAX};
-    if (!is_limited(caller.key, team)) {
+    if (is_free(config, caller.key, team)) {
         return 0;
     }
     uint64_t now_ns = clock_now_ns();
+    load.of_key = approvals_handed_over(front->warden, wish->key);
     for (const struct warden_job *job = front->warden->jobs; job; job = job->next) {
         if (job->is_selftest || !job->front) {
             continue;
@@ -51,4 +55,19 @@ int job_check_load(const struct front *front, const struct job *wish, uint64_t *
         }
     }
     return admission_check_load(config, &caller, &load, now_ns, ret_retry_after_ms, reterr);
+}
+
+bool job_keeps_last_slot(const struct front *front, const char *key)
+{
+    const struct warden *warden = front->warden;
+    const struct server_config *config = front->settings->config;
+    const struct key_config *caller = server_config_key(config, key);
+    unsigned of_key = approvals_handed_over(warden, key);
+    if (!caller || caller->max_concurrent_jobs > 0) {
+        return true; /* the operator has said how many, and an approval goes past that */
+    }
+    for (const struct warden_job *job = warden->jobs; job; job = job->next) {
+        of_key += !job->is_selftest && strcmp(execution_job(job->execution)->key, key) == 0;
+    }
+    return of_key < admission_jobs_of(config, caller);
 }

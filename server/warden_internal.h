@@ -247,6 +247,8 @@ struct policy_ceilings job_ceilings(const struct warden *warden, const struct se
  * to end, or stays. */
 int job_check_load(const struct front *front, const struct job *wish, uint64_t *ret_retry_after_ms,
                    struct err *reterr);
+/* Whether one more approved job of this key leaves other keys a slot, where it has to. */
+bool job_keeps_last_slot(const struct front *front, const char *key);
 
 /* warden_approval.c */
 int warden_approvals_open(struct warden *warden, struct err *reterr);
@@ -265,8 +267,8 @@ int approval_still_runs(const struct settings *settings, const struct approval *
 /* warden_turn.c */
 /* Hands approved jobs to the front that serves, as many as there is room for. */
 void approvals_tend(struct warden *warden);
-/* How many it has, and has not sent back yet. */
-unsigned approvals_handed_over(const struct warden *warden);
+/* How many it has, of that key (NULL: of all), and has not sent back yet. */
+unsigned approvals_handed_over(const struct warden *warden, const char *key);
 /* One of them, or of those that were put off, waits for the front's answer to a ping. */
 bool approvals_await_answer(const struct warden *warden);
 /* It has answered that ping. What it was told to run before, and has not sent back, it could not begin: it,

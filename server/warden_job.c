@@ -354,7 +354,7 @@ static int enter_kernel(const struct warden_job *job, const struct settings *set
         return err_set(reterr, ERR_BUSY, EAGAIN, NULL,
                        "server busy: the kernel of this session is about to run an approved job");
     }
-    return kernel_enter(job->warden->kernels, settings->config, job->session, runtime, policy, ret,
+    return kernel_enter(job->warden->kernels, settings->config, wish->key, job->session, runtime, policy, ret,
                         ret_retry_after_ms, reterr);
 }
 
@@ -502,7 +502,8 @@ void job_accept(struct front *front, struct job *wish, int fds[JOB_FD_COUNT])
         report_failure(front, id, &err, retry_after_ms);
         return;
     }
-    if (warden->n_jobs + approvals_handed_over(warden) >= warden->settings->config->max_concurrent_jobs) {
+    if (warden->n_jobs + approvals_handed_over(warden, NULL) >=
+        warden->settings->config->max_concurrent_jobs) {
         job_free(wish);
         err_set(&err, ERR_BUSY, EAGAIN, NULL, "server busy: execution capacity reached");
         job_refuse(front, id, &err, 0);

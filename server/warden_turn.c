@@ -91,7 +91,7 @@ static bool turn_has_come(const struct front *front, struct approval_entry *entr
     }
     int r = session_try(warden->sessions, config, entry->approval.key, entry->session_id, &session, &err);
     if (r == 0 && entry->needs_kernel) {
-        r = kernel_try(warden->kernels, config, session, policy, &err);
+        r = kernel_try(warden->kernels, config, entry->approval.key, session, policy, &err);
     }
     /* What else it is refused for will not be otherwise later. */
     return r == 0 || (err.kind != ERR_BUSY && err.kind != ERR_RATE);
@@ -99,12 +99,12 @@ static bool turn_has_come(const struct front *front, struct approval_entry *entr
 
 /* ---- To the front and back ---- */
 
-unsigned approvals_handed_over(const struct warden *warden)
+unsigned approvals_handed_over(const struct warden *warden, const char *key)
 {
     unsigned n = 0;
     for (const struct approval_entry *entry = approvals_first(warden->approvals); entry;
          entry = entry->next) {
-        n += is_handed_over(entry);
+        n += is_handed_over(entry) && (!key || strcmp(entry->approval.key, key) == 0);
     }
     return n;
 }
@@ -182,7 +182,7 @@ void approvals_tend(struct warden *warden)
     if (!front || front->state != FRONT_SERVING || !front->channel || warden->draining) {
         return;
     }
-    unsigned taken = warden->n_jobs + approvals_handed_over(warden);
+    unsigned taken = warden->n_jobs + approvals_handed_over(warden, NULL);
     for (struct approval_entry *entry = approvals_first(warden->approvals), *next; entry; entry = next) {
         next = entry->next;
         if (entry->approval.state != APPROVAL_APPROVED || entry->runner) {
@@ -191,7 +191,7 @@ void approvals_tend(struct warden *warden)
         if (taken >= warden->settings->config->max_concurrent_jobs || !front->channel) {
             return;
         }
-        if (turn_has_come(front, entry)) {
+        if (job_keeps_last_slot(front, entry->approval.key) && turn_has_come(front, entry)) {
             hand_over(front, entry);
             taken += is_handed_over(entry);
         }

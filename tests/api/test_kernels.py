@@ -307,6 +307,16 @@ def test_their_number(serve):
     assert out(ask(server, "print(1)", session_id="b"), "new") == "1\n"
 
 
+def test_the_last_one_is_for_other_keys(serve):
+    server = serve(config="max_kernels: 2\n" + KEYS)
+    assert out(post(server, "x = 1", "alice-key", session_id="a").json, "new") == ""
+    reply = post(server, "x = 1", "alice-key", session_id="b")
+    assert reply.status == 429 and reply.json == {
+        "error": "key 'alice' may have 1 kernels; the last one is kept for other keys", "code": "rate_limited", "field": None}
+    assert out(post(server, "x = 1", "bob-key", session_id="c").json, "new") == ""
+    assert out(post(server, "print(x)", "alice-key", session_id="a").json) == "1\n"
+
+
 def test_nothing_outlives_the_server(serve):
     for how in (signal.SIGTERM, signal.SIGKILL):
         server = serve(config="kernel_interrupt_grace_ms: 60000 drain_timeout_ms: 100\n" + KEYS, SANDBOX_EXECUTOR_MAX_CONCURRENT_JOBS="4")

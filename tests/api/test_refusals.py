@@ -258,6 +258,25 @@ def test_429_for_a_keys_own_limit(serve, wire):
     assert post(server, json.dumps({"code": "print(1)"}), **{"X-Service-API-Key": "key-one"})[0] == 200
 
 
+def test_429_for_the_last_slot_where_there_is_another_key(serve, wire):
+    server = serve(config_key("one", "key-one") + config_key("all", "key-all", max_concurrent_jobs=2), SANDBOX_EXECUTOR_MAX_CONCURRENT_JOBS="2")
+    running = Background(wire, server, "key-one")
+    wait_for(lambda: server.metric("immure_jobs_running") == 1, "a job that runs")
+    status, headers, error = post(server, json.dumps({"code": "print(1)"}), **{"X-Service-API-Key": "key-one"})
+    assert status == 429 and 1 <= int(headers["Retry-After"]) <= 20
+    assert error == {"error": "key 'one' may have 1 jobs at once; the last slot is kept for other keys", "code": "rate_limited",
+                     "field": None}
+    assert 'immure_jobs_rejected_total{reason="rate_limited"} 1' in server.get("/metrics").body.decode()
+    assert post(server, json.dumps({"code": "print(1)"}))[0] == 200  # another key
+    running.connection.close()
+    wait_for(lambda: server.metric("immure_jobs_running") == 0, "no job that runs")
+    for _ in range(2):  # a key whose number says so has all of them
+        Background(wire, server, "key-all")
+    wait_for(lambda: server.metric("immure_jobs_running") == 2, "two jobs that run")
+    status, _, error = post(server, json.dumps({"code": "print(1)"}))
+    assert status == 503 and error["code"] == "busy"
+
+
 def test_503_without_a_free_slot(serve, wire):
     server = serve(SANDBOX_EXECUTOR_MAX_CONCURRENT_JOBS="2")
     for number in range(2):

@@ -30,7 +30,7 @@ static void a_rate_is_a_bucket_of_one_minute(void **state)
     (void)state;
     struct key_config keys[] = {{.name = name, .team = none},
                                 {.name = name, .team = none, .max_jobs_per_minute = 4}};
-    const struct server_config config = {.keys = keys, .n_keys = 2};
+    const struct server_config config = {.keys = keys, .n_keys = 2, .max_concurrent_jobs = 4};
     const struct caller free_one = {.key = &keys[0]}, limited = {.key = &keys[1]}, open = {.key = NULL};
     struct admission *admission = admission_new(&config);
     struct err err;
@@ -73,7 +73,8 @@ static void teams_are_off_by_default(void **state)
                                 {.name = name, .team = none},
                                 {.name = name}};
     struct team_config teams[] = {{.name = on, .enabled = true}, {.name = off}};
-    const struct server_config config = {.keys = keys, .n_keys = 5, .teams = teams, .n_teams = 2};
+    const struct server_config config = {
+        .keys = keys, .n_keys = 5, .max_concurrent_jobs = 4, .teams = teams, .n_teams = 2};
     static const bool may[] = {true, false, false, true, true};
     struct admission *admission = admission_new(&config);
     for (size_t i = 0; i < 5; i++) {
@@ -111,12 +112,49 @@ static void jobs_at_once(void **state)
     admission_free(admission);
 }
 
+static void the_last_slot_is_for_other_keys(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t n_keys;
+        uint32_t slots, own, most; /* 0: as many as there are */
+        const char *refused;
+    } rows[] = {
+        {1, 4, 0, 0, NULL},
+        {2, 4, 0, 3, "key 'k' may have 3 jobs at once; the last slot is kept for other keys"},
+        {3, 2, 0, 1, "key 'k' may have 1 jobs at once; the last slot is kept for other keys"},
+        {2, 1, 0, 1, "key 'k' may have 1 jobs at once; the last slot is kept for other keys"},
+        {2, 4, 4, 4, "key 'k' may have 4 jobs at once"},
+        {2, 4, 9, 9, "key 'k' may have 9 jobs at once"},
+        {1, 4, 2, 2, "key 'k' may have 2 jobs at once"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct key_config keys[3] = {{.name = name, .max_concurrent_jobs = rows[i].own}};
+        const struct server_config config = {
+            .keys = keys, .n_keys = rows[i].n_keys, .max_concurrent_jobs = rows[i].slots};
+        const struct caller caller = {.key = &keys[0]}, other = {.key = &keys[1]};
+        struct admission *admission = admission_new(&config);
+        for (uint32_t running = 0; running < 12; running++) {
+            const struct admission_load load = {.of_key = running, .earliest_end_ns = UINT64_MAX};
+            struct err err;
+            uint64_t retry_ms;
+            bool allowed = rows[i].most == 0 || running < rows[i].most;
+            assert_int_equal(check(admission, &caller, &load, NOW, &retry_ms, &err) == 0, allowed);
+            assert_int_equal(err.kind, allowed ? ERR_NONE : ERR_RATE);
+            assert_true(allowed || strcmp(err.text, rows[i].refused) == 0);
+            assert_int_equal(check(admission, &other, &idle, NOW, &retry_ms, &err), 0);
+        }
+        admission_free(admission);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rate_is_a_bucket_of_one_minute),
         cmocka_unit_test(teams_are_off_by_default),
         cmocka_unit_test(jobs_at_once),
+        cmocka_unit_test(the_last_slot_is_for_other_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -368,12 +368,12 @@ static void a_front_that_could_not_run_a_job_does_not_keep_it(void **state)
     listen_to_the_warden(&talk);
     entry->runner = talk.front;
     entry->runner_ping = talk.ping; /* told after that ping was sent */
-    assert_int_equal(approvals_handed_over(warden), 1);
+    assert_int_equal(approvals_handed_over(warden, NULL), 1);
     for (int pings = 0; pings < 2; pings++) {
         assert_int_equal(pong(&talk), LIVES);
         front_receive(talk.front, 16);
         check(&talk, LIVES);
-        assert_int_equal(approvals_handed_over(warden), pings == 0);
+        assert_int_equal(approvals_handed_over(warden, NULL), pings == 0);
         guard_tick(warden, 0);
         guard_tick(warden, 0);
         listen_to_the_warden(&talk);
@@ -403,11 +403,11 @@ static void a_front_without_a_timeout_does_not_keep_it_either(void **state)
     }
     listen_to_the_warden(&talk);
     assert_int_equal(talk.ping, 1);
-    assert_int_equal(approvals_handed_over(warden), 1);
+    assert_int_equal(approvals_handed_over(warden, NULL), 1);
     assert_int_equal(pong(&talk), LIVES);
     front_receive(talk.front, 16);
     check(&talk, LIVES);
-    assert_int_equal(approvals_handed_over(warden), 0);
+    assert_int_equal(approvals_handed_over(warden, NULL), 0);
     *timeout_ms = before_ms;
     end_of_a_job(&talk, entry);
 }
