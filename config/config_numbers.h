@@ -19,6 +19,9 @@
     X(idle_timeout_ms, 1, MS_PER_DAY)                                                                        \
     X(max_connections, 1, 65536)                                                                             \
     X(max_connections_per_address, 0, 65536)                                                                 \
+    X(max_unread_bytes, 1024, 1024 * 1024 * MIB)                                                             \
+    X(max_unread_bytes_per_key, 0, 1024 * 1024 * MIB)                                                        \
+    X(reply_stall_ms, 1, MS_PER_DAY)                                                                         \
     X(drain_timeout_ms, 0, MS_PER_DAY)                                                                       \
     X(front_timeout_ms, 0, MS_PER_DAY)                                                                       \
     X(audit_log_bytes, 0, 1024 * 1024 * MIB)                                                                 \

@@ -41,10 +41,12 @@
 #include "server/request.h"
 #include "server/session_queries.h"
 #include "server/stream.h"
+#include "server/turns.h"
 
 #define CONFIG_TIMEOUT_MS 10000
 #define CONFIG_BYTES_MAX  (16u << 20)
-#define BODIES_AT_ONCE    8  /* of the largest size, in memory */
+#define BODIES_AT_ONCE    8 /* of the largest size, in memory */
+#define SMALL_BODY_BYTES  65536
 #define MESSAGE_FDS       2  /* beside the warden's words, but for its verdicts, which hold theirs */
 #define SPARE_JOBS        64 /* that wait for the warden to refuse them */
 
@@ -348,6 +350,13 @@ static void on_channel(void *arg, uint32_t events)
     }
 }
 
+/* Half of what all have, where there are several keys. */
+static size_t unread_bytes_per_key(const struct server_config *config)
+{
+    uint64_t all = config->max_unread_bytes, own = config->max_unread_bytes_per_key;
+    return (size_t)(own > 0 ? own : config->n_keys > 1 ? all / 2 : all);
+}
+
 static int start_http(struct front_process *process, struct err *reterr)
 {
     struct front *front = &process->front;
@@ -356,7 +365,13 @@ static int start_http(struct front_process *process, struct err *reterr)
         .listen_fd = process->listen_fd,
         .max_body_bytes = (size_t)config->max_body_bytes,
         .max_header_bytes = config->max_header_bytes,
+        .n_accounts = config->n_keys + 1,
         .max_bodies_bytes = (size_t)config->max_body_bytes * BODIES_AT_ONCE,
+        .max_small_bodies_bytes = (size_t)config->max_body_bytes,
+        .small_body_bytes = SMALL_BODY_BYTES,
+        .max_unread_bytes = (size_t)config->max_unread_bytes,
+        .max_unread_bytes_per_account = unread_bytes_per_key(config),
+        .reply_stall_ms = config->reply_stall_ms,
         .request_timeout_ms = config->request_timeout_ms,
         .idle_timeout_ms = config->idle_timeout_ms,
         .max_connections = process->max_connections,
@@ -411,6 +426,9 @@ static int start(struct front_process *process, struct err *reterr)
     }
     if (r == 0) {
         r = mcp_new(&front->mcp, reterr);
+    }
+    if (r == 0) {
+        r = turns_new(front->loop, front->config->n_keys + 1, request_take_turn, &front->turns, reterr);
     }
     if (r == 0) {
         r = start_http(process, reterr);
@@ -480,6 +498,7 @@ static void clean_up(struct front_process *process)
     kept_jobs_free(front->kept_jobs);
     front_approvals_free(front->approvals);
     streams_free(front->streams);
+    turns_free(front->turns);
     mcp_free(front->mcp);
     loop_remove(process->channel_source);
     loop_free(front->loop);

@@ -21,6 +21,7 @@ struct process_stats;
 struct server_config;
 struct session_queries;
 struct streams;
+struct turns;
 
 struct front {
     struct server_config *config;
@@ -36,6 +37,7 @@ struct front {
     struct kept_jobs *kept_jobs;
     struct front_approvals *approvals;
     struct streams *streams;
+    struct turns *turns;
     struct mcp *mcp;
     struct content_types *types;       /* NULL: no libmagic */
     struct callback_client *callbacks; /* NULL: there is nothing that could be called */

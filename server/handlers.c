@@ -271,6 +271,8 @@ void handle_metrics(struct request *request)
     metrics_set(front->metrics, METRIC_READY, NULL, NULL, ready);
     metrics_set(front->metrics, METRIC_HTTP_CONNECTIONS, NULL, NULL,
                 (double)http_server_connections(front->http));
+    metrics_set(front->metrics, METRIC_HTTP_UNREAD, NULL, NULL,
+                (double)http_server_unread_bytes(front->http));
     process_stats_update(front->process, front->metrics);
     metrics_write(front->metrics, &body);
     request_reply(request, 200, "text/plain; version=0.0.4; charset=utf-8", &body);

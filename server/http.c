@@ -25,6 +25,9 @@
 /* Asked for at once from a stream. */
 #define STREAM_BLOCK_BYTES 16384
 
+/* The same of a reply that is larger. */
+#define LARGE_REPLY_BYTES 65536
+
 /* ---- Requests ---- */
 
 static struct http_request *request_new(struct http_server *server, struct http_connection *connection,
@@ -41,7 +44,9 @@ static struct http_request *request_new(struct http_server *server, struct http_
 
 static void request_end(struct http_request *request, bool sent)
 {
+    request->gone = true;
     request->server->events.end(request->server->arg, request, sent);
+    http_unread_end(request);
     request->connection->request = NULL;
     request->connection->served = true;
     if (request->response) {
@@ -53,7 +58,10 @@ static void request_end(struct http_request *request, bool sent)
 
 void http_free_body(struct http_request *request)
 {
-    request->server->bodies_bytes -= request->body.len;
+    struct http_server *server = request->server;
+    budget_give_back(request->body_is_large ? &server->bodies : &server->small_bodies, request->account,
+                     request->body.len);
+    request->body_is_large = false;
     buf_free(&request->body);
 }
 
@@ -142,6 +150,27 @@ static void begin_request(struct http_request *request, const char *version)
     }
 }
 
+/* A body begins among the small ones, in the room that is kept for those, and becomes a large one when it has
+ * grown or there is none left. */
+static enum budget_answer count_body(struct http_request *request, size_t size)
+{
+    struct http_server *server = request->server;
+    size_t before = request->body.len;
+    if (request->body_is_large) {
+        return budget_take(&server->bodies, request->account, size);
+    }
+    if (before + size <= server->options.small_body_bytes &&
+        budget_take(&server->small_bodies, request->account, size) == BUDGET_TAKEN) {
+        return BUDGET_TAKEN;
+    }
+    enum budget_answer answer = budget_take(&server->bodies, request->account, before + size);
+    if (answer == BUDGET_TAKEN) {
+        budget_give_back(&server->small_bodies, request->account, before);
+        request->body_is_large = true;
+    }
+    return answer;
+}
+
 static void take_body(struct http_request *request, const char *data, size_t size)
 {
     struct http_server *server = request->server;
@@ -150,11 +179,17 @@ static void take_body(struct http_request *request, const char *data, size_t siz
     }
     if (size > server->options.max_body_bytes - request->body.len) {
         server->events.fault(server->arg, request, HTTP_FAULT_BODY_TOO_LARGE);
-    } else if (size > server->options.max_bodies_bytes - server->bodies_bytes ||
-               buf_append(&request->body, data, size) < 0) {
-        server->events.fault(server->arg, request, HTTP_FAULT_OVERLOADED);
-    } else {
-        server->bodies_bytes += size;
+        return;
+    }
+    enum budget_answer answer = count_body(request, size);
+    if (answer == BUDGET_TAKEN && buf_append(&request->body, data, size) < 0) {
+        budget_give_back(request->body_is_large ? &server->bodies : &server->small_bodies, request->account,
+                         size);
+        answer = BUDGET_FULL;
+    }
+    if (answer != BUDGET_TAKEN) {
+        server->events.fault(server->arg, request,
+                             answer == BUDGET_FULL ? HTTP_FAULT_OVERLOADED : HTTP_FAULT_NO_SHARE);
     }
 }
 
@@ -184,6 +219,7 @@ static void hang_up(struct http_request *request)
 
 static enum MHD_Result queue_response(struct http_request *request)
 {
+    http_unread_begin(request);
     enum MHD_Result result =
         request->server->mhd.queue_response(request->connection->mhd, request->status, request->response);
     request->server->mhd.destroy_response(request->response);
@@ -305,19 +341,65 @@ static struct MHD_Response *add_headers(const struct http_server *server, struct
     return complete ? response : NULL;
 }
 
-static struct MHD_Response *make_response(const struct http_server *server, bool last,
-                                          const struct http_header *headers, size_t n_headers,
-                                          struct buf *body)
+struct large_reply {
+    struct http_request *request;
+    struct buf body;
+};
+
+static ssize_t read_large_reply(void *arg, uint64_t position, char *data, size_t size)
 {
+    struct large_reply *reply = arg;
+    size_t left = reply->body.len - (size_t)position;
+    if (reply->request->gone) {
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    }
+    size = size < left ? size : left;
+    memcpy(data, reply->body.data + position, size);
+    reply->request->handed_bytes += size;
+    return (ssize_t)size;
+}
+
+static void free_large_reply(void *arg)
+{
+    struct large_reply *reply = arg;
+    buf_free(&reply->body);
+    free(reply);
+}
+
+/* One that a socket may not take at once is handed over piece by piece: nothing else would tell how much of
+ * it has gone. */
+static struct MHD_Response *make_large_response(struct http_request *request, struct buf *body)
+{
+    struct large_reply *reply = malloc(sizeof *reply);
+    if (!reply) {
+        return NULL;
+    }
+    *reply = (struct large_reply){.request = request, .body = *body};
+    *body = BUF_INIT;
+    struct MHD_Response *response = request->server->mhd.create_response_from_callback(
+        reply->body.len, LARGE_REPLY_BYTES, read_large_reply, reply, free_large_reply);
+    if (!response) {
+        free_large_reply(reply);
+    }
+    return response;
+}
+
+static struct MHD_Response *make_response(struct http_request *request, const struct http_header *headers,
+                                          size_t n_headers, struct buf *body)
+{
+    const struct http_server *server = request->server;
+    struct MHD_Response *response;
     if (body->failed || !body->data) {
         return NULL;
     }
-    struct MHD_Response *response =
-        server->mhd.create_response_from_buffer_with_free_callback(body->len, body->data, free);
-    if (response) {
-        *body = BUF_INIT; /* the response's now */
+    http_unread_hold(request, body->len);
+    if (body->len > LARGE_REPLY_BYTES) {
+        response = make_large_response(request, body);
+    } else {
+        response = server->mhd.create_response_from_buffer_with_free_callback(body->len, body->data, free);
+        *body = response ? BUF_INIT /* the response's now */ : *body;
     }
-    return add_headers(server, response, last, headers, n_headers);
+    return add_headers(server, response, request->last, headers, n_headers);
 }
 
 void http_hold(struct http_request *request)
@@ -340,7 +422,7 @@ void http_reply(struct http_request *request, unsigned status, const struct http
     if (arriving && !early) {
         refuse(request, headers, n_headers, body);
     } else {
-        request->response = make_response(request->server, request->last, headers, n_headers, body);
+        request->response = make_response(request, headers, n_headers, body);
     }
     if (early && request->response) {
         /* The caller has sent nothing yet and will not: libmicrohttpd can say no and close without harm. */
@@ -363,12 +445,14 @@ static ssize_t read_stream(void *arg, uint64_t position, char *data, size_t size
         return MHD_CONTENT_READER_END_WITH_ERROR;
     }
     ssize_t n = server->events.fill(server->arg, request, data, size);
+    request->is_quiet = n == 0;
     if (n < 0) {
         return MHD_CONTENT_READER_END_OF_STREAM;
     }
     if (n == 0) {
         server->mhd.suspend_connection(request->connection->mhd);
     }
+    request->handed_bytes += n > 0 ? (size_t)n : 0;
     return n;
 }
 
@@ -391,6 +475,16 @@ void http_stream(struct http_request *request, unsigned status, const struct htt
 void http_stream_wake(struct http_request *request)
 {
     wake(request);
+}
+
+void http_stream_holds(struct http_request *request, size_t bytes)
+{
+    http_unread_hold(request, bytes);
+}
+
+size_t http_server_unread_bytes(const struct http_server *server)
+{
+    return server->unread.used_bytes;
 }
 
 /* ---- Connections ---- */

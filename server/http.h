@@ -15,7 +15,14 @@ struct loop;
 struct http_options {
     int listen_fd; /* bound and listening; stays the caller's */
     size_t max_body_bytes, max_header_bytes;
-    size_t max_bodies_bytes;     /* of all requests at once */
+    /* Who asks, as http_set_account() says: at least 1, nobody. */
+    size_t n_accounts;
+    size_t max_bodies_bytes;       /* of all requests at once, shared by accounts (server/budget.h) */
+    size_t max_small_bodies_bytes; /* besides, of those with at most small_body_bytes */
+    size_t small_body_bytes;
+    /* Of replies that wait to be read, of all and of one account. */
+    size_t max_unread_bytes, max_unread_bytes_per_account;
+    uint64_t reply_stall_ms;     /* in which a caller must take something of its reply */
     uint64_t request_timeout_ms; /* from a request's first byte to its last */
     uint64_t idle_timeout_ms;
     unsigned max_connections, max_connections_per_address; /* 0: no limit of the latter */
@@ -29,6 +36,13 @@ enum http_fault {
     HTTP_FAULT_BODY_TOO_LARGE,    /* max_body_bytes */
     HTTP_FAULT_TOO_SLOW,          /* request_timeout_ms */
     HTTP_FAULT_OVERLOADED,        /* max_bodies_bytes */
+    HTTP_FAULT_NO_SHARE,          /* the account's share of them */
+};
+
+/* Why a caller does not get the rest of its reply. */
+enum http_drop {
+    HTTP_DROP_STALLED, /* reply_stall_ms */
+    HTTP_DROP_BUDGET,  /* max_unread_bytes; it was the slowest */
 };
 
 /* A request is announced by `headers` or by `fault`, and its last word is `end`. A reply can be given in any
@@ -46,6 +60,9 @@ struct http_events {
     /* The caller has closed the connection before the reply, or before the end of a stream: no more can be
      * said. */
     void (*hangup)(void *arg, struct http_request *request);
+    /* It does not read: the rest of its reply, of which so much waits here, is not sent. `end` follows. NULL:
+     * not wanted. */
+    void (*dropped)(void *arg, struct http_request *request, enum http_drop why, size_t bytes);
     /* The reply is with the kernel (`sent`), or the connection is gone. The request is freed on return. */
     void (*end)(void *arg, struct http_request *request, bool sent);
 };
@@ -87,6 +104,9 @@ void http_client(const struct http_request *request, char *ret, size_t size);
 void http_set_user(struct http_request *request, void *user);
 void *http_user(const struct http_request *request);
 
+/* Whose it is, in `headers`; 0, which it is before, is nobody's. */
+void http_set_account(struct http_request *request, unsigned account);
+
 struct http_header {
     const char *name, *value;
 };
@@ -99,3 +119,7 @@ void http_reply(struct http_request *request, unsigned status, const struct http
 void http_stream(struct http_request *request, unsigned status, const struct http_header *headers,
                  size_t n_headers);
 void http_stream_wake(struct http_request *request);
+/* So much is kept to be told in it. May drop it, or others. */
+void http_stream_holds(struct http_request *request, size_t bytes);
+/* What is kept of all replies. */
+size_t http_server_unread_bytes(const struct http_server *server);

@@ -5,8 +5,11 @@
 #include <microhttpd.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "jail/base/buf.h"
+#include "server/budget.h"
+#include "server/deadline.h"
 #include "server/http.h"
 #include "server/http_connection.h"
 
@@ -49,16 +52,32 @@ struct http_server {
     struct http_events events;
     void *arg;
     struct http_connections connections;
-    size_t bodies_bytes;
+    struct budget bodies, small_bodies;
+    struct budget unread;
+    struct deadlines replies;
+    struct deadline_queue replies_sent; /* that are on their way */
     bool draining;
     bool reads_in_place; /* see http_syntax.h */
 };
 
+/* A reply on its way, see http_unread.c. */
+struct http_unread {
+    struct deadline deadline; /* of the next look; first, so that one is the other */
+    struct http_request *request;
+    size_t bytes;
+    uint64_t progress, since_ns;
+};
+
 struct http_request {
+    struct http_unread unread;
     struct http_server *server;
     struct http_connection *connection;
     const char *method, *path;
     struct buf body;
+    unsigned account;
+    bool body_is_large;    /* which budget it is in */
+    bool is_quiet;         /* a stream without anything to say */
+    uint64_t handed_bytes; /* of the reply, to the socket */
     bool body_announced, expects_continue;
     bool deciding; /* inside the handler's first call, where libmicrohttpd takes a reply before the body */
     bool held;     /* its reply comes later, and it is not read until then */
@@ -79,6 +98,15 @@ void http_completed(void *unused, struct MHD_Connection *mhd, void **request_slo
                     enum MHD_RequestTerminationCode code);
 void http_on_hung_up(struct http_connection *connection);
 void http_on_too_slow(struct http_connection *connection);
+
+/* http_unread.c */
+int http_unread_start(struct http_server *server, struct err *reterr);
+void http_unread_stop(struct http_server *server);
+/* So many bytes of its reply are here; may drop it, or others. */
+void http_unread_hold(struct http_request *request, size_t bytes);
+/* From now on it is sent. */
+void http_unread_begin(struct http_request *request);
+void http_unread_end(struct http_request *request);
 
 /* The connection waits for its reply and libmicrohttpd leaves it alone. */
 bool http_is_suspended(const struct http_server *server, const struct http_connection *connection);

@@ -128,6 +128,11 @@ void http_client(const struct http_request *request, char *ret, size_t size)
     }
 }
 
+void http_set_account(struct http_request *request, unsigned account)
+{
+    request->account = account;
+}
+
 void http_set_user(struct http_request *request, void *user)
 {
     request->user = user;

@@ -106,6 +106,16 @@ static void on_socket(void *arg, uint32_t events)
     (void)events; /* http_server_run() follows */
 }
 
+static int open_budgets(struct http_server *server, struct err *reterr)
+{
+    const struct http_options *options = &server->options;
+    int r = budget_open(&server->bodies, options->max_bodies_bytes, SIZE_MAX, options->n_accounts);
+    r = r < 0 ? r
+              : budget_open(&server->small_bodies, options->max_small_bodies_bytes, SIZE_MAX,
+                            options->n_accounts);
+    return r < 0 ? err_errno(reterr, -r, "starting the HTTP server") : http_unread_start(server, reterr);
+}
+
 int http_server_new(struct loop *loop, const struct http_options *options, const struct http_events *events,
                     void *arg, struct http_server **ret, struct err *reterr)
 {
@@ -117,6 +127,7 @@ int http_server_new(struct loop *loop, const struct http_options *options, const
     server->connections = (struct http_connections){
         .loop = loop, .arg = server, .too_slow = http_on_too_slow, .hung_up = http_on_hung_up};
     int r = load_library(&server->mhd, reterr);
+    r = r < 0 ? r : open_budgets(server, reterr);
     server->reads_in_place = r == 0 && strncmp(server->mhd.get_version(), "0.9.", 4) == 0;
     r = r < 0 ? r
               : http_connections_start(&server->connections, options->idle_timeout_ms,
@@ -155,6 +166,9 @@ void http_server_free(struct http_server *server)
         server->mhd.stop_daemon(server->daemon);
     }
     http_connections_stop(&server->connections);
+    http_unread_stop(server);
+    budget_close(&server->bodies);
+    budget_close(&server->small_bodies);
     if (server->mhd.handle) {
         dlclose(server->mhd.handle);
     }

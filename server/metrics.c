@@ -75,6 +75,13 @@ static const struct family families[] = {
                               {0},
                               SECONDS_BUCKETS},
     [METRIC_HTTP_CONNECTIONS] = {"immure_http_connections", GAUGE, "Open connections.", {0}, {0}},
+    [METRIC_HTTP_UNREAD] =
+        {"immure_http_unread_bytes", GAUGE, "Of replies that wait for their callers to read them.", {0}, {0}},
+    [METRIC_REPLIES_DROPPED] = {"immure_http_replies_dropped_total",
+                                COUNTER,
+                                "Replies whose callers did not read them (stalled), or most slowly (budget).",
+                                {"reason"},
+                                {0}},
     [METRIC_AUTH_FAILURES] = {"immure_auth_failures_total",
                               COUNTER,
                               "Requests without a key (missing) or with none of ours (wrong).",

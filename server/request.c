@@ -3,6 +3,7 @@
 #include "server/request.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,9 @@
 /* Asked of a caller who comes while the server goes, or finds it full of bodies: another one may answer at
  * once. */
 #define RETRY_SOON_MS 1000
+
+/* What takes longer to decode than a few milliseconds waits for its turn. */
+#define TURN_BODY_BYTES 65536
 
 static bool is_job_request(const struct request *request)
 {
@@ -180,6 +184,13 @@ static struct request *request_of(struct front *front, struct http_request *http
     return request;
 }
 
+/* See server/budget.h. */
+static unsigned account_of(const struct request *request)
+{
+    const struct key_config *key = request->caller.key;
+    return key ? (unsigned)(key - request->front->config->keys) + 1 : 0;
+}
+
 /* The key is looked at once and then wiped from the connection's memory, in which a job's request stays as
  * long as the job. */
 static bool identify(struct request *request)
@@ -193,6 +204,7 @@ static bool identify(struct request *request)
     }
     http_wipe_header(http, "X-Service-API-Key");
     http_wipe_header(http, "Authorization");
+    http_set_account(http, account_of(request));
     return identified;
 }
 
@@ -278,10 +290,22 @@ static void on_headers(void *arg, struct http_request *http)
     }
 }
 
+void request_take_turn(struct turn *turn)
+{
+    struct request *request = (struct request *)(void *)((char *)turn - offsetof(struct request, turn));
+    request->route->handle(request);
+}
+
 static void on_complete(void *arg, struct http_request *http)
 {
-    struct request *request = request_of(arg, http);
-    if (request && request->route && !request->held.queue) {
+    struct front *front = arg;
+    struct request *request = request_of(front, http);
+    if (!request || !request->route || request->held.queue) {
+        return;
+    }
+    if (http_body(http)->len > TURN_BODY_BYTES) {
+        turn_wait(front->turns, &request->turn, account_of(request));
+    } else {
         request->route->handle(request);
     }
 }
@@ -299,6 +323,7 @@ static void on_fault(void *arg, struct http_request *http, enum http_fault fault
         [HTTP_FAULT_BODY_TOO_LARGE] = {ERROR_TOO_LARGE, NULL},
         [HTTP_FAULT_TOO_SLOW] = {ERROR_TOO_SLOW, NULL},
         [HTTP_FAULT_OVERLOADED] = {ERROR_BUSY, "server busy: too many requests are arriving at once"},
+        [HTTP_FAULT_NO_SHARE] = {ERROR_RATE, "too many bytes of this key's requests are arriving at once"},
     };
     struct request *request = request_of(arg, http);
     char most[64];
@@ -308,6 +333,17 @@ static void on_fault(void *arg, struct http_request *http, enum http_fault fault
         request_refuse(request, answers[fault].class,
                        fault == HTTP_FAULT_BODY_TOO_LARGE ? most : answers[fault].text, NULL);
     }
+}
+
+static void on_dropped(void *arg, struct http_request *http, enum http_drop why, size_t bytes)
+{
+    static const char *const reasons[] = {[HTTP_DROP_STALLED] = "stalled", [HTTP_DROP_BUDGET] = "budget"};
+    const struct front *front = arg;
+    const struct request *request = http_user(http);
+    metrics_add(front->metrics, METRIC_REPLIES_DROPPED, reasons[why], NULL, 1);
+    LOG(front->log, LOG_WARNING, "reply_dropped", LOG_FIELD_STR("reason", reasons[why]),
+        LOG_FIELD_U64("unread_bytes", bytes), LOG_FIELD_STR("key", request ? request->caller.name : NULL),
+        LOG_FIELD_STR("request_id", request ? request->id : NULL));
 }
 
 static void on_hangup(void *arg, struct http_request *http)
@@ -359,6 +395,7 @@ static void on_end(void *arg, struct http_request *http, bool sent)
     metrics_observe(front->metrics, METRIC_HTTP_DURATION, (double)duration_ns / (double)NS_PER_S);
     log_access(request, sent, duration_ns);
     guesses_forget(request);
+    turn_leave(&request->turn);
     if (request->shown_key) {
         explicit_bzero(request->shown_key, strlen(request->shown_key));
         free(request->shown_key);
@@ -373,5 +410,6 @@ const struct http_events request_events = {
     .fault = on_fault,
     .fill = on_fill,
     .hangup = on_hangup,
+    .dropped = on_dropped,
     .end = on_end,
 };

@@ -10,6 +10,7 @@
 #include "server/deadline.h"
 #include "server/error_reply.h"
 #include "server/ident.h"
+#include "server/turns.h"
 
 struct approval_pending;
 struct buf;
@@ -27,6 +28,7 @@ struct stream;
 
 struct request {
     struct deadline held; /* a refusal that takes its time; first, so that one is the other */
+    struct turn turn;     /* a large body waits to be decoded */
     struct front *front;
     struct http_request *http;
     const struct route *route; /* NULL: none */
@@ -47,6 +49,8 @@ struct request {
 /* What the HTTP server calls; its `arg` is the struct front. */
 extern const struct http_events request_events;
 
+/* Whose turn has come. */
+void request_take_turn(struct turn *turn);
 /* Whose `held` it is. */
 struct request *request_of_deadline(struct deadline *deadline);
 /* Tells the caller that its key is none. */

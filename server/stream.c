@@ -120,6 +120,18 @@ void stream_free(struct stream *stream)
     free(stream);
 }
 
+/* What a caller has not read of it is counted; what a program that runs has printed is the job's. */
+static void count_held(const struct stream *stream)
+{
+    size_t bytes = stream->calls.len + stream->pending.len - stream->sent + stream->reply.len;
+    if (stream->owned) {
+        const struct capture *capture = job_io_capture(stream->owned);
+        bytes +=
+            capture->streams[CAPTURE_STDOUT].len + capture->streams[CAPTURE_STDERR].len + capture->logs.len;
+    }
+    http_stream_holds(stream->request->http, bytes);
+}
+
 void stream_wake(struct stream *stream)
 {
     if (stream) {
@@ -135,6 +147,7 @@ void stream_tool_call(struct stream *stream, const char *name)
     buf_puts(&stream->calls, "event: tool_call\ndata: {");
     json_out_text(&stream->calls, "name", name);
     buf_puts(&stream->calls, "}\n\n");
+    count_held(stream);
     stream_wake(stream);
 }
 
@@ -144,6 +157,7 @@ void stream_event(struct stream *stream, const char *event, const struct buf *da
         buf_printf(&stream->calls, "event: %s\ndata: ", event);
         buf_append(&stream->calls, data->data, data->len);
         buf_puts(&stream->calls, "\n\n");
+        count_held(stream);
         stream_wake(stream);
     }
 }
@@ -165,6 +179,7 @@ void stream_end(struct stream *stream, struct job_io *io, struct buf *reply)
         *reply = BUF_INIT;
     }
     stream->reply_told = !reply;
+    count_held(stream);
     stream_wake(stream);
 }
 
@@ -190,13 +205,15 @@ static bool put_text(struct stream *stream, enum capture_stream which)
     return true;
 }
 
+/* First of all that is put: nothing is pending. */
 static bool put_calls(struct stream *stream)
 {
     if (stream->calls.len == 0) {
         return false;
     }
-    buf_append(&stream->pending, stream->calls.data, stream->calls.len);
-    stream->calls.len = 0;
+    buf_free(&stream->pending);
+    stream->pending = stream->calls;
+    stream->calls = BUF_INIT;
     return true;
 }
 
@@ -232,7 +249,8 @@ static bool put_event(struct stream *stream)
 ssize_t stream_fill(struct stream *stream, char *data, size_t size)
 {
     if (stream->sent == stream->pending.len) {
-        stream->pending.len = stream->sent = 0;
+        buf_free(&stream->pending);
+        stream->sent = 0;
         if (put_event(stream)) {
             stream->spoke = true;
         } else if (stream->ended) {
@@ -251,5 +269,6 @@ ssize_t stream_fill(struct stream *stream, char *data, size_t size)
         memcpy(data, stream->pending.data + stream->sent, n);
         stream->sent += n;
     }
+    count_held(stream);
     return (ssize_t)n;
 }

@@ -137,7 +137,11 @@ static struct world *the_world(void)
     if (!world.server) {
         struct http_options options = {.max_body_bytes = BODY_MAX,
                                        .max_header_bytes = HEADER_MAX,
+                                       .n_accounts = 1,
                                        .max_bodies_bytes = BODY_MAX,
+                                       .max_unread_bytes = 1 << 20,
+                                       .max_unread_bytes_per_account = 1 << 20,
+                                       .reply_stall_ms = 3600000,
                                        .request_timeout_ms = 3600000,
                                        .idle_timeout_ms = 3600000,
                                        .max_connections = 10};

@@ -113,6 +113,7 @@ static const char everything[] =
     "drain_timeout_ms: 0 metrics_open: true log_format: JSON log_level: DEBUG audit_log: '/var/log/audit'\n"
     "audit_log_bytes: 15 audit_code_bytes: 16\n"
     "outer_uid_base: 100000 max_output_bytes: 9 front_timeout_ms: 8 max_connections_per_address: 10\n"
+    "max_unread_bytes: 2048 max_unread_bytes_per_key: 1025 reply_stall_ms: 21\n"
     "session_ttl_ms: 10 max_sessions: 11 session_bytes: 65536 session_inodes: 16 "
     "session_directory: '/var/kept' session_free_bytes: 17\n"
     "max_kernels: 18 kernel_interrupt_grace_ms: 19 kernel_idle_cpu_ms: 20\n"
@@ -160,6 +161,9 @@ static void check_everything(const struct server_config *config)
     assert_int_equal(config->max_output_bytes, 9);
     assert_int_equal(config->front_timeout_ms, 8);
     assert_int_equal(config->max_connections_per_address, 10);
+    assert_int_equal(config->max_unread_bytes, 2048);
+    assert_int_equal(config->max_unread_bytes_per_key, 1025);
+    assert_int_equal(config->reply_stall_ms, 21);
     assert_int_equal(config->session_ttl_ms, 10);
     assert_int_equal(config->max_sessions, 11);
     assert_int_equal(config->session_bytes, 65536);

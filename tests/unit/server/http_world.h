@@ -33,7 +33,7 @@ struct world {
     struct http_request *waiting; /* of path /later */
     char secret[64];              /* the header X-Secret, after it was wiped */
     int n_headers, n_complete, n_hangups, n_ends, n_sent;
-    int last_fault;
+    int last_fault, n_dropped, last_drop;
 };
 
 static inline void reply_text(struct http_request *request, unsigned status, const char *text)
@@ -44,11 +44,28 @@ static inline void reply_text(struct http_request *request, unsigned status, con
     http_reply(request, status, headers, 1, &body);
 }
 
+/* GET /large/BYTES */
+static inline void reply_large(struct http_request *request)
+{
+    struct buf body = BUF_INIT;
+    size_t size = strtoul(http_path(request) + strlen("/large/"), NULL, 10);
+    memset(buf_reserve(&body, size), 'x', size);
+    body.len = size;
+    http_reply(request, 200, NULL, 0, &body);
+}
+
 static inline void on_headers(void *arg, struct http_request *request)
 {
     struct world *world = arg;
+    const char *account = http_header(request, "X-Account");
     world->n_headers++;
     http_set_user(request, world);
+    if (account) {
+        http_set_account(request, (unsigned)atoi(account));
+    }
+    if (strncmp(http_path(request), "/large/", strlen("/large/")) == 0) {
+        reply_large(request);
+    }
     if (strcmp(http_path(request), "/get") == 0) {
         reply_text(request, 200, "got");
     } else if (strcmp(http_path(request), "/refuse") == 0) {
@@ -80,6 +97,7 @@ static inline void on_fault(void *arg, struct http_request *request, enum http_f
     static const unsigned statuses[] = {
         [HTTP_FAULT_SYNTAX] = 400,         [HTTP_FAULT_FRAMING] = 400,  [HTTP_FAULT_HEADERS_TOO_LARGE] = 431,
         [HTTP_FAULT_BODY_TOO_LARGE] = 413, [HTTP_FAULT_TOO_SLOW] = 408, [HTTP_FAULT_OVERLOADED] = 503,
+        [HTTP_FAULT_NO_SHARE] = 429,
     };
     struct world *world = arg;
     world->last_fault = (int)fault;
@@ -92,6 +110,15 @@ static inline void on_hangup(void *arg, struct http_request *request)
     world->n_hangups++;
     assert_ptr_equal(world->waiting, request);
     world->waiting = NULL;
+}
+
+static inline void on_dropped(void *arg, struct http_request *request, enum http_drop why, size_t bytes)
+{
+    struct world *world = arg;
+    (void)request;
+    assert_true(bytes > 0);
+    world->n_dropped++;
+    world->last_drop = (int)why;
 }
 
 static inline void on_end(void *arg, struct http_request *request, bool sent)
@@ -107,7 +134,11 @@ static inline void on_end(void *arg, struct http_request *request, bool sent)
 static const struct http_options default_options = {
     .max_body_bytes = 1000,
     .max_header_bytes = 2000,
+    .n_accounts = 1,
     .max_bodies_bytes = 1500,
+    .max_unread_bytes = 64 << 20,
+    .max_unread_bytes_per_account = 64 << 20,
+    .reply_stall_ms = 60000,
     .request_timeout_ms = 60000,
     .idle_timeout_ms = 60000,
     .max_connections = 10,
@@ -119,6 +150,7 @@ static inline void open_world(struct world *world, struct http_options options)
                                               .complete = on_complete,
                                               .fault = on_fault,
                                               .hangup = on_hangup,
+                                              .dropped = on_dropped,
                                               .end = on_end};
     *world = (struct world){.last_fault = -1};
     world->listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
