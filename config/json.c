@@ -111,11 +111,44 @@ static int annotate(const struct input *input, cJSON *node, const struct jsonsca
     return 0;
 }
 
+/* Of an object. Hashes are compared first: keys lie all over the memory, and there may be thousands. */
+struct member {
+    uint64_t hash; /* of the key */
+    const cJSON *node;
+};
+
+/* Eight bytes at a time: keys may be megabytes, and others wait meanwhile. Whoever makes keys that have one
+ * hash gains nothing but comparisons of strings. */
+static uint64_t hash_key(const char *key)
+{
+    const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15);
+    size_t left = strlen(key);
+    uint64_t hash = left, eight;
+    for (; left > 0; key += sizeof eight) {
+        size_t n = left < sizeof eight ? left : sizeof eight;
+        eight = 0;
+        memcpy(&eight, key, n);
+        hash = (hash ^ eight) * odd;
+        hash ^= hash >> 29;
+        left -= n;
+    }
+    return hash;
+}
+
 static int compare_members(const void *a, const void *b)
 {
-    const cJSON *x = *(const cJSON *const *)a, *y = *(const cJSON *const *)b;
-    int order = strcmp(x->string, y->string);
-    return order != 0 ? order : (x->valueint > y->valueint) - (x->valueint < y->valueint);
+    const struct member *x = a, *y = b;
+    if (x->hash != y->hash) {
+        return x->hash < y->hash ? -1 : 1;
+    }
+    int order = strcmp(x->node->string, y->node->string);
+    return order != 0 ? order
+                      : (x->node->valueint > y->node->valueint) - (x->node->valueint < y->node->valueint);
+}
+
+static bool same_key(const struct member *a, const struct member *b)
+{
+    return a->hash == b->hash && strcmp(a->node->string, b->node->string) == 0;
 }
 
 /* Keys are compared as they read, escapes resolved. */
@@ -125,20 +158,20 @@ static int refuse_duplicate_keys_of(const struct input *input, const cJSON *obje
     if (n < 2) {
         return 0;
     }
-    CLEANUP(freep) const cJSON **members = calloc(n, sizeof *members);
+    CLEANUP(freep) struct member *members = calloc(n, sizeof *members);
     if (!members) {
         return fail_memory(input);
     }
     size_t i = 0;
     for (const cJSON *child = object->child; child; child = child->next) {
-        members[i++] = child;
+        members[i++] = (struct member){.hash = hash_key(child->string), .node = child};
     }
     qsort(members, n, sizeof *members, compare_members);
     for (i = 1; i < n; i++) {
-        if (strcmp(members[i - 1]->string, members[i]->string) == 0) {
+        if (same_key(&members[i - 1], &members[i])) {
             char why[128];
-            snprintf(why, sizeof why, "duplicate key \"%.80s\"", members[i]->string);
-            return fail_at(input, (size_t)members[i]->valueint, why);
+            snprintf(why, sizeof why, "duplicate key \"%.80s\"", members[i].node->string);
+            return fail_at(input, (size_t)members[i].node->valueint, why);
         }
     }
     return 0;

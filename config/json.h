@@ -12,8 +12,9 @@ struct err;
 struct json; /* a value inside a document; NULL stands for "absent" and every function takes it */
 struct json_doc;
 
-#define JSON_DEPTH_MAX  64
-#define JSON_VALUES_MAX (1u << 18) /* in one document, so that a small text cannot ask for much memory */
+#define JSON_DEPTH_MAX 64
+#define JSON_VALUES_MAX                                                                                      \
+    (1u << 16) /* in one document, so that a small text cannot ask for much memory and time */
 
 enum json_type { JSON_ABSENT, JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
 

@@ -148,6 +148,30 @@ static int scan_escape(struct scanner *scanner)
     return c == 'u' ? scan_code_point(scanner) : 0;
 }
 
+#define EACH_BYTE(byte) (UINT64_C(0x0101010101010101) * (byte))
+
+/* Whether one of eight bytes may be a quote, a backslash, a control character or not ASCII. A byte that
+ * follows one of those may be taken for one; none is missed. */
+static bool has_special(uint64_t eight)
+{
+    uint64_t quote = eight ^ EACH_BYTE('"'), backslash = eight ^ EACH_BYTE('\\');
+    uint64_t below = (eight - EACH_BYTE(' ')) | (quote - EACH_BYTE(1)) | (backslash - EACH_BYTE(1));
+    return ((below | eight) & EACH_BYTE(0x80)) != 0;
+}
+
+/* A text may be megabytes long, and others wait meanwhile. */
+static void skip_plain(struct scanner *scanner)
+{
+    uint64_t eight;
+    while (scanner->size - scanner->pos >= sizeof eight) {
+        memcpy(&eight, scanner->text + scanner->pos, sizeof eight);
+        if (has_special(eight)) {
+            return;
+        }
+        scanner->pos += sizeof eight;
+    }
+}
+
 /* At its opening quote. */
 static int scan_string(struct scanner *scanner)
 {
@@ -162,6 +186,9 @@ static int scan_string(struct scanner *scanner)
         }
         if (c < 0x80) {
             scanner->pos++;
+            if (c != '"' && c != '\\') {
+                skip_plain(scanner);
+            }
         } else {
             bool valid;
             size_t n = utf8_sequence(scanner->text + scanner->pos, scanner->size - scanner->pos, &valid);
