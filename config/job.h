@@ -38,6 +38,15 @@ struct job_env {
     char *name, *value;
 };
 
+/* How many of each a job may have. Callers choose them, and the front and the warden look at all of them. */
+#define JOB_FILES_MAX   1024u
+#define JOB_ARGS_MAX    1024u
+#define JOB_ENV_MAX     256u
+#define JOB_OUTPUTS_MAX 64u
+#define JOB_NAMED_MAX   256u
+/* Directories that the names of all its files lead through, each counted as often as it is named. */
+#define JOB_FILE_LEVELS_MAX 2048u
+
 /* Owned strings; freed by job_free(). The program's text is the first `code_size` bytes of the input
  * descriptor. */
 struct job {

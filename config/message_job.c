@@ -209,6 +209,33 @@ static int copy_name(ProtobufCBinaryData bytes, const char *field, char **ret, s
     return bytes.len == 0 ? refuse(reterr, field, "is empty") : copy_bytes(bytes, field, ret, reterr);
 }
 
+/* What a job may have of each thing; the front has refused more of them to its caller. */
+static int check_counts(const Immure__MsgJob *message, struct err *reterr)
+{
+    const struct {
+        const char *field;
+        size_t n, most;
+    } rows[] = {
+        {"job.file", message->n_file, JOB_FILES_MAX},
+        {"job.arg", message->n_arg, JOB_ARGS_MAX},
+        {"job.env", message->n_env, JOB_ENV_MAX},
+        {"job.output", message->n_output, JOB_OUTPUTS_MAX},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        if (rows[i].n > rows[i].most) {
+            return refuse(reterr, rows[i].field, "has too many items");
+        }
+    }
+    size_t levels = 0;
+    for (size_t i = 0; i < message->n_file; i++) {
+        for (size_t at = 0; at < message->file[i]->path.len; at++) {
+            levels += message->file[i]->path.data[at] == '/';
+        }
+    }
+    return levels > JOB_FILE_LEVELS_MAX ? refuse(reterr, "job.file", "leads through too many directories")
+                                        : 0;
+}
+
 /* `n` zeroed items; the count is then kept beside them by the caller, one by one or at once. */
 static int new_array(size_t n, size_t size, void *ret, struct err *reterr)
 {
@@ -318,7 +345,8 @@ int job_from_message(const Immure__MsgJob *message, struct job **ret, struct err
     job->id = message->id;
     job->code_size = message->code_size;
     job->announce = message->announce;
-    int r = limits_from_message(message->limits, &job->limits, reterr);
+    int r = check_counts(message, reterr);
+    r = r < 0 ? r : limits_from_message(message->limits, &job->limits, reterr);
     r = r < 0 ? r : job_texts_from_message(message, job, reterr);
     r = r < 0 ? r : files_from_messages(message, job, reterr);
     r = r < 0 ? r : env_from_messages(message, job, reterr);
@@ -336,6 +364,9 @@ int job_from_message(const Immure__MsgJob *message, struct job **ret, struct err
 int outputs_from_message(const Immure__MsgOutputs *message, struct msg_outputs *ret, struct err *reterr)
 {
     struct msg_outputs outputs = {.id = message->id};
+    if (message->n_path > JOB_NAMED_MAX) {
+        return refuse(reterr, "outputs.path", "has too many items");
+    }
     int r =
         copy_each(message->path, message->n_path, "outputs.path", &outputs.paths, &outputs.n_paths, reterr);
     if (r < 0) {

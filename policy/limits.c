@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "jail/base/cleanup.h"
@@ -56,6 +57,29 @@ static uint64_t timeout_of(const struct policy_limits *limits, const struct poli
     return timeout_ms > YEAR_MS ? YEAR_MS : timeout_ms;
 }
 
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int check_env_twice(const struct job *job, struct err *reterr)
+{
+    CLEANUP(freep) const char **names = calloc(job->n_env + 1, sizeof *names);
+    if (!names) {
+        return err_errno(reterr, ENOMEM, "comparing variables");
+    }
+    for (size_t i = 0; i < job->n_env; i++) {
+        names[i] = job->env[i].name;
+    }
+    qsort(names, job->n_env, sizeof *names, by_name);
+    for (size_t i = 1; i < job->n_env; i++) {
+        if (strcmp(names[i - 1], names[i]) == 0) {
+            return err_set(reterr, ERR_INVALID, EINVAL, "env", "the variable %.64s is given twice", names[i]);
+        }
+    }
+    return 0;
+}
+
 static int check_env(const struct policy_spec *spec, const struct job *job, struct err *reterr)
 {
     for (size_t i = 0; i < job->n_env; i++) {
@@ -70,13 +94,8 @@ static int check_env(const struct policy_spec *spec, const struct job *job, stru
                            "policy %s does not allow the variable %.64s%s%s%s", spec->name, name,
                            reason ? " (" : "", reason ? reason : "", reason ? ")" : "");
         }
-        for (size_t n = 0; n < i; n++) {
-            if (strcmp(job->env[n].name, name) == 0) {
-                return err_set(reterr, ERR_INVALID, EINVAL, "env", "the variable %.64s is given twice", name);
-            }
-        }
     }
-    return 0;
+    return check_env_twice(job, reterr);
 }
 
 int policy_limits_for(const struct policy *policy, const struct policy_ceilings *ceilings,

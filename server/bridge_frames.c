@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/job.h"
 #include "config/json.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
@@ -13,7 +14,7 @@
 #include "server/bridge_internal.h"
 
 #define NAME_BYTES_MAX    256u
-#define OUTPUTS_MAX       256u
+#define OUTPUTS_MAX       JOB_NAMED_MAX
 #define OUTPUTS_BYTES_MAX 65536u
 
 enum member {

@@ -367,25 +367,26 @@ static const struct {
     const char *name;
     enum json_type type;
     decode_fn decode; /* NULL: done with another */
+    size_t most;      /* items or members; 0: it has none */
 } fields[FIELD_COUNT] = {
-    [FIELD_CODE] = {"code", JSON_STRING, decode_code},
-    [FIELD_LANGUAGE] = {"language", JSON_STRING, NULL},
-    [FIELD_RUNTIME] = {"runtime", JSON_STRING, decode_runtime},
-    [FIELD_STDIN] = {"stdin", JSON_STRING, decode_stdin},
-    [FIELD_TIMEOUT_MS] = {"timeout_ms", JSON_NUMBER, decode_timeout},
-    [FIELD_TIMEOUT] = {"timeout", JSON_NUMBER, NULL},
-    [FIELD_FILES] = {"files", JSON_ARRAY, decode_files},
-    [FIELD_OUTPUTS] = {"outputs", JSON_ARRAY, decode_outputs},
-    [FIELD_SESSION_ID] = {"session_id", JSON_STRING, decode_session_id},
-    [FIELD_CALLBACK_URL] = {"callback_url", JSON_STRING, decode_callback},
-    [FIELD_EXECUTION_ID] = {"execution_id", JSON_STRING, decode_execution_id},
-    [FIELD_ARGS] = {"args", JSON_ARRAY, decode_args},
-    [FIELD_ENV] = {"env", JSON_OBJECT, decode_env},
-    [FIELD_POLICY] = {"policy", JSON_STRING, decode_policy},
-    [FIELD_LIMITS] = {"limits", JSON_OBJECT, decode_limits},
-    [FIELD_ENVIRONMENT] = {"environment", JSON_STRING, decode_environment},
-    [FIELD_IMAGE] = {"image", JSON_STRING, NULL},
-    [FIELD_WAIT_MS] = {"wait_ms", JSON_NUMBER, decode_wait},
+    [FIELD_CODE] = {"code", JSON_STRING, decode_code, 0},
+    [FIELD_LANGUAGE] = {"language", JSON_STRING, NULL, 0},
+    [FIELD_RUNTIME] = {"runtime", JSON_STRING, decode_runtime, 0},
+    [FIELD_STDIN] = {"stdin", JSON_STRING, decode_stdin, 0},
+    [FIELD_TIMEOUT_MS] = {"timeout_ms", JSON_NUMBER, decode_timeout, 0},
+    [FIELD_TIMEOUT] = {"timeout", JSON_NUMBER, NULL, 0},
+    [FIELD_FILES] = {"files", JSON_ARRAY, decode_files, JOB_FILES_MAX},
+    [FIELD_OUTPUTS] = {"outputs", JSON_ARRAY, decode_outputs, JOB_OUTPUTS_MAX},
+    [FIELD_SESSION_ID] = {"session_id", JSON_STRING, decode_session_id, 0},
+    [FIELD_CALLBACK_URL] = {"callback_url", JSON_STRING, decode_callback, 0},
+    [FIELD_EXECUTION_ID] = {"execution_id", JSON_STRING, decode_execution_id, 0},
+    [FIELD_ARGS] = {"args", JSON_ARRAY, decode_args, JOB_ARGS_MAX},
+    [FIELD_ENV] = {"env", JSON_OBJECT, decode_env, JOB_ENV_MAX},
+    [FIELD_POLICY] = {"policy", JSON_STRING, decode_policy, 0},
+    [FIELD_LIMITS] = {"limits", JSON_OBJECT, decode_limits, 0},
+    [FIELD_ENVIRONMENT] = {"environment", JSON_STRING, decode_environment, 0},
+    [FIELD_IMAGE] = {"image", JSON_STRING, NULL, 0},
+    [FIELD_WAIT_MS] = {"wait_ms", JSON_NUMBER, decode_wait, 0},
 };
 
 static int unknown_field(const char *name, struct err *reterr)
@@ -407,6 +408,17 @@ static int wrong_type(const char *name, enum json_type type, const struct json *
                                : bad_type(reterr, name, wanted[type], value);
 }
 
+int execute_check_count(const struct json *value, const char *field, size_t most, struct err *reterr)
+{
+    size_t n = json_count(value);
+    if (n > most) {
+        return err_set(reterr, ERR_INVALID, E2BIG, field, "%s: must have at most %zu %s, not %zu", field,
+                       most, json_type_of(value) == JSON_OBJECT ? "members" : "items", n);
+    }
+    return 0;
+}
+
+/* Before anything is made of any of them. */
 static int collect_fields(struct decoder *decoder, const struct json *root, struct err *reterr)
 {
     for (const struct json *member = json_first(root); member; member = json_next(member)) {
@@ -419,6 +431,12 @@ static int collect_fields(struct decoder *decoder, const struct json *root, stru
         }
         if (json_type_of(member) != fields[i].type) {
             return wrong_type(fields[i].name, fields[i].type, member, reterr);
+        }
+        if (fields[i].most > 0) {
+            int r = execute_check_count(member, fields[i].name, fields[i].most, reterr);
+            if (r < 0) {
+                return r;
+            }
         }
         decoder->fields[i] = member;
     }

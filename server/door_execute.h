@@ -39,6 +39,8 @@ int execute_decode(const struct json *root, const struct server_config *config, 
 /* A URL that the configuration allows; an empty one, or none, is none. */
 int execute_decode_callback(const char *text, const struct server_config *config, char **ret,
                             struct err *reterr);
+/* ERR_INVALID where an array or object has more items than that. */
+int execute_check_count(const struct json *value, const char *field, size_t most, struct err *reterr);
 void execute_request_clear(struct execute_request *request);
 
 /* What a job has said, beside its verdict. */

@@ -27,6 +27,9 @@
 
 #define FILENAME_BYTES_MAX 255
 
+/* Arguments, modules of each kind, exports of one, globals. */
+#define MEMBERS_MAX 1024u
+
 struct decoder {
     const struct server_config *config;
     struct execute_request *request;
@@ -111,7 +114,8 @@ static int decode_fn_name(struct decoder *decoder, const struct json *value, str
 static int decode_args(struct decoder *decoder, const struct json *value, struct err *reterr)
 {
     (void)decoder;
-    return run_code_check_value(value, "options.execute.args", reterr);
+    int r = execute_check_count(value, "options.execute.args", MEMBERS_MAX, reterr);
+    return r < 0 ? r : run_code_check_value(value, "options.execute.args", reterr);
 }
 
 static const struct row execute_rows[] = {
@@ -139,6 +143,10 @@ static bool is_bare(const char *specifier)
 static int decode_imports(struct decoder *decoder, const struct json *value, struct err *reterr)
 {
     (void)decoder;
+    int r = execute_check_count(value, "options.imports", MEMBERS_MAX, reterr);
+    if (r < 0) {
+        return r;
+    }
     for (const struct json *member = json_first(value); member; member = json_next(member)) {
         char field[256];
         snprintf(field, sizeof field, "options.imports.%.200s", json_key(member));
@@ -148,13 +156,14 @@ static int decode_imports(struct decoder *decoder, const struct json *value, str
         if (json_type_of(member) != JSON_OBJECT) {
             return bad(reterr, field, "must be an object of exports");
         }
-        for (const struct json *export = json_first(member); export; export = json_next(export)) {
+        r = execute_check_count(member, field, MEMBERS_MAX, reterr);
+        for (const struct json *export = json_first(member); export && r == 0; export = json_next(export)) {
             char name[256];
             snprintf(name, sizeof name, "%.180s.%.60s", field, json_key(export));
-            int r = run_code_check_value(export, name, reterr);
-            if (r < 0) {
-                return r;
-            }
+            r = run_code_check_value(export, name, reterr);
+        }
+        if (r < 0) {
+            return r;
         }
     }
     return 0;
@@ -163,6 +172,10 @@ static int decode_imports(struct decoder *decoder, const struct json *value, str
 static int decode_modules(struct decoder *decoder, const struct json *value, struct err *reterr)
 {
     (void)decoder;
+    int r = execute_check_count(value, "options.modules", MEMBERS_MAX, reterr);
+    if (r < 0) {
+        return r;
+    }
     for (const struct json *member = json_first(value); member; member = json_next(member)) {
         char field[256];
         snprintf(field, sizeof field, "options.modules.%.200s", json_key(member));
@@ -207,13 +220,17 @@ static bool is_identifier(const char *name)
 static int decode_globals(struct decoder *decoder, const struct json *value, struct err *reterr)
 {
     (void)decoder;
+    int r = execute_check_count(value, "options.globals", MEMBERS_MAX, reterr);
+    if (r < 0) {
+        return r;
+    }
     for (const struct json *member = json_first(value); member; member = json_next(member)) {
         char field[256];
         snprintf(field, sizeof field, "options.globals.%.200s", json_key(member));
         if (!is_identifier(json_key(member))) {
             return bad(reterr, field, "must be an identifier");
         }
-        int r = run_code_check_value(member, field, reterr);
+        r = run_code_check_value(member, field, reterr);
         if (r < 0) {
             return r;
         }

@@ -132,6 +132,24 @@ static int find_members(const struct json *entry, const char *prefix, struct fil
     return 0;
 }
 
+/* Each directory on the way to a file is entered, and made where it is missing, by the warden. */
+static int check_levels(const struct json *files, struct err *reterr)
+{
+    size_t levels = 0;
+    for (const struct json *entry = json_first(files); entry; entry = json_next(entry)) {
+        const char *name = json_string(json_get(entry, "name"));
+        for (name = name ? strchr(name, '/') : NULL; name; name = strchr(name + 1, '/')) {
+            levels++;
+        }
+    }
+    if (levels > JOB_FILE_LEVELS_MAX) {
+        return err_set(reterr, ERR_INVALID, E2BIG, "files",
+                       "files: their names lead through %zu directories; all together may do so through %u",
+                       levels, JOB_FILE_LEVELS_MAX);
+    }
+    return 0;
+}
+
 static int check_members(const struct file_members *members, const char *prefix, struct err *reterr)
 {
     char field[FIELD_BYTES];
@@ -247,6 +265,10 @@ int input_files_decode(const struct json *files, struct input *input, struct job
     if (n == 0) {
         return 0;
     }
+    int r = check_levels(files, reterr);
+    if (r < 0) {
+        return r;
+    }
     job->files = calloc(n, sizeof job->files[0]);
     if (!job->files) {
         return err_errno(reterr, ENOMEM, "reading files");
@@ -254,7 +276,7 @@ int input_files_decode(const struct json *files, struct input *input, struct job
     for (const struct json *entry = json_first(files); entry; entry = json_next(entry)) {
         char prefix[FIELD_BYTES - 16];
         snprintf(prefix, sizeof prefix, "files[%zu]", job->n_files);
-        int r = decode_file(entry, prefix, input, &job->files[job->n_files], reterr);
+        r = decode_file(entry, prefix, input, &job->files[job->n_files], reterr);
         if (r < 0) {
             return r;
         }

@@ -305,6 +305,52 @@ static void limits_the_parts_of_names(void **state)
     assert_string_equal(err.text, "files[0].name: a part has more than 255 bytes");
 }
 
+/* {"FIELD": [ITEM, ...]}, or {"FIELD": {"0ITEM ...} for an object. */
+static char *many(const char *field, bool object, const char *item, size_t n)
+{
+    struct buf text = BUF_INIT;
+    buf_printf(&text, "{\"code\": \"1\", \"%s\": %c", field, object ? '{' : '[');
+    for (size_t i = 0; i < n; i++) {
+        buf_puts(&text, i > 0 ? "," : "");
+        if (object) {
+            buf_printf(&text, "\"N%zu\": ", i);
+        }
+        buf_printf(&text, item, i);
+    }
+    buf_puts(&text, object ? "}}" : "]}");
+    return buf_steal(&text);
+}
+
+static void limits_what_can_be_counted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *field, *item;
+        bool object;
+        size_t most;
+        const char *sentence;
+    } rows[] = {
+        {"outputs", "\"%zu\"", false, 64, "outputs: must have at most 64 items, not 65"},
+        {"args", "\"%zu\"", false, 1024, "args: must have at most 1024 items, not 1025"},
+        {"files", "{\"name\": \"%zu\"}", false, 1024, "files: must have at most 1024 items, not 1025"},
+        {"env", "\"%zu\"", true, 256, "env: must have at most 256 members, not 257"},
+        {"files", "{\"name\": \"%zu/a/a/f\"}", false, 682,
+         "files: their names lead through 2049 directories; all together may do so through 2048"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct execute_request request;
+        struct err err;
+        CLEANUP(freep) char *fits = many(rows[i].field, rows[i].object, rows[i].item, rows[i].most);
+        CLEANUP(freep) char *one_more = many(rows[i].field, rows[i].object, rows[i].item, rows[i].most + 1);
+        assert_int_equal(decode(fits, &request, &err), 0);
+        execute_request_clear(&request);
+        assert_true(decode(one_more, &request, &err) < 0);
+        assert_int_equal(err.kind, ERR_INVALID);
+        assert_string_equal(err.item, rows[i].field);
+        assert_string_equal(err.text, rows[i].sentence);
+    }
+}
+
 static void limits_the_length_of_paths(void **state)
 {
     (void)state;
@@ -327,7 +373,8 @@ int main(void)
         cmocka_unit_test(the_least_request),           cmocka_unit_test(every_field),
         cmocka_unit_test(nobody_can_change_the_input), cmocka_unit_test(timeouts),
         cmocka_unit_test(runtimes_by_name_and_alias),  cmocka_unit_test(refuses_by_name),
-        cmocka_unit_test(limits_the_parts_of_names),   cmocka_unit_test(limits_the_length_of_paths),
+        cmocka_unit_test(limits_what_can_be_counted),  cmocka_unit_test(limits_the_parts_of_names),
+        cmocka_unit_test(limits_the_length_of_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
