@@ -50,6 +50,11 @@ struct json_slice {
 int json_split(const char *text, size_t size, const char *const *names, size_t n, struct json_slice *ret,
                const char **ret_why);
 
+/* Appends a slice of json_split()'s in one way to write it: no blanks, strings with the escapes that JSON
+ * asks for and no others, numbers as they stand. -EEXIST: an object in there has the same key twice; -ENOMEM.
+ */
+int json_rewrite(const struct json_slice *slice, struct buf *ret);
+
 enum json_type json_type_of(const struct json *value);
 const char *json_type_to_string(enum json_type type); /* "a string", "an object", ... for messages */
 const struct json *json_get(const struct json *object, const char *key);

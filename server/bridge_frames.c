@@ -1,5 +1,6 @@
 /* What the frames of a program mean: calls, results, events. Runs in the front; the bytes are a program's, so
  * whatever breaks the rules closes this bridge and nothing else. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -71,18 +72,26 @@ static void handle_call(struct bridge *bridge, const struct frame *frame)
         bridge_send_error(bridge, frame->id, "call_tool: this job has called as many tools as it may");
         return;
     }
-    struct bridge_call *call = calloc(1, sizeof *call);
-    char *text = name->size > NAME_BYTES_MAX ? NULL : bridge_decode_string(name);
-    char *copy = strndup(args->text, args->size);
-    if (!call || !text || !copy || !*text) {
-        free(call);
-        free(text);
-        free(copy);
+    CLEANUP(freep) char *text = name->size > NAME_BYTES_MAX ? NULL : bridge_decode_string(name);
+    if (!text || !*text) {
         bridge_send_error(bridge, frame->id, "call_tool: that is no name of a tool");
         return;
     }
-    *call = (struct bridge_call){
-        .bridge = bridge, .id = frame->id, .name = text, .args = copy, .args_size = args->size};
+    CLEANUP(buf_free) struct buf written = BUF_INIT;
+    int r = json_rewrite(args, &written);
+    struct bridge_call *call = r < 0 ? NULL : calloc(1, sizeof *call);
+    if (!call) {
+        bridge_send_error(bridge, frame->id,
+                          r == -EEXIST ? "call_tool: the arguments have the same key twice"
+                                       : "call_tool: out of memory");
+        return;
+    }
+    size_t size = written.len;
+    *call = (struct bridge_call){.bridge = bridge,
+                                 .id = frame->id,
+                                 .name = TAKE_PTR(text),
+                                 .args = buf_steal(&written),
+                                 .args_size = size};
     bridge_link_call(bridge, call);
     bridge->events->call(bridge->arg, call);
 }

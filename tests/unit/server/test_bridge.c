@@ -178,7 +178,7 @@ static void calls_are_answered_in_any_order(void **state)
     turn(&test);
     assert_int_equal(test.n_calls, 2);
     assert_string_equal(test.calls[0]->name, "a\xc3\xa9");
-    assert_string_equal(test.calls[0]->args, "{\"x\": [1e400,\"\\u0000\"]}");
+    assert_string_equal(test.calls[0]->args, "{\"x\":[1e400,\"\\u0000\"]}");
     assert_int_equal(test.calls[0]->args_size, strlen(test.calls[0]->args));
     bridge_answer(test.calls[1], BRIDGE_ERROR, "no \\\"b\\\"", 8);
     bridge_answer(test.calls[0], BRIDGE_DATA, "", 0);
@@ -187,6 +187,25 @@ static void calls_are_answered_in_any_order(void **state)
     expect_nothing(&test);
     close_test(&test);
     assert_int_equal(test.n_cancelled, 0);
+}
+
+/* Whoever reads the arguments reads the same of them. */
+static void arguments_with_a_key_twice_are_refused(void **state)
+{
+    (void)state;
+    struct test test;
+    open_test(&test);
+    send_frame(&test, "{\"op\":\"call\",\"id\":1,\"name\":\"a\",\"args\":{\"x\":1,\"\\u0078\":2}}");
+    send_frame(&test, "{\"op\":\"call\",\"id\":2,\"name\":\"a\",\"args\":{\"x\":[{\"y\":1,\"y\":1}]}}");
+    turn(&test);
+    assert_int_equal(test.n_calls, 0);
+    expect(&test,
+           "{\"op\":\"answer\",\"id\":1,\"error\":\"call_tool: the arguments have the same key twice\"}");
+    expect(&test,
+           "{\"op\":\"answer\",\"id\":2,\"error\":\"call_tool: the arguments have the same key twice\"}");
+    expect_nothing(&test);
+    close_test(&test);
+    assert_string_equal(test.broken, "");
 }
 
 static void the_last_result_counts(void **state)
@@ -459,6 +478,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_are_answered_in_any_order),
+        cmocka_unit_test(arguments_with_a_key_twice_are_refused),
         cmocka_unit_test(the_last_result_counts),
         cmocka_unit_test(results_survive_the_end),
         cmocka_unit_test(calls_beyond_those_in_flight_wait),

@@ -1,0 +1,213 @@
+/* A program's JSON text, written anew before it is passed on: one way to write each string, no blanks, no key
+ * twice. So whoever reads it reads what has been looked at here, whatever JSON his parser takes. Runs in the
+ * front. Linear: keys are found again by a hash whose secret is drawn for each text. */
+#include "config/json.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+
+/* A key as it stands in what is written, quotes included. */
+struct key {
+    size_t at, size;
+};
+
+struct rewriter {
+    const char *at, *end;
+    struct buf *ret;
+    struct buf plain; /* a string without its escapes */
+    struct key *keys; /* of the objects that are open, the innermost one's last */
+    size_t n_keys, keys_room;
+    size_t firsts[JSON_PASSED_DEPTH_MAX]; /* each such object's first key */
+    unsigned depth;
+    uint64_t secret;
+};
+
+static unsigned hex_value(char c)
+{
+    return c <= '9' ? (unsigned)(c - '0') : (unsigned)((c | 0x20) - 'a' + 10);
+}
+
+/* Behind "\u". */
+static uint32_t read_unit(struct rewriter *rewriter)
+{
+    uint32_t unit = 0;
+    for (int i = 0; i < 4; i++) {
+        unit = unit << 4 | hex_value(*rewriter->at++);
+    }
+    return unit;
+}
+
+static void put_code_point(struct buf *ret, uint32_t code)
+{
+    static const struct {
+        uint32_t below, lead;
+    } lengths[] = {{0x80, 0}, {0x800, 0xc0}, {0x10000, 0xe0}, {0x110000, 0xf0}};
+    size_t more = 0;
+    while (code >= lengths[more].below) {
+        more++;
+    }
+    buf_putc(ret, (char)(lengths[more].lead | code >> (6 * more)));
+    while (more-- > 0) {
+        buf_putc(ret, (char)(0x80 | (code >> (6 * more) & 0x3f)));
+    }
+}
+
+/* Behind the backslash. */
+static void read_escape(struct rewriter *rewriter)
+{
+    static const char escapes[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
+    char c = *rewriter->at++;
+    if (c != 'u') {
+        buf_putc(&rewriter->plain, meant[strchr(escapes, c) - escapes]);
+        return;
+    }
+    uint32_t code = read_unit(rewriter);
+    if (code >= 0xd800 && code <= 0xdbff) {
+        rewriter->at += 2; /* the other half's "\u" */
+        code = 0x10000 + ((code - 0xd800) << 10) + (read_unit(rewriter) - 0xdc00);
+    }
+    put_code_point(&rewriter->plain, code);
+}
+
+/* At its opening quote. */
+static void write_string(struct rewriter *rewriter)
+{
+    rewriter->plain.len = 0;
+    rewriter->at++;
+    while (*rewriter->at != '"') {
+        const char *start = rewriter->at;
+        while (*rewriter->at != '"' && *rewriter->at != '\\') {
+            rewriter->at++;
+        }
+        buf_append(&rewriter->plain, start, (size_t)(rewriter->at - start));
+        if (*rewriter->at == '\\') {
+            rewriter->at++;
+            read_escape(rewriter);
+        }
+    }
+    rewriter->at++;
+    if (rewriter->plain.failed ||
+        json_write_string(rewriter->ret, rewriter->plain.data, rewriter->plain.len) < 0) {
+        rewriter->ret->failed = true;
+    }
+}
+
+static void note_key(struct rewriter *rewriter, size_t at)
+{
+    if (rewriter->n_keys == rewriter->keys_room) {
+        size_t room = rewriter->keys_room ? 2 * rewriter->keys_room : 16;
+        struct key *more = reallocarray(rewriter->keys, room, sizeof *more);
+        if (!more) {
+            rewriter->ret->failed = true;
+            return;
+        }
+        rewriter->keys = more;
+        rewriter->keys_room = room;
+    }
+    rewriter->keys[rewriter->n_keys++] = (struct key){.at = at, .size = rewriter->ret->len - at};
+}
+
+/* A polynomial in the secret modulo a prime: two texts of n bytes meet for one in 2^61 / n of the secrets. */
+static uint64_t hash_of(uint64_t secret, const char *text, size_t size)
+{
+    static const uint64_t prime = (1ull << 61) - 1;
+    uint64_t hash = size;
+    for (size_t at = 0; at < size; at += 7) {
+        uint64_t word = 0;
+        memcpy(&word, text + at, size - at < 7 ? size - at : 7);
+        __extension__ unsigned __int128 product = (unsigned __int128)hash * secret + word;
+        hash = (uint64_t)(product & prime) + (uint64_t)(product >> 61);
+        hash = hash >= prime ? hash - prime : hash;
+    }
+    return hash;
+}
+
+static bool same_key(const struct rewriter *rewriter, const struct key *a, const struct key *b)
+{
+    const char *text = rewriter->ret->data;
+    return a->size == b->size && memcmp(text + a->at, text + b->at, a->size) == 0;
+}
+
+/* Is one of the innermost object's keys there twice? -ENOMEM. */
+static int has_key_twice(const struct rewriter *rewriter)
+{
+    const struct key *keys = rewriter->keys + rewriter->firsts[rewriter->depth - 1];
+    size_t n = rewriter->n_keys - rewriter->firsts[rewriter->depth - 1], room = 4;
+    if (n < 2) {
+        return 0;
+    }
+    while (room < 2 * n) {
+        room *= 2;
+    }
+    CLEANUP(freep) const struct key **slots = calloc(room, sizeof *slots);
+    if (!slots) {
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < n; i++) {
+        size_t slot = hash_of(rewriter->secret, rewriter->ret->data + keys[i].at, keys[i].size) & (room - 1);
+        while (slots[slot]) {
+            if (same_key(rewriter, slots[slot], &keys[i])) {
+                return 1;
+            }
+            slot = (slot + 1) & (room - 1);
+        }
+        slots[slot] = &keys[i];
+    }
+    return 0;
+}
+
+/* Behind a string's closing quote: was it a key? */
+static bool colon_follows(const struct rewriter *rewriter)
+{
+    const char *at = rewriter->at;
+    while (at < rewriter->end && (*at == ' ' || *at == '\t' || *at == '\n' || *at == '\r')) {
+        at++;
+    }
+    return at < rewriter->end && *at == ':';
+}
+
+/* At the next token's first byte. 0, -ENOMEM, or 1: a key is there twice. */
+static int write_token(struct rewriter *rewriter)
+{
+    char c = *rewriter->at;
+    if (c == '"') {
+        size_t at = rewriter->ret->len;
+        write_string(rewriter);
+        if (colon_follows(rewriter)) {
+            note_key(rewriter, at);
+        }
+        return 0;
+    }
+    rewriter->at++;
+    if (c == ' ' || c == '\t' || c == '\n' || c == '\r') {
+        return 0;
+    }
+    buf_putc(rewriter->ret, c);
+    if (c == '{') {
+        rewriter->firsts[rewriter->depth++] = rewriter->n_keys;
+    } else if (c == '}') {
+        int r = has_key_twice(rewriter);
+        rewriter->n_keys = rewriter->firsts[--rewriter->depth];
+        return r;
+    }
+    return 0;
+}
+
+int json_rewrite(const struct json_slice *slice, struct buf *ret)
+{
+    struct rewriter rewriter = {.at = slice->text, .end = slice->text + slice->size, .ret = ret};
+    int r = getrandom(&rewriter.secret, sizeof rewriter.secret, 0) == sizeof rewriter.secret ? 0 : -EIO;
+    rewriter.secret &= (1ull << 61) - 2; /* below the prime */
+    while (r == 0 && rewriter.at < rewriter.end && !ret->failed) {
+        r = write_token(&rewriter);
+    }
+    buf_free(&rewriter.plain);
+    free(rewriter.keys);
+    return ret->failed ? -ENOMEM : r > 0 ? -EEXIST : r;
+}
