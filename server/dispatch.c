@@ -192,7 +192,7 @@ static struct running *running_new(struct dispatch *dispatch, struct request *re
                                 .key = job->caller.name,
                                 .request_id = job->request_id,
                                 .traceparent = job->traceparent,
-                                .functions = execute->run_code != NULL,
+                                .functions = execute->run_code,
                                 .deadline_ns = job->deadline_ns};
     return job;
 }

@@ -19,6 +19,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "server/door_execute.h"
+#include "server/function_ids.h"
 #include "server/ident.h"
 #include "server/run_code_values.h"
 
@@ -34,6 +35,7 @@ struct decoder {
     const struct server_config *config;
     struct execute_request *request;
     struct job *job;
+    struct function_ids functions; /* that the module is given */
     bool *stream;
 };
 
@@ -105,6 +107,14 @@ static int decode_members(struct decoder *decoder, const struct row *rows, size_
 
 /* ---- options ---- */
 
+/* A value that the module is given, and with it the functions in there. */
+static int take_value(struct decoder *decoder, const struct json *value, const char *field,
+                      struct err *reterr)
+{
+    int r = run_code_check_value(value, field, reterr);
+    return r < 0 ? r : function_ids_collect(&decoder->functions, value, reterr);
+}
+
 static int decode_fn_name(struct decoder *decoder, const struct json *value, struct err *reterr)
 {
     (void)decoder;
@@ -113,9 +123,8 @@ static int decode_fn_name(struct decoder *decoder, const struct json *value, str
 
 static int decode_args(struct decoder *decoder, const struct json *value, struct err *reterr)
 {
-    (void)decoder;
     int r = execute_check_count(value, "options.execute.args", MEMBERS_MAX, reterr);
-    return r < 0 ? r : run_code_check_value(value, "options.execute.args", reterr);
+    return r < 0 ? r : take_value(decoder, value, "options.execute.args", reterr);
 }
 
 static const struct row execute_rows[] = {
@@ -142,7 +151,6 @@ static bool is_bare(const char *specifier)
 
 static int decode_imports(struct decoder *decoder, const struct json *value, struct err *reterr)
 {
-    (void)decoder;
     int r = execute_check_count(value, "options.imports", MEMBERS_MAX, reterr);
     if (r < 0) {
         return r;
@@ -160,7 +168,7 @@ static int decode_imports(struct decoder *decoder, const struct json *value, str
         for (const struct json *export = json_first(member); export && r == 0; export = json_next(export)) {
             char name[256];
             snprintf(name, sizeof name, "%.180s.%.60s", field, json_key(export));
-            r = run_code_check_value(export, name, reterr);
+            r = take_value(decoder, export, name, reterr);
         }
         if (r < 0) {
             return r;
@@ -171,7 +179,6 @@ static int decode_imports(struct decoder *decoder, const struct json *value, str
 
 static int decode_modules(struct decoder *decoder, const struct json *value, struct err *reterr)
 {
-    (void)decoder;
     int r = execute_check_count(value, "options.modules", MEMBERS_MAX, reterr);
     if (r < 0) {
         return r;
@@ -219,7 +226,6 @@ static bool is_identifier(const char *name)
 
 static int decode_globals(struct decoder *decoder, const struct json *value, struct err *reterr)
 {
-    (void)decoder;
     int r = execute_check_count(value, "options.globals", MEMBERS_MAX, reterr);
     if (r < 0) {
         return r;
@@ -230,7 +236,7 @@ static int decode_globals(struct decoder *decoder, const struct json *value, str
         if (!is_identifier(json_key(member))) {
             return bad(reterr, field, "must be an identifier");
         }
-        r = run_code_check_value(member, field, reterr);
+        r = take_value(decoder, member, field, reterr);
         if (r < 0) {
             return r;
         }
@@ -277,10 +283,11 @@ static int decode_filename(struct decoder *decoder, const struct json *value, st
 
 static int decode_report(struct decoder *decoder, const struct json *value, struct err *reterr)
 {
-    (void)decoder;
-    return json_type_of(value) == JSON_BOOL && json_bool(value)
-               ? 0
-               : run_code_check_function(value, "options.report", reterr);
+    if (json_type_of(value) == JSON_BOOL && json_bool(value)) {
+        return 0;
+    }
+    int r = run_code_check_function(value, "options.report", reterr);
+    return r < 0 ? r : function_ids_collect(&decoder->functions, value, reterr);
 }
 
 static const struct row option_rows[] = {
@@ -417,7 +424,8 @@ int run_code_decode(const struct json *root, const char *text, size_t size,
     int r = request.job ? decode_body(&decoder, root, reterr) : no_memory(reterr);
     r = r < 0 ? r : find_evaluator(&decoder, reterr);
     r = r < 0 ? r : write_program(&decoder, text, size, reterr);
-    r = r < 0 ? r : run_code_new(&request.run_code, reterr);
+    r = r < 0 ? r : run_code_new(&decoder.functions, &request.run_code, reterr);
+    function_ids_clear(&decoder.functions);
     if (r < 0) {
         return r;
     }

@@ -9,6 +9,7 @@ struct buf;
 struct capture;
 struct err;
 struct execute_request;
+struct function_ids;
 struct job_result;
 struct json;
 struct json_slice;
@@ -21,8 +22,10 @@ int run_code_decode(const struct json *root, const char *text, size_t size,
                     const struct server_config *config, struct execute_request *ret, bool *ret_stream,
                     struct err *reterr);
 
-/* What one run has said until now. */
-int run_code_new(struct run_code **ret, struct err *reterr);
+/* What one run may call, and what it has said until now. Takes the ids out of `functions`. */
+int run_code_new(struct function_ids *functions, struct run_code **ret, struct err *reterr);
+/* Is it one of the functions that the request has given? */
+bool run_code_may_call(const struct run_code *run, const char *id);
 /* Takes NULL. */
 void run_code_free(struct run_code *run);
 /* What is wrong with the job's limit of memory, by the caller's name for it: sets the item and the text. */

@@ -18,6 +18,7 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "server/capture.h"
+#include "server/function_ids.h"
 #include "server/json_out.h"
 
 /* Of each list. The evaluator itself stops before that. */
@@ -33,14 +34,26 @@ static const struct {
 };
 
 struct run_code {
+    struct function_ids functions;
     struct buf items[LISTS]; /* of the arrays, with their commas */
     struct buf last;
 };
 
-int run_code_new(struct run_code **ret, struct err *reterr)
+int run_code_new(struct function_ids *functions, struct run_code **ret, struct err *reterr)
 {
     *ret = calloc(1, sizeof **ret);
-    return *ret ? 0 : err_errno(reterr, ENOMEM, "starting a run");
+    if (!*ret) {
+        return err_errno(reterr, ENOMEM, "starting a run");
+    }
+    (*ret)->functions = *functions;
+    *functions = (struct function_ids){0};
+    function_ids_seal(&(*ret)->functions);
+    return 0;
+}
+
+bool run_code_may_call(const struct run_code *run, const char *id)
+{
+    return function_ids_has(&run->functions, id);
 }
 
 void run_code_free(struct run_code *run)
@@ -50,6 +63,7 @@ void run_code_free(struct run_code *run)
     }
     if (run) {
         buf_free(&run->last);
+        function_ids_clear(&run->functions);
         free(run);
     }
 }

@@ -3,6 +3,7 @@
  * and has a line in the audit trail, without its arguments. */
 #include "server/tools.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
@@ -17,6 +18,7 @@
 #include "jail/base/clock.h"
 #include "server/bridge.h"
 #include "server/callback.h"
+#include "server/door_run_code.h"
 #include "server/front_context.h"
 #include "server/json_out.h"
 #include "server/log.h"
@@ -211,24 +213,70 @@ static int post(const struct tools *tools, struct bridge_call *call)
     return r;
 }
 
+/* Are they the same but for case and for what stands between letters and digits? An agent may look up its
+ * tools less strictly than byte by byte. */
+static bool resembles(const char *name, const char *refused)
+{
+    for (; *name; name++) {
+        if (!isalnum((unsigned char)*name)) {
+            continue;
+        }
+        while (*refused && !isalnum((unsigned char)*refused)) {
+            refused++;
+        }
+        if (tolower((unsigned char)*name) != *refused) {
+            return false;
+        }
+        refused++;
+    }
+    return *refused == '\0';
+}
+
 static bool is_refused(const char *name)
 {
     for (size_t i = 0; i < ARRAY_SIZE(refused_names); i++) {
-        if (strcmp(name, refused_names[i]) == 0) {
+        if (resembles(name, refused_names[i])) {
             return true;
         }
     }
     return false;
 }
 
+/* No control characters, nor a blank at either end: what a log, a header or a look-up would drop is no part
+ * of a name. */
+static bool is_name(const char *name)
+{
+    size_t length = strlen(name);
+    for (size_t i = 0; i < length; i++) {
+        unsigned char c = (unsigned char)name[i], next = (unsigned char)name[i + 1];
+        if (c < ' ' || c == 0x7f || (c == 0xc2 && next < 0xa0)) { /* C0, DEL, C1 */
+            return false;
+        }
+    }
+    return length > 0 && name[0] != ' ' && name[length - 1] != ' ';
+}
+
+/* Why a call is not made; NULL: it is. */
+static const char *why_not(const struct tools *tools, const char *name)
+{
+    if (!tools->callback_url || !tools->front->callbacks) {
+        return "call_tool: no callback URL configured";
+    }
+    if (tools->functions) {
+        return run_code_may_call(tools->functions, name) ? NULL : "this run was not given that function";
+    }
+    return is_name(name) ? NULL
+                         : "call_tool: a tool's name has no control characters, and no blanks at its ends";
+}
+
 void tools_call(const struct tools *tools, struct bridge_call *call)
 {
-    static const char no_url[] = "call_tool: no callback URL configured";
     static const char recursion[] = "a job cannot start a job";
     uint64_t start_ns = clock_now_ns();
     CLEANUP(freep) char *name = strdup(call->name);
-    if (!tools->callback_url || !tools->front->callbacks) {
-        bridge_answer(call, BRIDGE_ERROR, no_url, sizeof no_url - 1);
+    const char *why = why_not(tools, call->name);
+    if (why) {
+        bridge_answer(call, BRIDGE_ERROR, why, strlen(why));
         note(tools, name, start_ns, "refused", 0);
     } else if (is_refused(call->name)) {
         answer_error(call, "' failed: ", recursion, sizeof recursion - 1);

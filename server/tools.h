@@ -7,13 +7,16 @@
 
 struct bridge_call;
 struct front;
+struct run_code;
 
 /* On whose behalf; all of it the job's. */
 struct tools {
     struct front *front;
     const char *callback_url; /* that the configuration allows; NULL: none */
     const char *execution_id, *key, *request_id, *traceparent;
-    bool functions; /* what is called are the caller's functions: their errors are passed on as they are */
+    /* What is called are functions of the caller's, which this run has been given; their errors are passed on
+     * as they are. NULL: tools. */
+    const struct run_code *functions;
     uint64_t deadline_ns; /* of the job */
 };
 

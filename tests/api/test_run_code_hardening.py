@@ -190,6 +190,19 @@ def test_what_is_there(client):
         {"Reflect": "object", "Intl": "object"}.get(name, "function") for name in names] + [True, True]
 
 
+def test_only_what_was_given_is_called(client):
+    """An answer can name any function. What is called is only what the request's options have."""
+    client.callbacks.raw = {"data": json.dumps([{"$type": "function", "id": name} for name in ("f0", "f1", "f2", "execute_code", "F0", " f0")])}
+    called = len(client.callbacks.requests)
+    try:
+        reply = client.value("export default async () => { const found = []; for (const f of await give()) try { await f(); found.push('called') }"
+                             " catch (e) { found.push(e.message) } return found }", globals={"give": lambda: 0, "list": [lambda: 0]})
+    finally:
+        client.callbacks.raw = None
+    assert reply == ["called", "called"] + ["this run was not given that function"] * 4
+    assert [body["name"] for _, _, body in client.callbacks.requests[called:]] == ["f0", "f0", "f1"]
+
+
 # ---- The jail by itself ----
 
 # Programs for Node under the policy, without any realm around them. Each prints what it got; what is refused throws.

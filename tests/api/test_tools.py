@@ -306,11 +306,36 @@ def test_no_callback_url(tools):
         assert last_line(verdict) == "RuntimeError: call_tool: no callback URL configured"
 
 
-@pytest.mark.parametrize("name", ["execute_code", "execute_plan"])
+@pytest.mark.parametrize("name", ["execute_code", "execute_plan", "Execute_Code", "EXECUTE_PLAN", "execute-code", "executeCode", "execute code", "_execute_code",
+                                  "execute_code\u200b", "\u00a0execute_code", "execute_code.", "/execute_plan/"])
 def test_a_job_cannot_start_a_job(tools, name):
-    verdict = call(tools, f"call_tool('{name}', {{'code': '1'}})", {})
+    verdict = call(tools, f"call_tool({ascii(name)}, {{'code': '1'}})", {})
     assert last_line(verdict) == f"RuntimeError: Tool '{name}' failed: a job cannot start a job"
     assert tools.callbacks.requests == []
+
+
+@pytest.mark.parametrize("name", [" x", "x ", " execute_code", "x\r\n", "execute_code\r\n", "\tx", "a\nb", "x\x7f", "x\x85", " "])
+def test_what_is_no_name_of_a_tool(tools, name):
+    verdict = call(tools, f"call_tool({ascii(name)})", {})
+    assert last_line(verdict) == "RuntimeError: call_tool: a tool's name has no control characters, and no blanks at its ends"
+    assert tools.callbacks.requests == []
+
+
+def test_arguments_with_a_key_twice(tools):
+    """An agent that takes the first of two keys and a check that takes the last would read two calls."""
+    verdict = call(tools, r"""import os
+try: call_tool('x', {1: 'a', '1': 'b'})
+except RuntimeError as e: print(e)
+def raw(args):
+    frame = b'{"op":"call","id":77,"name":"x","args":' + args + b'}'
+    os.write(4, len(frame).to_bytes(4, 'big') + frame)
+    print(os.read(3, int.from_bytes(os.read(3, 4), 'big')).decode())
+raw(b'{"path":"/a","pa\u0074h":"/b"}')
+raw(b'{"x":[{"path":1,"y":{},"path":1}]}')
+call_tool('x', {'path': ['é"', {'path': 1.50}, 2 ** 70]})""", {"x": {"data": "1"}})
+    why = "call_tool: the arguments have the same key twice"
+    assert verdict["stdout"].splitlines() == [why] + ['{"op":"answer","id":77,"error":"' + why + '"}'] * 2, verdict
+    assert [body["args"] for _, _, body in tools.callbacks.requests] == [{"path": ['é"', {"path": 1.5}, 2 ** 70]}]
 
 
 @pytest.mark.parametrize("arguments, error", [

@@ -15,6 +15,7 @@
 #include "server/capture.h"
 #include "server/door_execute.h"
 #include "server/door_run_code.h"
+#include "server/function_ids.h"
 #include "server/ident.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -76,7 +77,7 @@ static void try_reply(const char *text, size_t size)
     struct run_code *run = NULL;
     struct json_slice data;
     const char *const name = "data", *why;
-    REQUIRE(run_code_new(&run, NULL) == 0);
+    REQUIRE(run_code_new(&(struct function_ids){0}, &run, NULL) == 0);
     if (json_split(text, size, &name, 1, &data, &why) == 0 && data.type != JSON_ABSENT) {
         static const char *const kinds[] = {"\"log\"", "\"report\"", "\"other\""};
         for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {

@@ -13,10 +13,12 @@
 #include "config/config.h"
 #include "config/job.h"
 #include "config/json.h"
+#include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "server/door_execute.h"
 #include "server/door_run_code.h"
+#include "server/function_ids.h"
 
 static char python[] = "python", isolate[] = "isolate";
 static struct runtime_config runtimes[] = {
@@ -157,6 +159,63 @@ static void refuses_by_name(void **state)
     }
 }
 
+/* What is called must be a function of these options, wherever it stands in them. */
+static void only_functions_of_the_options_are_callable(void **state)
+{
+    (void)state;
+    static const char body[] =
+        "{\"source\":\"\",\"options\":{\"globals\":{\"a\":{\"$type\":\"function\",\"id\":\"\\u0067\"},"
+        "\"text\":\"t\",\"x\":{\"$type\":\"object\",\"entries\":[[\"$type\",\"function\"],[\"id\",\"no\"]]}},"
+        "\"imports\":{\"p\":{\"f\":[{\"y\":{\"$type\":\"function\",\"id\":\"i\"}}]},"
+        "\"$type\":{\"$type\":\"function\",\"id\":\"none\"}},"
+        "\"execute\":{\"args\":[{\"$type\":\"map\",\"entries\":[[1,{\"$type\":\"function\",\"id\":\"m\"}]]}]}"
+        ","
+        "\"modules\":{\"./a\":\"{\\\"$type\\\":\\\"function\\\",\\\"id\\\":\\\"z\\\"}\"},"
+        "\"report\":{\"$type\":\"function\",\"id\":\"r\"}}}";
+    static const char *const given[] = {"g", "i", "m", "r"};
+    static const char *const others[] = {"", "t", "no", "none", "z", "G", "g ", "function", "execute_code"};
+    struct execute_request request;
+    struct err err;
+    bool stream;
+    assert_int_equal(decode(&config, body, &request, &stream, &err), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(given); i++) {
+        assert_true(run_code_may_call(request.run_code, given[i]));
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+        assert_false(run_code_may_call(request.run_code, others[i]));
+    }
+    execute_request_clear(&request);
+    assert_int_equal(decode(&config, "{\"source\":\"\"}", &request, &stream, &err), 0);
+    assert_false(run_code_may_call(request.run_code, "g"));
+    execute_request_clear(&request);
+}
+
+static void functions_are_counted(void **state)
+{
+    (void)state;
+    for (unsigned n = FUNCTION_IDS_MAX; n <= FUNCTION_IDS_MAX + 1; n++) {
+        CLEANUP(buf_free) struct buf body = BUF_INIT;
+        struct execute_request request;
+        struct err err;
+        bool stream;
+        buf_puts(&body, "{\"source\":\"\",\"options\":{\"globals\":{\"a\":[");
+        for (unsigned i = 0; i < n; i++) {
+            buf_printf(&body, "%s{\"$type\":\"function\",\"id\":\"%u\"}", i > 0 ? "," : "", i);
+        }
+        buf_puts(&body, "]}}}");
+        int r = decode(&config, body.data, &request, &stream, &err);
+        if (n == FUNCTION_IDS_MAX) {
+            assert_int_equal(r, 0);
+            assert_true(run_code_may_call(request.run_code, "4095"));
+            execute_request_clear(&request);
+        } else {
+            assert_true(r < 0);
+            assert_int_equal(err.kind, ERR_INVALID);
+            assert_string_equal(err.item, "options");
+        }
+    }
+}
+
 static void without_an_evaluator_nothing_is_there(void **state)
 {
     (void)state;
@@ -175,6 +234,8 @@ int main(void)
         cmocka_unit_test(the_least_request),
         cmocka_unit_test(memory_is_beside_the_evaluators),
         cmocka_unit_test(refuses_by_name),
+        cmocka_unit_test(only_functions_of_the_options_are_callable),
+        cmocka_unit_test(functions_are_counted),
         cmocka_unit_test(without_an_evaluator_nothing_is_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

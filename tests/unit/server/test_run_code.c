@@ -15,6 +15,7 @@
 #include "jail/base/cleanup.h"
 #include "server/capture.h"
 #include "server/door_run_code.h"
+#include "server/function_ids.h"
 
 static void run_code_freep(struct run_code **run)
 {
@@ -47,7 +48,7 @@ static void words_of_the_evaluator(void **state)
     CLEANUP(run_code_freep) struct run_code *run = NULL;
     const char *told;
     const struct job_result done = {.status = JOB_SUCCESS, .duration_ns = 1500000};
-    assert_int_equal(run_code_new(&run, NULL), 0);
+    assert_int_equal(run_code_new(&(struct function_ids){0}, &run, NULL), 0);
     assert_string_equal(note(run, "\"log\"", "{\"level\":\n\"log\"}\r", &told), "log");
     assert_string_equal(told, "{\"level\":\"log\"}");
     assert_string_equal(note(run, "\"report\"", "1", &told), "report");
@@ -95,7 +96,7 @@ static void verdicts_speak_where_it_does_not(void **state)
         CLEANUP(buf_free) struct buf reply = BUF_INIT;
         struct capture capture = {.limit_bytes = 1};
         capture.streams[CAPTURE_STDERR].data = rows[i].said;
-        assert_int_equal(run_code_new(&run, NULL), 0);
+        assert_int_equal(run_code_new(&(struct function_ids){0}, &run, NULL), 0);
         assert_int_equal(run_code_encode(run, &rows[i].result, rows[i].output, strlen(rows[i].output),
                                          &capture, &reply, NULL),
                          0);
@@ -115,7 +116,7 @@ static void too_much_is_not_kept(void **state)
         buf_putc(&large, 'a');
     }
     buf_putc(&large, '"');
-    assert_int_equal(run_code_new(&run, NULL), 0);
+    assert_int_equal(run_code_new(&(struct function_ids){0}, &run, NULL), 0);
     for (int i = 0; i < 3; i++) {
         assert_non_null(note(run, "\"log\"", large.data, &told));
     }
