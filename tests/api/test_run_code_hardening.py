@@ -1,13 +1,15 @@
 """POST /run-code against sources that want out of their realm, and against the jail by itself, without the realm."""
 
+import datetime
 import json
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from harness import ROOT, Server
-from run_code import Client, FunctionServer
+from run_code import UNDEFINED, BigInt, Bytes, Client, FunctionServer, Map, Set
 
 pytestmark = pytest.mark.skipif(not shutil.which("node"), reason="no Node")
 
@@ -162,14 +164,101 @@ def test_nothing_of_the_host_is_reached(client, name):
                        modules={"./a": "export const a = {}", "./broken": "export const = 1", "./throws": "throw new Error('x')"})
     if reply["status"] == "success":
         found = reply["result"]
-        # Node is called to write a stack, and where there is no room for that call it throws a RangeError of the outer realm. From
-        # there is a way to that realm's emptied prototypes, and to nothing that makes code.
+        # V8 throws a RangeError of the outer realm where the stack ends in there: a dead end, of which the walker below makes sure.
         if name.endswith("where the stack ends"):
             found = [what for what in found if not what.startswith("foreign: ")]
         assert found == [], reply
     else:  # the source has only hurt itself
         assert reply["status"] == "error", reply
         assert "foreign" not in reply["error"]["message"] and "evaluated" != reply["error"]["message"], reply
+
+
+WALKER = (Path(__file__).parent / "realm_walker.js").read_text()
+WALKER_MODES = ["nothing", "methods", "members", "symbols", "symbols, all instances"]
+META = "export default () => import.meta"
+WALKER_MODULES = {
+    "./a": "export const a = {}", "./broken": "export const = 1", "./throws": "throw new Error('x')", "./unlinked": "import 'not there'",
+    "./nameless": "import {nope} from './a'", "./waits": "export const x = await f(3)", "./whole": "import './part'; await f(1)",
+    "./part": "import './deeper'; export const x = 1", "./deeper": "export {}", "./meta": META,
+    "./thenable": "export const handed = {look() {}}; export function then(...all) { handed.look(this, ...all); all[0](1) }",
+    **{f"./fresh{i}": f"import './part{i}'; export const i = {i}" for i in range(40)}, **{f"./part{i}": "" for i in range(40)},
+    **{f"./meta{i}": META for i in range(40)}}
+EVERY_KIND = [Map([(1, Set([1]))]), datetime.datetime(2026, 1, 1), BigInt(1), UNDEFINED, Bytes("Float64Array", bytes(8)), {"a": [1, {"$type": 1}]}]
+
+
+@pytest.mark.parametrize("mode", WALKER_MODES)
+def test_the_walker_finds_nothing(client, mode):
+    """Whatever is handed to whatever the source can reach and replace is of its own realm."""
+    reply = client.run(WALKER, language="javascript", report=lambda *_: None, timeout_ms=60000, modules=WALKER_MODULES,
+                       globals={"f": lambda *_: 1, "g": fail, "give": lambda: EVERY_KIND, "bytes": lambda: Bytes("Uint8Array", b"123"), "mode": mode},
+                       imports={"pkg": {"a": {"b": [1]}, "default": lambda: 1}})
+    assert reply["status"] == "success", reply
+    # V8's own errors, where the stack ends in the outer realm: nothing can be had from these.
+    assert [what for what in reply["result"] if not re.fullmatch(r"dead end: .*, where the stack ends: (caught|a rejection)", what)] == []
+
+
+# The same in a realm that nobody has hardened: each mode finds what is its own to find.
+UNHARDENED = r"""
+const vm = require('vm'), [walker, modules, mode] = JSON.parse(require('fs').readFileSync(0, 'utf8'))
+const context = vm.createContext({__proto__: null, mode, report() {}, g: async () => { throw new Error('x') }, give: async () => [1], bytes: async () => new Uint8Array(2), console: {log() {}, assert() {}, groupEnd() {}},
+                                  structuredClone: (value) => value, queueMicrotask: (callback) => callback()})
+const inside = (text) => vm.runInContext(text, context)
+const leaks = {
+  nothing() {},
+  methods() { inside('new Uint8Array(9)').set(new Uint8Array(2)) },
+  symbols() { ({}) instanceof inside('Error') },
+}
+context.f = async () => { leaks[mode]() }
+process.on('unhandledRejection', () => {})
+const linked = new Map()
+const make = (name, referrer) => {
+  if (name === 'pkg') return new vm.SyntheticModule(['default'], function () { this.setExport('default', 1) }, {context})
+  if (!(name in modules)) throw new Error('x')
+  if (!linked.has(name)) linked.set(name, compile(modules[name]))
+  return linked.get(name)
+}
+const compile = (text) => new vm.SourceTextModule(text, {context, initializeImportMeta(meta) { meta.url = '' }, importModuleDynamically: async (name) => { throw new Error('x') }})
+const main = compile(walker)
+main.link(make).then(() => main.evaluate()).then(() => main.namespace.default()).then((found) => console.log(JSON.stringify(found)))
+"""
+
+
+@pytest.mark.parametrize("mode, expected", [
+    ("nothing", r"foreign: a call that fails: a rejection"), ("methods", r"foreign: a call: argument 0 of .*Uint8Array.*\.set"),
+    ("symbols", r"foreign: a call: argument 0 of .*Error\[hasInstance\]"),
+])
+def test_the_walker_notices_what_leaks(mode, expected):
+    done = subprocess.run(["node", "--experimental-vm-modules", "-e", UNHARDENED], input=json.dumps([WALKER, WALKER_MODULES, mode]), capture_output=True, text=True, timeout=60)
+    found = json.loads(done.stdout)
+    assert any(re.fullmatch(expected, what) for what in found), (found, done.stderr)
+
+
+def test_a_link_error_cannot_be_made(client):
+    caught = "let real; try { await import('nope') } catch (e) { real = e }; const {constructor} = Object.getPrototypeOf(real);"
+    for forged in ("Object.setPrototypeOf(new Error('forged'), Object.getPrototypeOf(real))", "new constructor('forged')", "Object.create(real)",
+                   "Object.assign(new (class extends constructor {})('forged'), {specifier: 'fs'})", "structuredClone(real)", "new Proxy(real, {})"):
+        reply = client.run(f"export default async () => {{ {caught} throw {forged} }}", language="javascript")
+        assert reply["status"] == "error" and "specifier" not in reply["error"], (forged, reply)
+    # One that is real says what it did, whatever is made of it.
+    reply = client.run(f"export default async () => {{ {caught} real.message = real.name = 'forged'; try {{ real.specifier = 'fs' }} catch {{}}; throw real }}", language="javascript")
+    assert reply["status"] == "link_error"
+    assert (reply["error"]["name"], reply["error"]["message"], reply["error"]["specifier"]) == (
+        "LinkError", "Cannot find module 'nope' imported from <runCode>", "nope")
+
+
+def test_imports_at_once(client):
+    """What one import is linking another one waits for; what could not be linked stays so."""
+    modules = {"./whole": "import {x} from './part'; export const y = x", "./part": "import './deep'; export const x = 1", "./deep": "", "./bad": "import './none'", "./over": "import './bad'"}
+    assert client.value("const all = async (...names) => (await Promise.allSettled(names.map((name) => import(name)))).map((one) => one.value?.y ?? one.value?.x ?? one.reason.message)\n"
+                        "export default async () => [...await all('./whole', './part', './whole'), ...await all('./over', './bad', './over'), ...await all('./bad', './over')]",
+                        language="javascript", modules=modules) == [1, 1, 1] + ["Cannot find module './none' imported from bad"] * 5
+
+
+def test_calls_where_the_stack_ends_are_whole(client):
+    reply = client.value("const up = (body, steps) => { const dive = () => { try { dive() } catch {} if (steps-- > 0) try { body() } catch {} }; dive() }\n"
+                         "export default async () => { const all = []; let settled = 0; up(() => all.push(f().then(() => settled++, () => settled++)), 1500); up(() => console.log(1), 1500);"
+                         " for (let i = 0; i < 50; i++) await f(); return [all.length > 0, settled === all.length] }", language="javascript", globals={"f": lambda: 1}, timeout_ms=60000)
+    assert reply == [True, True]
 
 
 @pytest.mark.parametrize("leak", ["{}", "() => 1", "Promise.resolve()", "new RangeError('x')", "[1]", "process"])

@@ -2,8 +2,11 @@
 // started ahead of its run (jail/standby.h).
 //
 // Two realms: this one, which speaks to the bridge, and a fresh one for the source (immure-realm.js). No object of this one is
-// handed to the other; and should one get there all the same, nothing leads from it to anything that can load, run or open
-// something (neutralise()). That gives the source its semantics. The boundary is the jail.
+// handed to the other. What V8 itself makes here and lets the source see (errors, the promise of import()) has nothing of this
+// realm behind it, and nothing that this realm works with can be changed (neutralise()). That gives the source its semantics. The
+// boundary is the jail.
+//
+// What belongs to the source is touched with this realm's own functions alone, and never by a name that is looked up in it.
 //
 // Nothing here waits for anything but the bridge: when the source has nothing left to do, this process reads the next answer, and
 // blocks in that.
@@ -24,7 +27,7 @@ const TEXT_MAX = 65536; // of an error's message or stack
 
 const {reallyExit, argv} = process;
 const {setImmediate, clearImmediate} = globalThis;
-const HostPromise = Promise, HostError = Error;
+const HostPromise = Promise, HostError = Error, HostBytes = Uint8Array;
 
 // Node's own way to what V8 says of a source that does not compile: where. Without --expose-internals it is not told.
 let decorateErrorStack;
@@ -112,34 +115,59 @@ function kindOf(value) {
 
 const wellFormed = (text) => (/[\ud800-\udfff]/.test(text) ? Buffer.from(text).toString() : text);
 
-// Nothing that leads out of this realm stays on the ways that a stray object of it would open: constructors, globals.
+const isObject = (value) => typeof value === 'function' || (typeof value === 'object' && value !== null);
+
+// Everything that `things` lead to, by properties and prototypes.
+function reachable(things) {
+  const seen = new Set();
+  for (const todo = things.filter(isObject); todo.length > 0;) {
+    const thing = todo.pop();
+    if (!seen.has(thing)) {
+      seen.add(thing);
+      const own = Object.values(Object.getOwnPropertyDescriptors(thing)).flatMap(({value, get, set}) => [value, get, set]);
+      todo.push(...[...own, Object.getPrototypeOf(thing)].filter(isObject));
+    }
+  }
+  seen.delete(globalThis);
+  return seen;
+}
+
+// Functions that make code are of no global's: what has their prototype, here and there.
+const HIDDEN = [[async function () {}, '(async function () {})'], [function* () {}, '(function* () {})'],
+                [async function* () {}, '(async function* () {})']];
+
+// Nothing that leads out of this realm stays on the ways that a stray object of it would open (constructors, globals), and nothing
+// that this realm works with can be changed by whoever has one.
 function neutralise(context) {
   const intrinsic = (name) => vm.runInContext(name, context);
-  const hidden = [
-    [async function () {}, '(async function () {})'], [function* () {}, '(function* () {})'],
-    [async function* () {}, '(async function* () {})'],
-  ];
-  for (const [ours, text] of hidden) {
-    const {constructor} = Object.getPrototypeOf(intrinsic(text));
-    Object.defineProperty(Object.getPrototypeOf(ours), 'constructor', {value: constructor});
-  }
+  const iterators = [[], new Map(), new Set(), ''].map((list) => list[Symbol.iterator]());
   const kept = new Set(vm.runInContext('Object.getOwnPropertyNames(globalThis).join()', context).split(','));
-  for (const name of Object.getOwnPropertyNames(globalThis)) {
-    const ours = Object.getOwnPropertyDescriptor(globalThis, name).value;
-    const theirs = typeof ours === 'function' && ours.prototype ? intrinsic(`globalThis.${name}`) : undefined;
-    if (theirs?.prototype && ours !== HostPromise) {
-      Object.defineProperty(ours.prototype, 'constructor', {value: theirs, writable: false});
+  ['console', 'WebAssembly'].forEach((name) => kept.delete(name));
+  // All of them, before one is looked at: Node loads some of them then, with the help of others.
+  Object.getOwnPropertyNames(globalThis).filter((name) => !kept.has(name)).forEach((name) => Reflect.deleteProperty(globalThis, name));
+  const intrinsics = Object.getOwnPropertyNames(globalThis).filter((name) => isObject(globalThis[name]) && name !== 'globalThis')
+    .map((name) => [globalThis[name], intrinsic(`globalThis.${name}`)]);
+  // Before some of it leads into the other realm, whose things are the source's to change.
+  const ours = reachable([...intrinsics.map(([mine]) => mine), ...HIDDEN.map(([mine]) => mine), ...iterators, Buffer, Bridge, Run,
+                          LinkFailure, CompileFailure]);
+  for (const [mine, text] of HIDDEN) {
+    const {constructor} = Object.getPrototypeOf(intrinsic(text));
+    Object.defineProperty(Object.getPrototypeOf(mine), 'constructor', {value: constructor});
+  }
+  for (const [mine, theirs] of intrinsics.filter(([mine]) => mine.prototype)) {
+    // V8 throws errors of this realm where the stack ends in here, and import() gives one of its promises. Nothing is behind the
+    // errors; and the promise is to look like one of the other realm.
+    if (mine === HostPromise || mine === HostError || HostError.isPrototypeOf(mine)) {
+      Reflect.ownKeys(mine.prototype).forEach((key) => Reflect.deleteProperty(mine.prototype, key));
     }
-    if (!kept.has(name)) {
-      Reflect.deleteProperty(globalThis, name);
+    if (mine === HostPromise) {
+      Object.setPrototypeOf(mine.prototype, theirs.prototype);
+    } else {
+      Object.defineProperty(mine.prototype, 'constructor', {value: theirs, writable: false});
     }
   }
-  // import() in the source gives a promise of this realm: it is to look like one of the other.
-  for (const name of ['then', 'catch', 'finally', Symbol.toStringTag, 'constructor']) {
-    delete HostPromise.prototype[name];
-  }
-  Object.setPrototypeOf(HostPromise.prototype, intrinsic('Promise.prototype'));
-  [HostPromise.prototype, Object.prototype, Function.prototype].forEach(Object.freeze);
+  Object.defineProperty(Buffer.prototype, 'constructor', {value: intrinsic('Uint8Array')});
+  ours.forEach(Object.freeze);
 }
 
 class Realm {
@@ -152,14 +180,28 @@ class Realm {
 
 // ---- A run ----
 
+// Neither is an error, so that nothing takes them for one and hands them on. They are known by their private fields: to ask for a
+// prototype would be to ask the source, where it has thrown a Proxy.
+
 // A source that does not compile.
-class CompileFailure extends HostError {}
+class CompileFailure {
+  #is;
+  constructor(message, place) {
+    Object.assign(this, place, {message});
+  }
+  static is(thing) {
+    return isObject(thing) && #is in thing;
+  }
+}
 
 // A module that was asked for and is not there.
-class LinkFailure extends HostError {
-  constructor(message, specifier) {
-    super(message);
-    this.specifier = specifier;
+class LinkFailure {
+  #is;
+  constructor(message, specifier, place) {
+    Object.assign(this, place, {message, specifier});
+  }
+  static is(thing) {
+    return isObject(thing) && #is in thing;
   }
 }
 
@@ -186,6 +228,7 @@ class Run {
     this.files = new Set([this.filename, ...this.sources.keys()]);
     this.sent = {log: 0, report: 0};
     this.calls = new Map(); // the bridge's number -> the realm's
+    this.linking = undefined; // a promise: the last one that links has done so
   }
 
   // ---- What the realm asks of this one ----
@@ -255,9 +298,9 @@ class Run {
 
   // How V8 has the stack of an error of the realm written: the author's files and positions, nothing of ours.
   writeStack(error, sites) {
-    const rows = [this.inside.header(error)];
-    for (const site of sites) {
-      const file = site.getFileName();
+    const rows = [this.inside.header(error)], {length} = sites;
+    for (let i = 0; i < length; i++) { // the list is one of the source's realm
+      const site = sites[i], file = site.getFileName();
       if (!this.files.has(file)) {
         continue;
       }
@@ -302,10 +345,8 @@ class Run {
     try {
       return this.compile(file, source);
     } catch (error) {
-      if (error instanceof typescript.TransformError) {
-        throw Object.assign(new CompileFailure(error.message), {filename: file, line: error.line, column: error.column});
-      }
-      throw Object.assign(new CompileFailure(String(error.message)), this.arrow(error));
+      const {line, column} = typescript.TransformError.is(error) ? error : {};
+      throw new CompileFailure(ownMessage(error), line ? {filename: file, line, column} : this.arrow(error));
     }
   }
 
@@ -344,33 +385,63 @@ class Run {
     return this.modules.get(key);
   }
 
+  // Everything that it needs, so that no module is left half linked by one that is not there.
+  resolveAll(module, seen = new Set()) {
+    if (!seen.has(module)) {
+      seen.add(module);
+      module.dependencySpecifiers?.forEach((specifier) => this.resolveAll(this.resolve(specifier, module.identifier), seen));
+    }
+  }
+
   // A name that another module does not have is found out by V8, in words.
   async link(module) {
+    this.resolveAll(module);
     try {
       await module.link((specifier, referrer) => this.resolve(specifier, referrer.identifier));
     } catch (error) {
       const found = /^The requested module '(.*)' does not provide an export named '/s.exec(ownMessage(error));
-      throw found ? Object.assign(new LinkFailure(error.message, found[1]), this.arrow(error)) : error;
+      throw found ? new LinkFailure(ownMessage(error), found[1], this.arrow(error)) : error;
     }
   }
 
-  // Whatever goes wrong here is the source's to catch: it is made one of its own errors.
-  async importLater(specifier, referrer) {
+  // As link(), one after the other: what is linked as a part of another module cannot be linked by itself meanwhile.
+  async linkInTurn(module) {
+    const before = this.linking;
+    let done;
+    this.linking = new HostPromise((resolve) => { done = resolve; });
     try {
-      const module = this.resolve(specifier, referrer);
+      await before;
       if (module.status === 'unlinked') {
         await this.link(module);
       }
-      if (module.status === 'linked') {
-        await module.evaluate();
-      }
-      return module;
-    } catch (error) {
-      if (error instanceof LinkFailure) {
-        throw this.inside.linkError(error.message, error.specifier);
-      }
-      throw this.inside.isOfRealm(error) ? error : this.inside.makeError(String(error.message));
+    } finally {
+      done();
     }
+  }
+
+  // Whatever goes wrong here is the source's to catch: an error of its own is made of it. What a module has thrown is its own already.
+  async importLater(specifier, referrer) {
+    await undefined; // no code of ours where the source's stack ends
+    let module;
+    try {
+      module = this.resolve(specifier, referrer);
+      await this.linkInTurn(module);
+    } catch (failure) {
+      throw LinkFailure.is(failure) ? this.inside.linkError(failure.message, failure.specifier)
+        : this.inside.makeError(CompileFailure.is(failure) ? failure.message : ownMessage(failure));
+    }
+    if (module.status === 'linked') {
+      try {
+        await module.evaluate();
+      } catch {} // it knows
+    }
+    if (module.status === 'errored') {
+      throw module.error;
+    }
+    if (module.status !== 'evaluated' && module.status !== 'evaluating') {
+      throw this.inside.makeError(`the module '${specifier}' cannot be evaluated`);
+    }
+    return module;
   }
 
   // ---- From the source to the end ----
@@ -381,9 +452,9 @@ class Run {
     this.inside.connect({
       call: (...args) => this.call(...args), event: (...args) => this.event(...args), finish: (text) => this.finish(text),
       failed: (...args) => this.failed(...args), kind: kindOf, wellFormed,
-      toBase64: (buffer, offset, length) => Buffer.from(buffer, offset, length).toString('base64'),
+      toBase64: (buffer, offset, length) => Buffer.from(new HostBytes(buffer, offset, length)).toString('base64'),
       bytesOf: (text) => Buffer.from(text, 'base64').length,
-      fromBase64: (text, bytes) => bytes.set(Buffer.from(text, 'base64')),
+      fromBase64: (text, buffer) => { new HostBytes(buffer).set(Buffer.from(text, 'base64')); },
     }, hello.max_result_bytes, hello.max_frame_bytes - 1024);
     this.inside.setUp(JSON.stringify(imports), JSON.stringify(report), Object.hasOwn(globals, 'console'));
     if (names.length > 0) {
@@ -407,7 +478,6 @@ class Run {
   }
 
   async run() {
-    HostError.prepareStackTrace = (error, sites) => this.writeStack(error, sites);
     try {
       this.setUp();
       await this.start();
@@ -417,10 +487,10 @@ class Run {
   }
 
   explain(error) {
-    if (error instanceof LinkFailure) {
+    if (LinkFailure.is(error)) {
       const {message, specifier, filename = this.filename, line, column} = error;
       this.tell('link_error', {name: 'LinkError', message, specifier, filename, line, column});
-    } else if (error instanceof CompileFailure) {
+    } else if (CompileFailure.is(error)) {
       const {message, filename, line, column} = error;
       this.tell('error', {name: 'SyntaxError', message, filename, line, column,
                           stack: `SyntaxError: ${message}${line ? `\n    at ${filename}:${line}:${column}` : ''}`});
@@ -478,6 +548,7 @@ async function rehearse() {
       clearImmediate(run.answers);
       resolve();
     });
+    HostError.prepareStackTrace = (error, sites) => run.writeStack(error, sites);
     run.run();
   });
   Reflect.deleteProperty(HostError, 'prepareStackTrace');
@@ -515,9 +586,12 @@ async function main() {
     await rehearse();
   }
   const realm = new Realm();
+  let run;
+  HostError.prepareStackTrace = (error, sites) => run?.writeStack(error, sites);
   neutralise(realm.context);
   const text = standby ? wait() : fs.readFileSync(script, 'utf8');
-  await new Run(realm, new Bridge(), JSON.parse(text), () => reallyExit(0)).run();
+  run = new Run(realm, new Bridge(), JSON.parse(text), () => reallyExit(0));
+  await run.run();
 }
 
 main();

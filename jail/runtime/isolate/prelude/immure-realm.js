@@ -18,12 +18,13 @@ const {isArray} = Array;
 const {isFinite: isFiniteNumber} = Number;
 const NativeError = Error, NativePromise = Promise, NativeMap = Map, NativeSet = Set, NativeDate = Date, NativeString = String;
 const NativeBigInt = BigInt, NativeUint8Array = Uint8Array, NativeArrayBuffer = ArrayBuffer, NativeRangeError = RangeError;
-const NativeTypeError = TypeError, NativeRegExp = RegExp, NativeObject = Object;
+const NativeTypeError = TypeError, NativeRegExp = RegExp, NativeObject = Object, NativeWeakMap = WeakMap;
 const {now} = Date;
 const exec = RegExp.prototype.exec;
 const promiseThen = Promise.prototype.then;
 const getter = (object, name) => getOwnPropertyDescriptor(object, name).get;
 const mapEach = Map.prototype.forEach, mapSize = getter(Map.prototype, 'size'), mapSet = Map.prototype.set;
+const weakGet = WeakMap.prototype.get, weakSet = WeakMap.prototype.set;
 const mapGet = Map.prototype.get, mapDelete = Map.prototype.delete, mapHas = Map.prototype.has;
 const setEach = Set.prototype.forEach, setSize = getter(Set.prototype, 'size'), setAdd = Set.prototype.add;
 const dateValue = Date.prototype.getTime, dateIso = Date.prototype.toISOString;
@@ -53,18 +54,36 @@ function matches(pattern, text) {
   return apply(exec, pattern, [text]) !== null;
 }
 
+// As defineProperty() of a value, whatever Object.prototype has by then.
+function define(object, name, value, enumerable, writable) {
+  defineProperty(object, name, {__proto__: null, value, writable, enumerable, configurable: true});
+}
+
 class SerializationError extends NativeError {}
 class LinkError extends NativeError {}
 for (const type of [SerializationError, LinkError]) {
-  defineProperty(type.prototype, 'name', {value: type.name, writable: true, enumerable: false, configurable: true});
+  define(type.prototype, 'name', type.name, false, true);
 }
 
 // ---- The host ----
 
 // Set by connect(): call(id, name, args), event(kind, text), finish(status, text), failed(name, message, stack, specifier),
-// kind(value), wellFormed(text), toBase64(buffer, offset, length), bytesOf(text), fromBase64(text, bytes).
+// kind(value), wellFormed(text), toBase64(buffer, offset, length), bytesOf(text), fromBase64(text, buffer).
 let host = null;
 let limits = {value: 4194304, calls: 4194304};
+
+// Room for what the host does, in calls of this size.
+const ROOM = 400;
+
+function reach(calls) {
+  return calls > 0 ? reach(calls - 1) + 1 : 0;
+}
+
+// As ask(), for what would leave a thing half done if the stack ended in there.
+function tell(name, args) {
+  reach(ROOM);
+  return ask(name, args);
+}
 
 // What the host throws is not let through: not even a stack overflow's error.
 function ask(name, args) {
@@ -175,7 +194,7 @@ class Encoder {
         refuse('a value that holds itself', path);
       }
     }
-    defineProperty(this.above, this.depth++, {value, writable: true, configurable: true, enumerable: true});
+    define(this.above, this.depth++, value, true, true);
     this.object(value, path);
     this.depth--;
   }
@@ -313,7 +332,7 @@ function malformed(type) {
 }
 
 function put(object, name, value) {
-  defineProperty(object, name, {value, writable: true, enumerable: true, configurable: true});
+  define(object, name, value, true, true);
 }
 
 const numbers = {__proto__: null, 'NaN': NaN, 'Infinity': Infinity, '-Infinity': -Infinity, '-0': -0};
@@ -324,9 +343,8 @@ function decodeBytes(data) {
   if (typeof text !== 'string' || (!isBuffer && (typeof name !== 'string' || !(name in views)))) {
     malformed('bytes');
   }
-  const bytes = new NativeUint8Array(ask('bytesOf', [text]));
-  ask('fromBase64', [text, bytes]);
-  const buffer = apply(typedOf.buffer, bytes, []), length = apply(bufferLength, buffer, []);
+  const length = ask('bytesOf', [text]), buffer = new NativeArrayBuffer(length);
+  ask('fromBase64', [text, buffer]);
   if (isBuffer) {
     return buffer;
   }
@@ -426,13 +444,13 @@ function callHost(name, args) {
   return new NativePromise((resolve, reject) => {
     const text = encode(args, limits.calls), id = ++lastCall;
     apply(mapSet, pending, [id, {resolve, reject}]);
-    ask('call', [id, name, text]);
+    tell('call', [id, name, text]);
   });
 }
 
 function proxyOf(id) {
   const proxy = async (...args) => callHost(id, args);
-  defineProperty(proxy, 'name', {value: id, configurable: true});
+  define(proxy, 'name', id, false, false);
   return proxy;
 }
 
@@ -493,7 +511,7 @@ function log(level, args) {
   for (let i = 0; i < args.length; i++) {
     text += `${i > 0 ? ',' : ''}${encodeLogged(args[i])}`;
   }
-  ask('event', ['log', `${text}],"timestamp":${now()}}`]);
+  tell('event', ['log', `${text}],"timestamp":${now()}}`]);
 }
 
 const levels = {__proto__: null, log: 'log', info: 'info', warn: 'warn', error: 'error', debug: 'debug', trace: 'trace', dir: 'log',
@@ -517,7 +535,7 @@ function makeConsole() {
 function makeReport(id) {
   return {report(value) {
     const text = encode(value, limits.value);
-    if (!ask('event', ['report', text])) {
+    if (!tell('event', ['report', text])) {
       throw new NativeRangeError('the reports are larger than a run may send');
     }
     return id === null ? undefined : callHost(id, [value]);
@@ -528,8 +546,7 @@ function makeReport(id) {
 
 function cloneError(what) {
   const error = new NativeError(`${what} could not be cloned.`);
-  put(error, 'name', 'DataCloneError');
-  defineProperty(error, 'name', {enumerable: false});
+  define(error, 'name', 'DataCloneError', false, true);
   return error;
 }
 
@@ -551,9 +568,9 @@ function cloneErrorObject(value) {
   const {name, message, stack} = value;
   const copy = construct(NativeError, [], typeof name === 'string' && name in errorTypes ? errorTypes[name] : NativeError);
   if (message !== undefined) {
-    defineProperty(copy, 'message', {value: `${message}`, writable: true, enumerable: false, configurable: true});
+    define(copy, 'message', `${message}`, false, true);
   }
-  defineProperty(copy, 'stack', {value: `${stack}`, writable: true, enumerable: false, configurable: true});
+  define(copy, 'stack', `${stack}`, false, true);
   return copy;
 }
 
@@ -662,23 +679,29 @@ function header(error) {
   return name === '' ? message : message === '' ? name : `${name}: ${message}`;
 }
 
+// What import() could not link: whose errors these are, and what they say, is the host's word and not what the source makes of them.
+const linkFailures = new NativeWeakMap();
+
 // One word for the host about whatever was thrown.
 function fail(error) {
   try {
-    let name = 'Error', message = '', stack = '', specifier = null, link = false;
+    let name = 'Error', message = '', stack = '';
     if (isError(error)) {
+      const failure = apply(weakGet, linkFailures, [error]);
+      if (failure !== undefined) {
+        ask('failed', ['link_error', 'LinkError', failure.message, failure.stack, failure.specifier]);
+        return;
+      }
       name = text(property(error, 'name'), 'Error');
       message = text(property(error, 'message'), '');
       stack = text(property(error, 'stack'), '');
-      link = getPrototypeOf(error) === LinkError.prototype;
-      specifier = link ? text(property(error, 'specifier'), null) : null;
     } else if (typeof error === 'object' && error !== null) {
       name = text(property(error, 'name'), 'Error');
       message = text(property(error, 'message'), inWords(error));
     } else {
       message = typeof error === 'symbol' || typeof error === 'function' ? inWords(error) : `${error}`;
     }
-    ask('failed', [link ? 'link_error' : 'error', name, message, stack, specifier]);
+    ask('failed', ['error', name, message, stack, null]);
   } catch {
     ask('failed', ['error', 'Error', 'an error that cannot be described', '', null]);
   }
@@ -716,15 +739,16 @@ for (let i = 0; i < hidden.length; i++) {
 }
 
 function install(name, value) {
-  defineProperty(globalThis, name, {value, writable: true, enumerable: false, configurable: true});
+  define(globalThis, name, value, false, true);
 }
 
 // The host awaits promises of this realm and asks this Error how stacks are written: these few do not change.
 function lock(object, name) {
-  defineProperty(object, name, {value: object[name], writable: false, configurable: false});
+  defineProperty(object, name, {__proto__: null, value: object[name], writable: false, configurable: false});
 }
 lock(NativePromise.prototype, 'then');
 lock(NativePromise.prototype, 'constructor');
+defineProperty(NativePromise, Symbol.species, {__proto__: null, configurable: false});
 lock(NativeError, 'prepareStackTrace');
 lock(globalThis, 'Error');
 delete NativeError.captureStackTrace;
@@ -769,12 +793,11 @@ return {
   imported: (specifier, name) => imports[specifier][name],
   linkError(message, specifier) {
     const error = new LinkError(message);
-    defineProperty(error, 'specifier', {value: specifier, enumerable: false, configurable: true});
+    define(error, 'specifier', specifier, false, false);
+    apply(weakSet, linkFailures, [error, {__proto__: null, message, specifier, stack: text(property(error, 'stack'), '')}]);
     return error;
   },
   makeError: (message) => new NativeError(message),
-  isOfRealm: (error) => (typeof error !== 'object' && typeof error !== 'function') || error === null ||
-                        error instanceof NativeObject,
   header, settle, fail, execute,
 };
 })()

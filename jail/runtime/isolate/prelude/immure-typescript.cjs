@@ -15,9 +15,13 @@ const OUTPUT_BYTES_MAX = 64 * 1024 * 1024;
 const DIGITS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
 
 class TransformError extends Error {
+  #is;
   constructor(message, line, column) {
     super(message);
     Object.assign(this, {line, column});
+  }
+  static is(error) {
+    return #is in error;
   }
 }
 
