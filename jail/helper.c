@@ -17,9 +17,11 @@
 
 #include "jail/base/cleanup.h"
 
-static void helper_main(const char *name, void (*run)(int sock), int sock, pid_t parent)
+typedef void (*run_fn)(int sock, void *arg);
+
+static void helper_main(const char *name, run_fn run, void *arg, int sock, pid_t parent)
     __attribute__((noreturn));
-static void helper_main(const char *name, void (*run)(int sock), int sock, pid_t parent)
+static void helper_main(const char *name, run_fn run, void *arg, int sock, pid_t parent)
 {
     prctl(PR_SET_NAME, name, 0, 0, 0);
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
@@ -27,11 +29,11 @@ static void helper_main(const char *name, void (*run)(int sock), int sock, pid_t
     if (!alone || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != parent) {
         _exit(EXIT_FAILURE);
     }
-    run(STDIN_FILENO);
+    run(STDIN_FILENO, arg);
     _exit(EXIT_SUCCESS);
 }
 
-int helper_start(const char *name, void (*run)(int sock), struct helper *ret)
+int helper_start(const char *name, run_fn run, void *arg, struct helper *ret)
 {
     int sockets[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0) {
@@ -39,7 +41,7 @@ int helper_start(const char *name, void (*run)(int sock), struct helper *ret)
     }
     pid_t parent = getpid(), pid = fork();
     if (pid == 0) {
-        helper_main(name, run, sockets[1], parent);
+        helper_main(name, run, arg, sockets[1], parent);
     }
     int code = errno;
     close(sockets[1]);

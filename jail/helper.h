@@ -11,7 +11,7 @@ struct helper {
 #define HELPER_NONE ((struct helper){.pid = -1, .sock = -1})
 
 /* Forks, never execs; call while single-threaded. The process runs `run` with its end of the socket, which is
- * the only descriptor that it has, and ends when that returns, or with its parent. 0 or -errno. */
-int helper_start(const char *name, void (*run)(int sock), struct helper *ret);
+ * the only descriptor that it has, and `arg`, and ends when that returns, or with its parent. 0 or -errno. */
+int helper_start(const char *name, void (*run)(int sock, void *arg), void *arg, struct helper *ret);
 /* Kills it, whatever it is doing. Takes one that never started. */
 void helper_stop(struct helper *helper);

@@ -49,8 +49,9 @@ static int serve_one(int sock)
     return io_send_fds(sock, &answer, sizeof answer, NULL, 0);
 }
 
-static void housekeeper_main(int sock)
+static void housekeeper_main(int sock, void *arg)
 {
+    (void)arg;
     setpriority(PRIO_PROCESS, 0, PRIORITY);
     while (serve_one(sock) == 0) {
     }
@@ -61,7 +62,7 @@ static void housekeeper_main(int sock)
 int housekeeper_new(struct housekeeper **ret, struct err *reterr)
 {
     struct housekeeper *housekeeper = calloc(1, sizeof *housekeeper);
-    int r = housekeeper ? helper_start("immure-tidy", housekeeper_main, &housekeeper->helper) : -ENOMEM;
+    int r = housekeeper ? helper_start("immure-tidy", housekeeper_main, NULL, &housekeeper->helper) : -ENOMEM;
     if (r < 0) {
         free(housekeeper);
         return err_errno(reterr, -r, "starting the housekeeper of workspaces");

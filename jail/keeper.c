@@ -140,8 +140,9 @@ static int serve_one(int sock)
     return answer(sock, r, made);
 }
 
-static void keeper_main(int sock)
+static void keeper_main(int sock, void *arg)
 {
+    (void)arg;
     umask(0);
     int r = enter_own_root();
     int sent = answer(sock, r, -1);
@@ -213,7 +214,7 @@ int keeper_new(struct keeper **ret, struct err *reterr)
         return err_errno(reterr, ENOMEM, "starting the keeper of workspaces");
     }
     keeper->helper = HELPER_NONE;
-    int r = helper_start("immure-keeper", keeper_main, &keeper->helper);
+    int r = helper_start("immure-keeper", keeper_main, NULL, &keeper->helper);
     r = r < 0 ? err_errno(reterr, -r, "starting the keeper of workspaces")
               : ask(keeper, KEEPER_READY, 0, -1, NULL, reterr);
     if (r < 0) {

@@ -4,7 +4,7 @@
  * The order matters: everything that can be the caller's fault (limits, environment, file names) is found
  * before the first resource is made, and whatever has been made by the time something fails is torn down
  * whole. */
-#include "server/execution.h"
+#include "server/execution_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,39 +22,10 @@
 #include "jail/template.h"
 #include "jail/watch.h"
 #include "policy/policy.h"
+#include "server/collector.h"
 #include "server/host.h"
 #include "server/kernels.h"
-#include "server/outputs.h"
-#include "server/verdict.h"
 #include "server/warm.h"
-
-struct execution {
-    enum execution_state state;
-    struct host *host;
-    struct job *job;
-    struct jail_plan *plan;
-    struct job_limits limits; /* what applies */
-    struct output_limits output_limits;
-    char *policy, policy_sha256[65];
-    char image[IMAGE_IDENTITY_BYTES]; /* "": none */
-    char *workspace;                  /* where the jail shows it; NULL: nowhere */
-    bool has_outer_id;
-    uint32_t outer_uid, outer_gid;
-    uint32_t file_uid, file_gid; /* of its files in the working directory, as seen through work_fd */
-    int scratch_fd;
-    int work_fd; /* where the working directory is: the scratch's descriptor, or the session's */
-    struct scratch_list before; /* the workspace as the program found it */
-    struct jail *jail;
-    struct warm_jail *warm;    /* NULL, or who owns jail, scratch and outer id */
-    struct kernel *kernel;     /* the same, where the job is one of a kernel's calls */
-    struct err run_err;        /* warm: why the program could not be handed over */
-    struct err workspace_err;  /* what is wrong with its session's workspace */
-    int fds[JAIL_PROGRAM_FDS]; /* warm: the program's, kept until the jail is parked; -1 otherwise */
-    size_t n_fds;
-    int program_fd; /* of a standby jail: what its launcher reads; -1 otherwise */
-    bool enforced_by_cgroup, list_outputs;
-    uint64_t started_ns;
-};
 
 const char *execution_state_to_string(enum execution_state state)
 {
@@ -64,14 +35,6 @@ const char *execution_state_to_string(enum execution_state state)
         [EXECUTION_FINISHED] = "finished",
     };
     return (size_t)state < ARRAY_SIZE(names) ? names[state] : "unknown";
-}
-
-/* An execution only ever moves forward. */
-static void advance(struct execution *execution, enum execution_state state)
-{
-    if (state > execution->state) {
-        execution->state = state;
-    }
 }
 
 static void copy_policy_facts(struct execution *execution, const struct policy *policy)
@@ -104,6 +67,48 @@ static int check_file_names(const struct job *job, struct err *reterr)
     return 0;
 }
 
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Files, and directories that their names lead through, each once. */
+static uint64_t count_nodes(const char **sorted, size_t n)
+{
+    uint64_t nodes = n;
+    for (size_t i = 0; i < n; i++) {
+        size_t common = 0;
+        while (i > 0 && sorted[i][common] && sorted[i][common] == sorted[i - 1][common]) {
+            common++;
+        }
+        for (const char *at = strchr(sorted[i] + common, '/'); at; at = strchr(at + 1, '/')) {
+            nodes++;
+        }
+    }
+    return nodes;
+}
+
+/* What cannot fit is refused before a jail is taken for it: writing until it is full, and taking all of that
+ * down, would cost the other jobs more than this one. */
+static int check_files_fit(const struct job *job, const struct jail_limits *limits, struct err *reterr)
+{
+    uint64_t bytes = 0;
+    CLEANUP(freep) const char **sorted = calloc(job->n_files + 1, sizeof *sorted);
+    if (!sorted) {
+        return err_errno(reterr, ENOMEM, "preparing a job");
+    }
+    for (size_t i = 0; i < job->n_files; i++) {
+        sorted[i] = job->files[i].path;
+        bytes += job->files[i].size;
+    }
+    qsort(sorted, job->n_files, sizeof *sorted, by_name);
+    if (count_nodes(sorted, job->n_files) > limits->scratch_inodes || bytes > limits->scratch_bytes) {
+        return err_set(reterr, ERR_TOO_LARGE, ENOSPC, NULL,
+                       "the input files do not fit into the scratch limit");
+    }
+    return 0;
+}
+
 /* The pure part: what applies, and the plan. */
 static int prepare_plan(struct execution *execution, const struct execution_request *request,
                         struct err *reterr)
@@ -121,6 +126,9 @@ static int prepare_plan(struct execution *execution, const struct execution_requ
     if (r == 0) {
         r = policy_build_plan(request->policy, request->ceilings, execution->job, request->program,
                               &execution->plan, reterr);
+    }
+    if (r == 0 && !execution->job->session_id && execution->job->n_files > 0) {
+        r = check_files_fit(execution->job, &execution->plan->limits, reterr);
     }
     return r;
 }
@@ -305,7 +313,7 @@ static int start_warm(struct execution *execution, const struct execution_reques
         : standby ? jail_standby_program(standby, execution->plan, input_fd, &execution->program_fd, reterr)
                   : fill_script(execution, input_fd, reterr);
     r = r < 0 ? r : keep_fds(execution, request->fds, reterr);
-    advance(execution, EXECUTION_BUILDING);
+    execution_advance(execution, EXECUTION_BUILDING);
     r = r < 0 ? r : run_when_parked(execution, reterr);
     return r < 0 ? r : 1;
 }
@@ -328,7 +336,7 @@ static int start_in_kernel(struct execution *execution, const struct execution_r
               : jail_standby_program(kernel_plan(execution->kernel), execution->plan, input_fd,
                                      &execution->program_fd, reterr);
     r = r < 0 ? r : keep_fds(execution, request->fds, reterr);
-    advance(execution, EXECUTION_BUILDING);
+    execution_advance(execution, EXECUTION_BUILDING);
     return r < 0 ? r : run_when_parked(execution, reterr);
 }
 
@@ -369,7 +377,7 @@ static int spawn(struct execution *execution, const struct execution_request *re
     execution->started_ns = clock_now_ns();
     int r = jail_spawn(&execution->jail, &options, reterr);
     if (r == 0) {
-        advance(execution, EXECUTION_BUILDING);
+        execution_advance(execution, EXECUTION_BUILDING);
     }
     return r;
 }
@@ -426,6 +434,8 @@ void execution_free(struct execution *execution)
         return;
     }
     close_fds(execution);
+    collector_free(execution->collector);
+    job_result_clear(&execution->result);
     if (execution->warm || execution->kernel) {
         execution->jail = NULL; /* the warm jail's or the kernel's, like the scratch */
         execution->scratch_fd = -1;
@@ -469,13 +479,13 @@ enum execution_state execution_dispatch(struct execution *execution)
                                                   [JAIL_ENDED] = EXECUTION_ENDED};
     enum jail_state state = jail_dispatch(execution->jail);
     if (jail_has_called(execution->jail)) {
-        advance(execution, EXECUTION_ENDED);
+        execution_advance(execution, EXECUTION_ENDED);
         return execution->state;
     }
     if (state == JAIL_PARKED && run_when_parked(execution, &execution->run_err) < 0) {
         jail_kill(execution->jail, JAIL_END_SETUP);
     }
-    advance(execution, states[state]);
+    execution_advance(execution, states[state]);
     return execution->state;
 }
 
@@ -514,36 +524,6 @@ void execution_end_over_workspace(struct execution *execution, const char *why)
     jail_kill(execution->jail, JAIL_END_WORKSPACE);
 }
 
-/* What is left of a path below the workspace; NULL where it does not lie there. */
-static const char *in_workspace(const struct execution *execution, const char *path)
-{
-    size_t length = execution->workspace ? strlen(execution->workspace) : 0;
-    if (length == 0 || strncmp(path, execution->workspace, length) != 0 || path[length] != '/') {
-        return NULL;
-    }
-    return path + length + 1;
-}
-
-void execution_name_outputs(struct execution *execution, char ***paths, size_t *n)
-{
-    struct job *job = execution->job;
-    job_clear_named(job);
-    size_t kept = 0;
-    for (size_t i = 0; i < *n; i++) {
-        char *path = (*paths)[i];
-        const char *relative = in_workspace(execution, path);
-        if (relative) {
-            memmove(path, relative, strlen(relative) + 1);
-            (*paths)[kept++] = path;
-        } else {
-            free(path);
-        }
-    }
-    job->named = TAKE_PTR(*paths);
-    job->n_named = kept;
-    *n = 0;
-}
-
 uint64_t execution_remaining_ms(const struct execution *execution, uint64_t now_ns)
 {
     if (execution->limits.timeout_ms == 0) {
@@ -554,48 +534,4 @@ uint64_t execution_remaining_ms(const struct execution *execution, uint64_t now_
                                ? jail_deadline_ns(execution->jail)
                                : execution->started_ns + execution->limits.timeout_ms * NS_PER_MS;
     return deadline_ns > now_ns ? (deadline_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS : 0;
-}
-
-int execution_finish(struct execution *execution, struct job_result *ret, struct err *reterr)
-{
-    struct jail_result jail = {0};
-    struct err setup = {0};
-    struct job_result result = {
-        .id = execution->job->id,
-        .limits = execution->limits,
-        .enforced_by_cgroup = execution->enforced_by_cgroup,
-        .policy = strdup(execution->policy),
-        .policy_sha256 = strdup(execution->policy_sha256),
-        .image = execution->image[0] ? strdup(execution->image) : NULL,
-    };
-    if (!execution->enforced_by_cgroup) {
-        result.limits.cpu_percent = 0; /* nothing but cpu.max does that */
-    }
-    int r = jail_collect(execution->jail, &jail, &setup);
-    result.kernel = execution->kernel ? kernel_end_call(execution->kernel) : JOB_KERNEL_NONE;
-    if (err_is_set(&execution->run_err)) {
-        setup = execution->run_err;
-    } else if (jail.end == JAIL_END_WORKSPACE) {
-        setup = execution->workspace_err;
-    }
-    if (r < 0) {
-        err_set(reterr, ERR_INTERNAL, -r, NULL, "reading the verdict: %s", setup.text);
-    }
-    if (r == 0) {
-        r = result.policy && result.policy_sha256 ? verdict_from_jail(&jail, &setup, &result) : -ENOMEM;
-        if (r < 0) {
-            err_errno(reterr, -r, "reading the verdict");
-        }
-    }
-    if (r == 0 && execution->list_outputs && execution->work_fd >= 0 && result.status != JOB_SETUP_ERROR) {
-        r = outputs_collect(execution->work_fd, execution->job, &execution->before, &execution->output_limits,
-                            &result, reterr);
-    }
-    if (r < 0) {
-        job_result_clear(&result);
-        return r;
-    }
-    advance(execution, EXECUTION_FINISHED);
-    *ret = result;
-    return 0;
 }

@@ -100,5 +100,7 @@ void execution_name_outputs(struct execution *execution, char ***paths, size_t *
 /* Milliseconds until its deadline ends it at the latest; UINT64_MAX: it has none. */
 uint64_t execution_remaining_ms(const struct execution *execution, uint64_t now_ns);
 
-/* Once EXECUTION_ENDED: the verdict, with the output files open. job_result_clear() it. */
+/* Once EXECUTION_ENDED: the verdict, with the output files open. job_result_clear() it. 1: they are being
+ * listed; call again when execution_files_fd() is readable. (Without `list_outputs` never.) */
+int execution_files_fd(const struct execution *execution);
 int execution_finish(struct execution *execution, struct job_result *ret, struct err *reterr);

@@ -4,6 +4,7 @@
 #include "server/glob.h"
 
 #include <stddef.h>
+#include <string.h>
 
 /* The end of the bracket expression that opens at `pattern` (behind its ']'), or NULL if it is not closed. */
 static const char *bracket_end(const char *pattern)
@@ -64,12 +65,28 @@ static const char *match_one(const char *pattern, const char *path, bool part_st
     return *pattern == c ? pattern + 1 : NULL;
 }
 
-bool glob_match(const char *pattern, const char *path)
+/* What match_one() looks at. */
+static uint64_t cost_of(const char *pattern)
+{
+    if (*pattern != '[') {
+        return 1;
+    }
+    const char *end = bracket_end(pattern);
+    return 1 + (end ? (size_t)(end - pattern) : strcspn(pattern, "/"));
+}
+
+static bool spend(uint64_t *steps, uint64_t cost)
+{
+    *steps -= cost < *steps ? cost : *steps;
+    return *steps > 0;
+}
+
+bool glob_match(const char *pattern, const char *path, uint64_t *steps)
 {
     const char *start = path;
     const char *star = NULL;  /* behind the last '*' seen */
     const char *retry = NULL; /* what that '*' ends before */
-    for (;;) {
+    while (spend(steps, cost_of(pattern))) {
         bool part_start = path == start || path[-1] == '/';
         if (*pattern == '*') {
             if (part_start && *path == '.') {
@@ -94,4 +111,5 @@ bool glob_match(const char *pattern, const char *path)
         pattern = star;
         path = ++retry;
     }
+    return false;
 }

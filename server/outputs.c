@@ -1,5 +1,6 @@
-/* The output files of a job. Runs in the warden once nothing of the program's is left; other jobs of its
- * session may still be changing what they share.
+/* The output files of a job. Runs once nothing of the program's is left, in the warden or, where that would
+ * take it from other jobs, in a process of its own (server/collector.c); other jobs of its session may still
+ * be changing what they share.
  *
  * Names in the workspace are the program's, so nothing here follows them: files are listed and opened beneath
  * the scratch's descriptor, through no link, and what cannot be opened that way is listed without content or
@@ -57,19 +58,61 @@ static bool is_written(const struct scratch_file *file, const struct scratch_lis
            old->ctime.tv_sec != file->ctime.tv_sec || old->ctime.tv_nsec != file->ctime.tv_nsec;
 }
 
-static bool is_asked(const struct job *job, const char *path)
+static int compare_names(const void *a, const void *b)
 {
-    for (size_t i = 0; i < job->n_outputs; i++) {
-        if (strcmp(job->outputs[i], path) == 0 || glob_match(job->outputs[i], path)) {
-            return true;
-        }
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* What was asked for, by name and by pattern. */
+struct wanted {
+    const struct job *job;
+    const char **named; /* sorted */
+    uint64_t steps;     /* that matching may still cost */
+};
+
+static int sort_named(struct wanted *wanted)
+{
+    const struct job *job = wanted->job;
+    wanted->named = calloc(job->n_named + 1, sizeof wanted->named[0]);
+    if (!wanted->named) {
+        return -ENOMEM;
     }
     for (size_t i = 0; i < job->n_named; i++) {
-        if (strcmp(job->named[i], path) == 0) {
+        wanted->named[i] = job->named[i];
+    }
+    qsort(wanted->named, job->n_named, sizeof wanted->named[0], compare_names);
+    return 0;
+}
+
+static bool is_asked(struct wanted *wanted, const char *path)
+{
+    const struct job *job = wanted->job;
+    if (bsearch(&path, wanted->named, job->n_named, sizeof wanted->named[0], compare_names)) {
+        return true;
+    }
+    for (size_t i = 0; i < job->n_outputs; i++) {
+        if (strcmp(job->outputs[i], path) == 0 || glob_match(job->outputs[i], path, &wanted->steps)) {
             return true;
         }
     }
     return false;
+}
+
+/* Which of the files are asked for; 1: that cannot be told at this price. The array is the caller's. */
+static int find_asked(const struct job *job, const struct scratch_list *now, uint64_t steps, bool **ret)
+{
+    struct wanted wanted = {.job = job, .steps = steps};
+    CLEANUP(freep) bool *asked = calloc(now->n_files, sizeof *asked);
+    int r = asked ? sort_named(&wanted) : -ENOMEM;
+    for (size_t i = 0; r == 0 && i < now->n_files; i++) {
+        asked[i] = is_asked(&wanted, now->files[i].path);
+    }
+    free(wanted.named);
+    if (r < 0) {
+        return r;
+    }
+    *ret = TAKE_PTR(asked);
+    return wanted.steps == 0;
 }
 
 /* Takes the file's share of what a result may hold; false where it is used up. */
@@ -120,13 +163,13 @@ static int by_path(const void *a, const void *b)
 }
 
 /* One pass adds the files that were asked for, the other those that were not. */
-static int add_files(int scratch_fd, const struct scratch_list *now, const struct job *job,
+static int add_files(int scratch_fd, const struct scratch_list *now, const bool *are_asked,
                      const struct scratch_list *before, const struct output_limits *limits, bool pass_asked,
                      struct budget *left, struct job_result *ret)
 {
     for (size_t i = 0; i < now->n_files; i++) {
         const struct scratch_file *file = &now->files[i];
-        bool asked = is_asked(job, file->path);
+        bool asked = are_asked[i];
         bool written = !is_package(file->path) && is_written(file, before);
         if (asked != pass_asked || !(asked || written)) {
             continue;
@@ -143,32 +186,62 @@ static int add_files(int scratch_fd, const struct scratch_list *now, const struc
     return 0;
 }
 
-int outputs_collect(int scratch_fd, const struct job *job, const struct scratch_list *before,
-                    const struct output_limits *limits, struct job_result *ret, struct err *reterr)
+static int collect(int scratch_fd, const struct scratch_list *now, const bool *asked,
+                   const struct scratch_list *before, const struct output_limits *limits,
+                   struct job_result *ret)
+{
+    ret->files = calloc(now->n_files, sizeof ret->files[0]);
+    if (!ret->files) {
+        return -ENOMEM;
+    }
+    struct budget left = {limits->files_max, IO_FDS_MAX, OUTPUT_PATHS_BYTES_MAX, limits->all_bytes_max};
+    int r = add_files(scratch_fd, now, asked, before, limits, true, &left, ret);
+    if (r == 0) {
+        r = add_files(scratch_fd, now, asked, before, limits, false, &left, ret);
+    }
+    qsort(ret->files, ret->n_files, sizeof ret->files[0], by_path);
+    return r;
+}
+
+/* `quick`: 1 is returned where it would take more than that. */
+static int list_and_collect(int scratch_fd, const struct job *job, const struct scratch_list *before,
+                            const struct output_limits *limits, bool quick, struct job_result *ret,
+                            struct err *reterr)
 {
     enum { LISTED_MAX = 1 << 20 }; /* the scratch's inode limit is what really bounds the list */
     CLEANUP(scratch_list_free) struct scratch_list now = {0};
-    size_t entries_max = limits->entries_max > 0 ? limits->entries_max : LISTED_MAX;
+    CLEANUP(freep) bool *asked = NULL;
+    size_t entries_max = quick                     ? OUTPUTS_QUICK_ENTRIES
+                         : limits->entries_max > 0 ? limits->entries_max
+                                                   : LISTED_MAX;
     int r = scratch_list(scratch_fd, LISTED_MAX, entries_max, &now, reterr);
     if (r < 0) {
         return r;
     }
-    ret->files_truncated = now.truncated;
-    if (now.n_files == 0) {
-        return 0;
+    if (quick && now.truncated) {
+        return 1;
     }
-    ret->files = calloc(now.n_files, sizeof ret->files[0]);
-    if (!ret->files) {
-        return err_errno(reterr, ENOMEM, "listing output files");
+    if (now.n_files > 0) {
+        r = find_asked(job, &now, quick ? OUTPUTS_QUICK_STEPS : OUTPUTS_STEPS_MAX, &asked);
     }
-    struct budget left = {limits->files_max, IO_FDS_MAX, OUTPUT_PATHS_BYTES_MAX, limits->all_bytes_max};
-    r = add_files(scratch_fd, &now, job, before, limits, true, &left, ret);
-    if (r == 0) {
-        r = add_files(scratch_fd, &now, job, before, limits, false, &left, ret);
+    if (quick && r == 1) {
+        return 1;
     }
-    if (r < 0) {
-        return err_errno(reterr, -r, "listing output files");
+    ret->files_truncated = now.truncated || r == 1;
+    if (r >= 0 && now.n_files > 0) {
+        r = collect(scratch_fd, &now, asked, before, limits, ret);
     }
-    qsort(ret->files, ret->n_files, sizeof ret->files[0], by_path);
-    return 0;
+    return r < 0 ? err_errno(reterr, -r, "listing output files") : 0;
+}
+
+int outputs_collect(int scratch_fd, const struct job *job, const struct scratch_list *before,
+                    const struct output_limits *limits, struct job_result *ret, struct err *reterr)
+{
+    return list_and_collect(scratch_fd, job, before, limits, false, ret, reterr);
+}
+
+int outputs_collect_quick(int scratch_fd, const struct job *job, const struct scratch_list *before,
+                          const struct output_limits *limits, struct job_result *ret, struct err *reterr)
+{
+    return list_and_collect(scratch_fd, job, before, limits, true, ret, reterr);
 }

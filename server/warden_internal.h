@@ -90,7 +90,7 @@ struct warden_job {
     int image_fd;                        /* holds the image that it runs in; -1: none */
     char approval_id[APPROVAL_ID_BYTES]; /* "": it needed no approval */
     struct execution *execution;
-    struct loop_source *source;
+    struct loop_source *source, *files_source; /* its jail; what lists its output files, if it does */
 };
 
 struct selftest {

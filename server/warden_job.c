@@ -1,19 +1,14 @@
 /* A job's life in the warden: MSG_JOB in, a jail, MSG_DONE or MSG_REFUSED out.
  *
- * The front's word is not taken: ids must rise, the input must be an anonymous file, since reading anything
- * else could block this single thread, and what becomes the program's stdio and bridge must be pipes, since a
- * socket in a jail would be a way out of it. Capacity is decided here and nowhere else. */
+ * The front's word is not taken: ids must rise, and descriptors be what they should (job_descriptors.c).
+ * Capacity is decided here and nowhere else. */
 #include "server/warden_internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/stat.h>
-#include <sys/statfs.h>
 #include <unistd.h>
 
 #include "config/config.h"
@@ -25,6 +20,7 @@
 #include "server/die_here.h"
 #include "server/execution.h"
 #include "server/images.h"
+#include "server/job_descriptors.h"
 #include "server/kernels.h"
 #include "server/log.h"
 #include "server/sessions.h"
@@ -34,18 +30,6 @@
 
 /* How many answered jobs may be waiting for their jails to be gone. */
 #define DYING_MAX 64
-
-/* The descriptors of MSG_JOB, in their order. */
-enum {
-    JOB_FD_INPUT,
-    JOB_FD_STDIN,
-    JOB_FD_STDOUT,
-    JOB_FD_STDERR,
-    JOB_FD_BRIDGE_IN, /* of the program: -1 in the self-test's jobs */
-    JOB_FD_BRIDGE_OUT,
-    JOB_FD_COUNT,
-};
-_Static_assert(JOB_FD_COUNT == MSG_JOB_FDS, "the message and its reader count differently");
 
 static uint64_t soonest_end_ms(const struct warden *warden)
 {
@@ -157,6 +141,7 @@ static void leave_session(struct warden_job *job, bool ran)
 void job_discard(struct warden_job *job)
 {
     loop_remove(job->source);
+    loop_remove(job->files_source);
     unlink_job(job);
     leave_session(job, job->execution != NULL);
     execution_free(job->execution);
@@ -215,12 +200,24 @@ static void discard_gone(struct warden_job *job)
     warm_tend(warm);
 }
 
+static void on_files(void *arg, uint32_t events);
+
 static void finish(struct warden_job *job)
 {
     struct warden *warden = job->warden;
     struct job_result result = {0};
     struct err err = {0};
     int r = execution_finish(job->execution, &result, &err);
+    if (r == 1) {
+        r = loop_add(warden->loop, execution_files_fd(job->execution), EPOLLIN, on_files, job,
+                     &job->files_source, &err);
+        if (r == 0 && execution_is_gone(job->execution)) {
+            loop_remove(TAKE_PTR(job->source)); /* of a kernel, which others may watch from now on */
+        }
+        if (r == 0) {
+            return;
+        }
+    }
     leave_session(job, true);
     if (job->approval_id[0] != '\0') {
         approval_end(warden, job->approval_id, job->front && r == 0,
@@ -248,6 +245,14 @@ static void finish(struct warden_job *job)
     warden_check_drained(warden);
 }
 
+static void on_files(void *arg, uint32_t events)
+{
+    (void)events;
+    struct warden_job *job = arg;
+    loop_remove(TAKE_PTR(job->files_source));
+    finish(job);
+}
+
 /* Once, where the job asked for it. */
 static void announce(struct warden_job *job)
 {
@@ -264,6 +269,12 @@ static void on_jail_event(void *arg, uint32_t events)
     enum execution_state state = execution_dispatch(job->execution);
     if (state == EXECUTION_RUNNING) {
         announce(job);
+    }
+    if (job->files_source) {
+        if (execution_is_gone(job->execution)) {
+            loop_remove(TAKE_PTR(job->source)); /* it tells nothing more */
+        }
+        return;
     }
     if (!job->is_reported && state == EXECUTION_ENDED) {
         /* A program is told that its result has arrived when the front has told us of the files: that is in
@@ -443,41 +454,6 @@ static int start(struct warden *warden, const struct settings *settings, struct 
     return 0;
 }
 
-/* An end of a pipe, open that way. Not a FIFO, which has a name on the host, nor a mere handle of one
- * (O_PATH). */
-static bool is_pipe_end(int fd, int access_mode)
-{
-    struct statfs fs;
-    int flags = fcntl(fd, F_GETFL);
-    return fstatfs(fd, &fs) == 0 && fs.f_type == PIPEFS_MAGIC && flags >= 0 && !(flags & O_PATH) &&
-           (flags & O_ACCMODE) == access_mode;
-}
-
-/* NULL, or which rule the front has broken. */
-static const char *check_pipes(const int fds[JOB_FD_COUNT])
-{
-    for (int i = JOB_FD_STDIN; i < JOB_FD_COUNT; i++) {
-        if (!is_pipe_end(fds[i], i == JOB_FD_STDIN || i == JOB_FD_BRIDGE_IN ? O_RDONLY : O_WRONLY)) {
-            return "what a program is given is not a pipe";
-        }
-    }
-    return NULL;
-}
-
-static const char *check_descriptors(const int fds[JOB_FD_COUNT])
-{
-    const int sealed = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW;
-    struct stat st;
-    /* Only anonymous memory has seals; reading anything else could block, and what is not sealed could change
-     * under our eyes. */
-    int seals = fcntl(fds[JOB_FD_INPUT], F_GET_SEALS);
-    if (fstat(fds[JOB_FD_INPUT], &st) < 0 || !S_ISREG(st.st_mode) || seals < 0 ||
-        (seals & sealed) != sealed) {
-        return "a job's input is not a sealed anonymous file";
-    }
-    return check_pipes(fds);
-}
-
 /* The verdict goes to this front; the one that serves counts the job in any case. */
 static void give_to(struct front *front, struct warden_job *job)
 {
@@ -492,7 +468,7 @@ void job_accept(struct front *front, struct job *wish, int fds[JOB_FD_COUNT])
     struct warden *warden = front->warden;
     struct err err = {0};
     uint64_t id = wish->id;
-    if (!front_next_job(front, id, check_descriptors(fds))) {
+    if (!front_next_job(front, id, job_descriptors_check(fds))) {
         job_free(wish);
         return;
     }
@@ -526,7 +502,7 @@ void job_run(struct front *front, uint64_t id, const char *approval_id, const in
     struct err err = {0};
     int fds[JOB_FD_COUNT] = {-1};
     memcpy(fds + 1, pipes, MSG_RUN_FDS * sizeof *pipes);
-    if (!front_next_job(front, id, check_pipes(fds))) {
+    if (!front_next_job(front, id, job_descriptors_check_pipes(fds))) {
         return;
     }
     struct warden_job *job = NULL;

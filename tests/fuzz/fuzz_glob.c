@@ -100,7 +100,8 @@ void fuzz_one(const uint8_t *data, size_t size)
         return;
     }
     *path++ = '\0';
-    bool matched = glob_match(pattern, path);
+    uint64_t steps = UINT64_MAX;
+    bool matched = glob_match(pattern, path, &steps);
     if (strlen(pattern) > LENGTH_MAX || strlen(path) > LENGTH_MAX) {
         return;
     }

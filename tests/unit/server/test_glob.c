@@ -65,7 +65,8 @@ static void test_cases(void **state)
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         print_message("'%s' on '%s'\n", cases[i].pattern, cases[i].path);
-        assert_int_equal(glob_match(cases[i].pattern, cases[i].path), cases[i].matches);
+        uint64_t steps = 1000;
+        assert_int_equal(glob_match(cases[i].pattern, cases[i].path, &steps), cases[i].matches);
     }
 }
 
@@ -81,7 +82,23 @@ static void test_many_stars(void **state)
     memcpy(pattern + 200, "*b", 3);
     memset(path, 'a', sizeof path - 1);
     path[sizeof path - 1] = '\0';
-    assert_false(glob_match(pattern, path));
+    uint64_t steps = 1000000;
+    assert_false(glob_match(pattern, path, &steps));
+    assert_true(steps > 0);
+}
+
+/* What it may cost is what it costs at most, and then nothing matches. */
+static void test_steps(void **state)
+{
+    (void)state;
+    static const char *const patterns[] = {"*aaaaaaaaaaaaaaaaaaaab", "*[[[[[[[[[[[[[[[[[[[[b",
+                                           "*[b-y][b-y][!a]"};
+    for (size_t i = 0; i < ARRAY_SIZE(patterns); i++) {
+        uint64_t steps = 40;
+        assert_false(glob_match(patterns[i], "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab", &steps));
+        assert_int_equal(steps, 0);
+        assert_false(glob_match("a", "a", &steps));
+    }
 }
 
 int main(void)
@@ -89,6 +106,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cases),
         cmocka_unit_test(test_many_stars),
+        cmocka_unit_test(test_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,6 +19,7 @@
 #include "jail/base/err.h"
 #include "jail/base/io.h"
 #include "jail/scratch.h"
+#include "server/collector.h"
 
 /* A directory stands in for the scratch: the functions work on any, and this needs no privilege. */
 struct scratch {
@@ -116,6 +117,70 @@ static void test_a_literal_name(void **state)
     assert_int_equal(result.n_files, 1);
     assert_true(result.files[0].asked);
     job_result_clear(&result);
+}
+
+/* What takes long is left to somebody else, and what takes too long is said to be cut off. */
+static void test_what_takes_long(void **state)
+{
+    const struct scratch *scratch = *state;
+    char slow[103], *outputs[] = {slow, slow, slow, slow, slow, slow, slow, slow};
+    memset(slow, 'a', sizeof slow - 1);
+    slow[0] = '*';
+    memcpy(slow + sizeof slow - 2, "b", 2);
+    const struct job job = {.outputs = outputs, .n_outputs = ARRAY_SIZE(outputs)};
+    const struct scratch_list none = {0};
+    struct job_result result = {0};
+    char name[240];
+    memset(name, 'a', sizeof name - 1);
+    for (size_t i = 0; i < 40; i++) {
+        snprintf(name + sizeof name - 8, 8, "-%zu", i);
+        put(scratch, name, "");
+    }
+    assert_int_equal(outputs_collect_quick(scratch->fd, &job, &none, &plenty, &result, NULL), 1);
+    assert_null(result.files);
+    assert_int_equal(outputs_collect(scratch->fd, &job, &none, &plenty, &result, NULL), 0);
+    assert_int_equal(result.n_files, 40);
+    assert_false(result.files_truncated);
+    job_result_clear(&result);
+}
+
+static void test_the_collector_finds_the_same(void **state)
+{
+    const struct scratch *scratch = *state;
+    char *outputs[] = {(char *)(uintptr_t) "*.txt"};
+    const struct job job = {.outputs = outputs, .n_outputs = 1};
+    const struct scratch_list none = {0};
+    struct collector *collector;
+    struct job_result result = {0};
+    put(scratch, "a.txt", "hello");
+    put(scratch, "b", "");
+    assert_int_equal(collector_start(scratch->fd, &job, &none, &plenty, &collector, NULL), 0);
+    assert_int_equal(collector_end(collector, &result, NULL), 0);
+    collector_free(collector);
+    assert_int_equal(result.n_files, 2);
+    assert_string_equal(result.files[0].path, "a.txt");
+    assert_true(result.files[0].asked && result.files[0].fd >= 0);
+    assert_string_equal(result.files[1].path, "b");
+    assert_int_equal(result.files[1].fd, -1);
+    job_result_clear(&result);
+}
+
+/* Whoever ends it (the kernel, for want of memory) ends no server. */
+static void test_a_collector_that_is_killed(void **state)
+{
+    const struct scratch *scratch = *state;
+    const struct job job = {0};
+    const struct scratch_list none = {0};
+    struct collector *collector;
+    struct job_result result = {0};
+    struct err err = {0};
+    CLEANUP(fd_closep) int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    assert_int_equal(collector_start(nothing, &job, &none, &plenty, &collector, NULL), 0);
+    assert_true(collector_end(collector, &result, &err) < 0);
+    assert_true(err_is_set(&err));
+    collector_free(collector);
+    assert_int_equal(collector_start(scratch->fd, &job, &none, &plenty, &collector, NULL), 0);
+    collector_free(collector);
 }
 
 static void test_unchanged_inputs_are_not_outputs(void **state)
@@ -216,6 +281,9 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         TEST(test_an_empty_workspace),
         TEST(test_asked_files_come_with_content),
+        TEST(test_what_takes_long),
+        TEST(test_the_collector_finds_the_same),
+        TEST(test_a_collector_that_is_killed),
         TEST(test_a_literal_name),
         TEST(test_unchanged_inputs_are_not_outputs),
         TEST(test_large_files_are_named_without_content),
