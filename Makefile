@@ -12,7 +12,7 @@ Q          := $(if $(filter 1,$(V)),,@)
 say         = $(if $(filter 1,$(V)),,@printf '  %-8s %s\n' $(1) $(2);)
 
 VERSION := $(shell sed -n 's/^## \[\([0-9][^]]*\)\].*/\1/p' CHANGELOG.md 2>/dev/null | head -n 1)
-# libmicrohttpd, libcurl and libmagic are loaded by the front (server/http_server.c, callback.c, content_type.c), not linked;
+# libcurl and libmagic are loaded by the front (server/callback.c, content_type.c), not linked;
 # so is cJSON, by who reads JSON (config/json.c).
 PKGS    := libnl-3.0 libseccomp libprotobuf-c libcjson nettle
 

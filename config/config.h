@@ -108,7 +108,7 @@ struct server_config {
     char *default_runtime;
     uint64_t max_body_bytes;
     uint32_t max_header_bytes;
-    uint64_t request_timeout_ms, idle_timeout_ms;
+    uint64_t header_timeout_ms, request_timeout_ms, idle_timeout_ms;
     uint32_t max_connections, max_connections_per_address;
     uint64_t max_unread_bytes, max_unread_bytes_per_key, reply_stall_ms;
     uint64_t drain_timeout_ms;

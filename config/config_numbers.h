@@ -15,6 +15,7 @@
     X(max_concurrent_jobs, 1, 4096)                                                                          \
     X(max_body_bytes, 1024, 1024 * MIB)                                                                      \
     X(max_header_bytes, 1024, 1 * MIB)                                                                       \
+    X(header_timeout_ms, 1, MS_PER_DAY)                                                                      \
     X(request_timeout_ms, 1, MS_PER_DAY)                                                                     \
     X(idle_timeout_ms, 1, MS_PER_DAY)                                                                        \
     X(max_connections, 1, 65536)                                                                             \

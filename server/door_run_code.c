@@ -179,6 +179,7 @@ static int decode_imports(struct decoder *decoder, const struct json *value, str
 
 static int decode_modules(struct decoder *decoder, const struct json *value, struct err *reterr)
 {
+    (void)decoder;
     int r = execute_check_count(value, "options.modules", MEMBERS_MAX, reterr);
     if (r < 0) {
         return r;

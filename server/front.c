@@ -372,6 +372,7 @@ static int start_http(struct front_process *process, struct err *reterr)
         .max_unread_bytes = (size_t)config->max_unread_bytes,
         .max_unread_bytes_per_account = unread_bytes_per_key(config),
         .reply_stall_ms = config->reply_stall_ms,
+        .header_timeout_ms = config->header_timeout_ms,
         .request_timeout_ms = config->request_timeout_ms,
         .idle_timeout_ms = config->idle_timeout_ms,
         .max_connections = process->max_connections,

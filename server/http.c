@@ -1,42 +1,49 @@
-/* Requests and replies of the HTTP server, through libmicrohttpd. Runs in the front; a connection whose job
- * runs is suspended.
+/* Requests and replies of the HTTP server. Runs in the front.
  *
- * Refusals go past libmicrohttpd. It cannot take a reply while a body arrives, and where it can (before the
- * body) it closes the socket with bytes unread, which makes the kernel send a reset that can overtake the
- * reply. So a refusal is written straight to the socket, our side is shut, and what still comes is read and
- * dropped for a moment. */
+ * A connection is a machine of few states (enum http_phase), and http_serve() its only motor. What cannot be
+ * taken for a request has one reply, an error's, and ends its connection. So does whatever leaves bytes
+ * unread: then our side is shut, and what still comes is read and dropped for a moment, because a socket that
+ * is closed with bytes in it makes the kernel send a reset, which can overtake the reply.
+ *
+ * A caller who sends no more (FIN) has either closed its socket or shut one direction of it and waits for the
+ * reply. TCP tells which only when something is sent: a closed socket answers with a reset. So while a reply
+ * is awaited, such a caller gets a "100 Continue", which every client of HTTP/1.1 passes over, and in a
+ * stream a comment. */
+#include "server/http.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/socket.h>
 
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
-#include "jail/base/io.h"
-#include "server/http.h"
 #include "server/http_connection.h"
 #include "server/http_internal.h"
 #include "server/http_syntax.h"
 #include "server/http_wire.h"
 
-/* Of one request. Each costs a walk through all whenever one is looked up. */
-#define HEADERS_MAX 100
+/* Of one connection in one round. */
+#define STEPS_MAX 32
 
 /* Asked for at once from a stream. */
 #define STREAM_BLOCK_BYTES 16384
 
-/* The same of a reply that is larger. */
-#define LARGE_REPLY_BYTES 65536
+/* Read at once of a body, with what malloc adds. */
+#define READ_BYTES 65535
+
+static struct http_server *server_of(const struct http_connection *connection)
+{
+    return connection->all->arg;
+}
 
 /* ---- Requests ---- */
 
-static struct http_request *request_new(struct http_server *server, struct http_connection *connection,
-                                        const char *method, const char *path)
+static struct http_request *request_new(struct http_connection *connection)
 {
     struct http_request *request = calloc(1, sizeof *request);
     if (request) {
-        *request =
-            (struct http_request){.server = server, .connection = connection, .method = method, .path = path};
+        request->server = server_of(connection);
+        request->connection = connection;
         connection->request = request;
     }
     return request;
@@ -48,11 +55,11 @@ static void request_end(struct http_request *request, bool sent)
     request->server->events.end(request->server->arg, request, sent);
     http_unread_end(request);
     request->connection->request = NULL;
-    request->connection->served = true;
-    if (request->response) {
-        request->server->mhd.destroy_response(request->response);
-    }
     http_free_body(request);
+    if (request->text) {
+        explicit_bzero(request->text, request->text_size);
+    }
+    free(request->text);
     free(request);
 }
 
@@ -65,90 +72,62 @@ void http_free_body(struct http_request *request)
     buf_free(&request->body);
 }
 
-/* As it came, and as libmicrohttpd has taken it: blanks behind it included. */
-static const char *raw_header(const struct http_request *request, const char *name)
+static void fault(struct http_request *request, enum http_fault fault)
 {
-    return request->server->mhd.lookup_connection_value(request->connection->mhd, MHD_HEADER_KIND, name);
+    struct http_connection *connection = request->connection;
+    connection->last = true;
+    request->server->events.fault(request->server->arg, request, fault);
+    if (!request->replied) { /* for want of memory */
+        connection->hung_up = true;
+        http_connection_enter(connection, HTTP_WORKING);
+    }
 }
 
-/* libmicrohttpd takes the first of several Content-Length headers, and a Transfer-Encoding that it does not
- * know for a body without end. A proxy in front may see it otherwise and take part of a body for the next
- * request: refused. */
-static bool read_framing(struct http_request *request, uint64_t *ret_length)
+/* Takes the connection's next bytes as its text. NULL: no memory, and the connection is closed. */
+static struct http_request *take_text(struct http_connection *connection, size_t size)
 {
-    size_t n_lengths = http_header_count(request, "Content-Length");
-    size_t n_encodings = http_header_count(request, "Transfer-Encoding");
-    *ret_length = 0;
-    request->body_announced = n_lengths + n_encodings > 0;
-    if (n_lengths + n_encodings != 1) {
-        return !request->body_announced;
+    struct http_request *request = request_new(connection);
+    char *text = malloc(size > 0 ? size : 1);
+    if (!request || !text) {
+        free(text);
+        http_connection_close(connection);
+        return NULL;
     }
-    if (n_encodings == 1) {
-        request->last = true; /* where a body in chunks ends, others may see elsewhere */
-        return strcasecmp(raw_header(request, "Transfer-Encoding"), "chunked") == 0;
+    if (size > 0) {
+        memcpy(text, connection->in.data, size);
+        http_connection_consume(connection, size);
     }
-    if (io_parse_u64(raw_header(request, "Content-Length"), ret_length) < 0) {
-        return false;
-    }
-    request->body_announced = *ret_length > 0;
-    return true;
+    connection->scanned = 0;
+    request->text = text;
+    request->text_size = size;
+    return request;
 }
 
-static enum MHD_Result check_header(void *arg, enum MHD_ValueKind kind, const char *name, size_t name_size,
-                                    const char *value, size_t value_size)
+/* A fault of what has not become a request. */
+static void refuse_head(struct http_connection *connection, enum http_fault what)
 {
-    (void)kind;
-    http_syntax_header(arg, name, name_size, value ? value : "", value ? value_size : 0);
-    return MHD_YES;
+    struct http_request *request = take_text(connection, connection->in.len);
+    if (request) {
+        http_syntax_guess(request->text, request->text_size, &request->head);
+        fault(request, what);
+    }
 }
 
-/* False: answered. */
-static bool check_syntax(struct http_request *request, const char *version)
+void http_on_closing(struct http_connection *connection)
 {
-    struct http_server *server = request->server;
-    struct http_syntax syntax;
-    struct MHD_Connection *mhd = request->connection->mhd;
-    const union MHD_ConnectionInfo *info =
-        server->mhd.get_connection_info(mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
-    size_t size = info ? info->header_size : 0;
-    http_syntax_begin(&syntax, request->method, request->path, request->connection->target_end, version,
-                      server->reads_in_place);
-    server->mhd.get_connection_values_n(mhd, MHD_HEADER_KIND, check_header, &syntax);
-    bool fits = size <= server->options.max_header_bytes && syntax.n_headers <= HEADERS_MAX;
-    if (fits && request->connection->target_is_sound && http_syntax_end(&syntax, size)) {
-        return true;
-    }
-    request->last = true;
-    server->events.fault(server->arg, request, fits ? HTTP_FAULT_SYNTAX : HTTP_FAULT_HEADERS_TOO_LARGE);
-    return false;
-}
-
-static void begin_request(struct http_request *request, const char *version)
-{
-    struct http_server *server = request->server;
-    uint64_t length;
-    const char *expect = raw_header(request, "Expect");
-    request->expects_continue = expect && strcasecmp(expect, "100-continue") == 0;
-    bool framed = read_framing(request, &length); /* first: it tells how any refusal is to be sent */
-    bool sound = check_syntax(request, version);
-    if (!request->body_announced) {
-        /* Of a body that is not there, libmicrohttpd would take what is behind the request. */
-        http_wipe_header(request, "Expect");
-    }
-    if (!sound) {
+    struct http_request *request = connection->request;
+    if (!request) {
         return;
     }
-    if (!framed) {
-        server->events.fault(server->arg, request, HTTP_FAULT_FRAMING);
-    } else {
-        server->events.headers(server->arg, request);
-        if (!request->replied && length > server->options.max_body_bytes) {
-            server->events.fault(server->arg, request, HTTP_FAULT_BODY_TOO_LARGE);
-        } else if (!request->replied && !request->held && length > 0) {
-            buf_reserve(&request->body, (size_t)length); /* untouched memory costs nothing */
-        }
+    bool awaited = connection->phase == HTTP_WORKING || connection->phase == HTTP_STREAMING;
+    request->gone = true;
+    if (awaited) {
+        request->server->events.hangup(request->server->arg, request);
     }
+    request_end(request, false);
 }
+
+/* ---- What comes ---- */
 
 /* A body begins among the small ones, in the room that is kept for those, and becomes a large one when it has
  * grown or there is none left. */
@@ -174,11 +153,8 @@ static enum budget_answer count_body(struct http_request *request, size_t size)
 static void take_body(struct http_request *request, const char *data, size_t size)
 {
     struct http_server *server = request->server;
-    if (request->replied) {
-        return;
-    }
     if (size > server->options.max_body_bytes - request->body.len) {
-        server->events.fault(server->arg, request, HTTP_FAULT_BODY_TOO_LARGE);
+        fault(request, HTTP_FAULT_BODY_TOO_LARGE);
         return;
     }
     enum budget_answer answer = count_body(request, size);
@@ -188,293 +164,323 @@ static void take_body(struct http_request *request, const char *data, size_t siz
         answer = BUDGET_FULL;
     }
     if (answer != BUDGET_TAKEN) {
-        server->events.fault(server->arg, request,
-                             answer == BUDGET_FULL ? HTTP_FAULT_OVERLOADED : HTTP_FAULT_NO_SHARE);
+        fault(request, answer == BUDGET_FULL ? HTTP_FAULT_OVERLOADED : HTTP_FAULT_NO_SHARE);
     }
 }
 
-bool http_is_suspended(const struct http_server *server, const struct http_connection *connection)
-{
-    const union MHD_ConnectionInfo *info =
-        server->mhd.get_connection_info(connection->mhd, MHD_CONNECTION_INFO_CONNECTION_SUSPENDED);
-    return info && info->suspended == MHD_YES;
-}
-
-static void wake(struct http_request *request)
-{
-    if (http_is_suspended(request->server, request->connection)) {
-        request->server->mhd.resume_connection(request->connection->mhd);
-    }
-}
-
-static void hang_up(struct http_request *request)
-{
-    struct http_server *server = request->server;
-    if (!request->gone && (!request->replied || request->streams)) {
-        request->gone = true;
-        server->events.hangup(server->arg, request);
-        wake(request);
-    }
-}
-
-static enum MHD_Result queue_response(struct http_request *request)
-{
-    http_unread_begin(request);
-    enum MHD_Result result =
-        request->server->mhd.queue_response(request->connection->mhd, request->status, request->response);
-    request->server->mhd.destroy_response(request->response);
-    request->response = NULL;
-    return result;
-}
-
-/* The request is complete: its reply, now or when it is there. */
-static enum MHD_Result serve(struct http_request *request)
+static void take_chunks(struct http_request *request)
 {
     struct http_connection *connection = request->connection;
+    size_t piece;
+    ssize_t n = http_chunks_take(&request->chunks, connection->in.data, connection->in.len, &piece);
+    if (n < 0) {
+        fault(request, HTTP_FAULT_CHUNKS);
+        return;
+    }
+    take_body(request, connection->in.data + (size_t)n - piece, piece);
+    http_connection_consume(connection, (size_t)n);
+    request->complete = http_chunks_ended(&request->chunks);
+}
+
+static void take_length(struct http_request *request)
+{
+    struct http_connection *connection = request->connection;
+    size_t left = (size_t)request->framing.length - request->body.len;
+    size_t n = connection->in.len < left ? connection->in.len : left;
+    take_body(request, connection->in.data, n);
+    http_connection_consume(connection, n);
+    request->complete = n == left;
+}
+
+/* The whole body is there. */
+static void complete(struct http_request *request)
+{
     struct http_server *server = request->server;
-    if (request->refused || request->gone) {
-        return MHD_NO; /* closes the connection */
-    }
-    if (!request->replied && connection->phase != HTTP_WORKING) {
-        http_connection_enter(connection, HTTP_WORKING);
-        server->events.complete(server->arg, request);
-        if (!request->replied) {
-            server->mhd.suspend_connection(connection->mhd);
-            if (connection->peer_closed) {
-                hang_up(request);
-            }
-            return MHD_YES;
-        }
-    }
-    if (!request->response) {
-        return request->replied ? MHD_NO : MHD_YES;
-    }
-    http_connection_enter(connection, request->streams ? HTTP_STREAMING : HTTP_REPLYING);
-    return queue_response(request);
+    request->complete = true;
+    http_connection_enter(request->connection, HTTP_WORKING);
+    server->events.complete(server->arg, request);
 }
 
-/* libmicrohttpd calls this when the headers are there, for each piece of the body, and when the request is
- * complete. */
-enum MHD_Result http_handle(void *arg, struct MHD_Connection *mhd, const char *path, const char *method,
-                            const char *version, const char *data, size_t *size, void **request_slot)
+/* False: more must come. */
+static bool read_body(struct http_connection *connection)
 {
-    struct http_server *server = arg;
-    struct http_request *request = *request_slot;
-    if (request && *size > 0) {
-        take_body(request, data, *size);
-        *size = 0;
-        return MHD_YES;
+    struct http_request *request = connection->request;
+    if (connection->in.len == 0 && !http_connection_read(connection, READ_BYTES)) {
+        return false;
     }
-    if (request) {
-        return serve(request);
+    if (request->framing.chunked) {
+        take_chunks(request);
+    } else {
+        take_length(request);
     }
-    struct http_connection *connection =
-        server->mhd.get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
-    if (!connection || connection->phase == HTTP_LINGERING) {
-        return MHD_NO; /* no memory, or its headers came too late */
+    if (request->complete && !request->replied) {
+        complete(request);
     }
-    request = request_new(server, connection, method, path);
-    if (!request) {
-        return MHD_NO;
+    return true;
+}
+
+static void ask_for_body(struct http_request *request)
+{
+    struct http_connection *connection = request->connection;
+    if (!request->framing.chunked) {
+        buf_reserve(&request->body, (size_t)request->framing.length); /* untouched memory costs nothing */
     }
-    *request_slot = request;
+    if (request->expects_continue && connection->in.len == 0) {
+        buf_puts(&connection->head, HTTP_WIRE_CONTINUE);
+    }
     http_connection_enter(connection, HTTP_RECEIVING);
-    request->deciding = true;
-    begin_request(request, version);
-    request->deciding = false;
-    if (request->held && !request->replied) {
-        server->mhd.suspend_connection(mhd);
-    }
-    return MHD_YES;
 }
 
-void http_completed(void *arg, struct MHD_Connection *mhd, void **request_slot,
-                    enum MHD_RequestTerminationCode code)
+static void begin_request(struct http_request *request)
 {
-    (void)arg;
-    (void)mhd;
-    struct http_request *request = *request_slot;
+    struct http_server *server = request->server;
+    struct http_connection *connection = request->connection;
+    const char *expect = http_syntax_field(&request->head, "Expect");
+    request->expects_continue = expect && !request->head.is_1_0 && strcasecmp(expect, "100-continue") == 0;
+    if (!http_syntax_framing(&request->head, &request->framing)) {
+        fault(request, HTTP_FAULT_FRAMING);
+        return;
+    }
+    request->body_announced = request->framing.chunked || request->framing.length > 0;
+    request->complete = !request->body_announced;
+    /* Where a body in chunks ends, others may see elsewhere. */
+    connection->last = request->head.ends_connection || request->framing.chunked;
+    connection->asked = false;
+    http_connection_enter(connection, HTTP_WORKING);
+    server->events.headers(server->arg, request);
+    if (request->replied || request->held) {
+        return;
+    }
+    if (request->framing.length > server->options.max_body_bytes) {
+        fault(request, HTTP_FAULT_BODY_TOO_LARGE);
+    } else if (request->body_announced) {
+        ask_for_body(request);
+    } else {
+        complete(request);
+    }
+}
+
+/* Copies the head, so that the connection can read on; what is wiped is wiped once then. */
+static void take_head(struct http_connection *connection, size_t size)
+{
+    struct http_request *request = take_text(connection, size);
     if (!request) {
         return;
     }
-    struct http_connection *connection = request->connection;
-    bool refused = request->refused;
-    *request_slot = NULL;
-    request_end(request, refused || code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
-    if (!refused) {
+    enum http_syntax_verdict verdict = http_syntax_read(request->text, size, &request->head);
+    if (!request->head.method) {
+        http_syntax_guess(request->text, size, &request->head);
+    }
+    if (verdict != HTTP_SYNTAX_SOUND) {
+        fault(request, verdict == HTTP_SYNTAX_MALFORMED ? HTTP_FAULT_SYNTAX : HTTP_FAULT_HEADERS_TOO_LARGE);
+    } else {
+        begin_request(request);
+    }
+}
+
+/* False: more must come. */
+static bool read_head(struct http_connection *connection)
+{
+    struct buf *in = &connection->in;
+    size_t most = server_of(connection)->options.max_header_bytes;
+    ssize_t size = http_syntax_head_size(in->data, in->len < most ? in->len : most, &connection->scanned);
+    if (size < 0) {
+        refuse_head(connection, HTTP_FAULT_SYNTAX);
+    } else if (size == 0 && in->len > most) {
+        refuse_head(connection, HTTP_FAULT_HEADERS_TOO_LARGE);
+    } else if (size > 0) {
+        take_head(connection, (size_t)size);
+    } else {
+        bool more = http_connection_read(connection, most + 1 - in->len);
+        if (!connection->closed && in->len > 0) {
+            http_connection_enter(connection, HTTP_HEADING);
+        }
+        return more;
+    }
+    return true;
+}
+
+/* ---- What goes ---- */
+
+/* Nothing of the caller's is left, or what is left is read and dropped. */
+static void end_connection(struct http_connection *connection, bool complete)
+{
+    if (complete && connection->in.len == 0 && !connection->readable) {
+        http_connection_close(connection);
+    } else {
+        http_connection_shut_output(connection);
+        http_connection_enter(connection, HTTP_LINGERING);
+    }
+}
+
+/* The reply has been sent. */
+static void finish(struct http_connection *connection)
+{
+    bool complete = connection->request->complete;
+    request_end(connection->request, true);
+    if (connection->last) {
+        end_connection(connection, complete);
+    } else {
         http_connection_enter(connection, HTTP_IDLE);
     }
 }
 
-/* ---- Replies ---- */
-
-/* Past libmicrohttpd, straight onto the socket: small, and the first thing in it since the last reply, so it
- * fits. */
-static void refuse(struct http_request *request, const struct http_header *headers, size_t n_headers,
-                   const struct buf *body)
+/* The next piece of a stream. False: there is none now. */
+static bool fill(struct http_connection *connection)
 {
-    struct http_connection *connection = request->connection;
-    CLEANUP(buf_free) struct buf head = BUF_INIT;
-    http_wire_head(&head, request->status, request->server->mhd.get_reason_phrase_for(request->status),
-                   headers, n_headers, body->len);
-    http_wire_send(connection->fd, &head, strcmp(request->method, "HEAD") == 0 ? NULL : body);
-    http_free_body(request);
-    request->refused = true;
-    shutdown(connection->fd, SHUT_WR);
-    http_connection_enter(connection, HTTP_LINGERING);
+    struct http_request *request = connection->request;
+    struct http_server *server = request->server;
+    bool chunked = !request->head.is_1_0;
+    char *to = buf_reserve(&connection->body, STREAM_BLOCK_BYTES);
+    ssize_t n = to ? server->events.fill(server->arg, request, to, STREAM_BLOCK_BYTES) : -1;
+    request->is_quiet = n == 0;
+    if (n > 0) {
+        connection->body.len = (size_t)n;
+    }
+    if (n > 0 && chunked) {
+        buf_printf(&connection->head, "%zx\r\n", (size_t)n);
+        buf_puts(&connection->body, "\r\n");
+    } else if (n < 0) {
+        buf_puts(&connection->head, chunked ? "0\r\n\r\n" : "");
+        http_connection_enter(connection, HTTP_REPLYING);
+    }
+    if (n == 0) {
+        buf_free(&connection->body);
+    }
+    if (connection->head.failed || connection->body.failed) {
+        http_connection_close(connection);
+    }
+    return n != 0;
 }
 
-/* Takes the response, NULL included, and gives it back with its headers, or NULL. */
-static struct MHD_Response *add_headers(const struct http_server *server, struct MHD_Response *response,
-                                        bool last, const struct http_header *headers, size_t n_headers)
+/* While the reply is awaited. */
+static void look_for_caller(struct http_connection *connection)
 {
-    bool complete = response != NULL;
-    for (size_t i = 0; i < n_headers && complete; i++) {
-        complete = server->mhd.add_response_header(response, headers[i].name, headers[i].value) == MHD_YES;
+    struct http_request *request = connection->request;
+    bool is_unix = connection->address.any.sa_family == AF_UNIX; /* which tells by itself */
+    if (connection->hung_up || (connection->half_closed && request->head.is_1_0 && !is_unix)) {
+        http_connection_close(connection);
+    } else if (connection->half_closed && !connection->asked && !is_unix) {
+        connection->asked = true;
+        if (connection->phase == HTTP_STREAMING) {
+            request->server->events.half_closed(request->server->arg, request);
+        } else {
+            buf_puts(&connection->head, HTTP_WIRE_CONTINUE);
+            http_connection_flush(connection);
+        }
     }
-    if (complete && (server->draining || last)) {
-        complete = server->mhd.add_response_header(response, "Connection", "close") == MHD_YES;
-    }
-    if (response && !complete) {
-        server->mhd.destroy_response(response);
-    }
-    return complete ? response : NULL;
 }
 
-struct large_reply {
-    struct http_request *request;
-    struct buf body;
-};
-
-static ssize_t read_large_reply(void *arg, uint64_t position, char *data, size_t size)
+/* What is left after so many steps is for the next round: others wait. */
+void http_serve(struct http_connection *connection)
 {
-    struct large_reply *reply = arg;
-    size_t left = reply->body.len - (size_t)position;
-    if (reply->request->gone) {
-        return MHD_CONTENT_READER_END_WITH_ERROR;
+    bool more = true;
+    if (connection->dropped) {
+        http_connection_close(connection);
     }
-    size = size < left ? size : left;
-    memcpy(data, reply->body.data + position, size);
-    reply->request->handed_bytes += size;
-    return (ssize_t)size;
+    for (unsigned step = 0; more && !connection->closed; step++) {
+        if (step == STEPS_MAX) {
+            http_connection_ready(connection);
+            return;
+        }
+        if (connection->phase == HTTP_WORKING || connection->phase == HTTP_STREAMING) {
+            look_for_caller(connection);
+        }
+        if (connection->closed || !http_connection_flush(connection)) {
+            return;
+        }
+        switch (connection->phase) {
+        case HTTP_NEW:
+        case HTTP_IDLE:
+        case HTTP_HEADING:
+            more = read_head(connection);
+            break;
+        case HTTP_RECEIVING:
+            more = read_body(connection);
+            break;
+        case HTTP_REPLYING:
+            finish(connection);
+            break;
+        case HTTP_STREAMING:
+            more = fill(connection);
+            break;
+        case HTTP_LINGERING:
+            http_connection_drop_input(connection);
+            more = false;
+            break;
+        default:
+            more = false; /* the reply comes from above */
+        }
+    }
 }
 
-static void free_large_reply(void *arg)
-{
-    struct large_reply *reply = arg;
-    buf_free(&reply->body);
-    free(reply);
-}
-
-/* One that a socket may not take at once is handed over piece by piece: nothing else would tell how much of
- * it has gone. */
-static struct MHD_Response *make_large_response(struct http_request *request, struct buf *body)
-{
-    struct large_reply *reply = malloc(sizeof *reply);
-    if (!reply) {
-        return NULL;
-    }
-    *reply = (struct large_reply){.request = request, .body = *body};
-    *body = BUF_INIT;
-    struct MHD_Response *response = request->server->mhd.create_response_from_callback(
-        reply->body.len, LARGE_REPLY_BYTES, read_large_reply, reply, free_large_reply);
-    if (!response) {
-        free_large_reply(reply);
-    }
-    return response;
-}
-
-static struct MHD_Response *make_response(struct http_request *request, const struct http_header *headers,
-                                          size_t n_headers, struct buf *body)
-{
-    const struct http_server *server = request->server;
-    struct MHD_Response *response;
-    if (body->failed || !body->data) {
-        return NULL;
-    }
-    http_unread_hold(request, body->len);
-    if (body->len > LARGE_REPLY_BYTES) {
-        response = make_large_response(request, body);
-    } else {
-        response = server->mhd.create_response_from_buffer_with_free_callback(body->len, body->data, free);
-        *body = response ? BUF_INIT /* the response's now */ : *body;
-    }
-    return add_headers(server, response, request->last, headers, n_headers);
-}
+/* ---- From above ---- */
 
 void http_hold(struct http_request *request)
 {
     request->held = true;
 }
 
+/* Of a body that has not been read nobody believes the end. */
+static bool begin_reply(struct http_request *request)
+{
+    struct http_connection *connection = request->connection;
+    if (request->replied || request->gone) {
+        return false;
+    }
+    request->replied = true;
+    connection->last = connection->last || !request->complete || request->server->draining;
+    return true;
+}
+
 void http_reply(struct http_request *request, unsigned status, const struct http_header *headers,
                 size_t n_headers, struct buf *body)
 {
     struct http_connection *connection = request->connection;
-    if (request->replied || request->gone) {
+    if (!begin_reply(request)) {
         buf_free(body);
         return;
     }
-    request->replied = true;
-    request->status = status;
-    bool arriving = connection->phase == HTTP_RECEIVING && (request->body_announced || !*request->method);
-    bool early = arriving && request->deciding && request->expects_continue;
-    if (arriving && !early) {
-        refuse(request, headers, n_headers, body);
+    if (!request->complete) {
+        http_free_body(request);
+    }
+    http_wire_head(&connection->head, status, headers, n_headers, (ssize_t)body->len, connection->last);
+    if (strcmp(http_method(request), "HEAD") == 0) {
+        buf_free(body);
     } else {
-        request->response = make_response(request, headers, n_headers, body);
+        connection->body = *body;
+        *body = BUF_INIT;
     }
-    if (early && request->response) {
-        /* The caller has sent nothing yet and will not: libmicrohttpd can say no and close without harm. */
-        http_connection_enter(connection, HTTP_REPLYING);
-        queue_response(request);
-    } else if (http_is_suspended(request->server, connection)) {
-        request->server->mhd.resume_connection(connection->mhd);
+    if (connection->head.failed || connection->body.failed) {
+        buf_free(&connection->head);
+        buf_free(&connection->body);
+        connection->last = true;
     }
-    buf_free(body);
-}
-
-/* libmicrohttpd asks for more whenever the socket has room; where there is none, it is not asked again until
- * something has come. */
-static ssize_t read_stream(void *arg, uint64_t position, char *data, size_t size)
-{
-    (void)position;
-    struct http_request *request = arg;
-    struct http_server *server = request->server;
-    if (request->gone) {
-        return MHD_CONTENT_READER_END_WITH_ERROR;
-    }
-    ssize_t n = server->events.fill(server->arg, request, data, size);
-    request->is_quiet = n == 0;
-    if (n < 0) {
-        return MHD_CONTENT_READER_END_OF_STREAM;
-    }
-    if (n == 0) {
-        server->mhd.suspend_connection(request->connection->mhd);
-    }
-    request->handed_bytes += n > 0 ? (size_t)n : 0;
-    return n;
+    http_unread_hold(request, connection->body.len);
+    http_unread_begin(request);
+    http_connection_enter(connection, HTTP_REPLYING);
+    http_connection_ready(connection);
 }
 
 void http_stream(struct http_request *request, unsigned status, const struct http_header *headers,
                  size_t n_headers)
 {
-    struct http_server *server = request->server;
-    if (request->replied || request->gone) {
+    struct http_connection *connection = request->connection;
+    if (!begin_reply(request)) {
         return;
     }
-    request->replied = request->streams = true;
-    request->status = status;
-    request->response = add_headers(server,
-                                    server->mhd.create_response_from_callback(
-                                        MHD_SIZE_UNKNOWN, STREAM_BLOCK_BYTES, read_stream, request, NULL),
-                                    request->last, headers, n_headers);
-    wake(request);
+    connection->last = connection->last || request->head.is_1_0;
+    http_wire_head(&connection->head, status, headers, n_headers,
+                   request->head.is_1_0 ? HTTP_WIRE_UNBOUND : HTTP_WIRE_CHUNKED, connection->last);
+    connection->asked = false; /* in the words of a stream */
+    http_unread_begin(request);
+    http_connection_enter(connection, HTTP_STREAMING);
+    http_connection_ready(connection);
 }
 
 void http_stream_wake(struct http_request *request)
 {
-    wake(request);
+    http_connection_ready(request->connection);
 }
 
 void http_stream_holds(struct http_request *request, size_t bytes)
@@ -487,22 +493,26 @@ size_t http_server_unread_bytes(const struct http_server *server)
     return server->unread.used_bytes;
 }
 
-/* ---- Connections ---- */
+/* ---- Deadlines ---- */
 
-void http_on_hung_up(struct http_connection *connection)
+void http_on_late(struct http_connection *connection)
 {
-    hang_up(connection->request);
-}
-
-void http_on_too_slow(struct http_connection *connection)
-{
-    struct http_server *server = connection->all->arg;
-    bool in_headers = !connection->request;
-    struct http_request *request = in_headers ? request_new(server, connection, "", "") : connection->request;
-    if (request) {
-        server->events.fault(server->arg, request, HTTP_FAULT_TOO_SLOW);
-    }
-    if (request && in_headers) {
-        request_end(request, true); /* libmicrohttpd knows of no request that could be completed */
+    struct http_connections *all = connection->all;
+    switch (connection->phase) {
+    case HTTP_HEADING:
+        refuse_head(connection, HTTP_FAULT_TOO_SLOW);
+        break;
+    case HTTP_RECEIVING:
+        fault(connection->request, HTTP_FAULT_TOO_SLOW);
+        break;
+    case HTTP_WORKING:
+        connection->asked = false;
+        deadline_join(&all->deadlines, &connection->deadline, &all->queues[HTTP_WORKING]);
+        if (connection->half_closed) {
+            http_connection_ready(connection);
+        }
+        break;
+    default:
+        http_connection_close(connection);
     }
 }

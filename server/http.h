@@ -23,7 +23,8 @@ struct http_options {
     /* Of replies that wait to be read, of all and of one account. */
     size_t max_unread_bytes, max_unread_bytes_per_account;
     uint64_t reply_stall_ms;     /* in which a caller must take something of its reply */
-    uint64_t request_timeout_ms; /* from a request's first byte to its last */
+    uint64_t header_timeout_ms;  /* from a request's first byte to the last of its headers */
+    uint64_t request_timeout_ms; /* from there to its last byte; a ceiling for the former, too */
     uint64_t idle_timeout_ms;
     unsigned max_connections, max_connections_per_address; /* 0: no limit of the latter */
 };
@@ -32,9 +33,10 @@ struct http_options {
 enum http_fault {
     HTTP_FAULT_SYNTAX,            /* server/http_syntax.h */
     HTTP_FAULT_FRAMING,           /* where the body ends is not clear */
+    HTTP_FAULT_CHUNKS,            /* the body is malformed */
     HTTP_FAULT_HEADERS_TOO_LARGE, /* max_header_bytes, or too many */
     HTTP_FAULT_BODY_TOO_LARGE,    /* max_body_bytes */
-    HTTP_FAULT_TOO_SLOW,          /* request_timeout_ms */
+    HTTP_FAULT_TOO_SLOW,          /* header_timeout_ms, request_timeout_ms */
     HTTP_FAULT_OVERLOADED,        /* max_bodies_bytes */
     HTTP_FAULT_NO_SHARE,          /* the account's share of them */
 };
@@ -52,11 +54,13 @@ struct http_events {
     void (*headers)(void *arg, struct http_request *request);
     /* The whole body is there. */
     void (*complete)(void *arg, struct http_request *request);
-    /* Also after `headers`. Without a path or method where not even those have arrived. */
+    /* Also after `headers`. With as much of method, path and headers as could be read. */
     void (*fault)(void *arg, struct http_request *request, enum http_fault fault);
     /* The next bytes of a stream, as the socket takes them: how many; 0: none now, until http_stream_wake();
      * -1: it ends here. */
     ssize_t (*fill)(void *arg, struct http_request *request, char *data, size_t size);
+    /* The caller sends no more: whether it reads a stream is learned only by saying something. */
+    void (*half_closed)(void *arg, struct http_request *request);
     /* The caller has closed the connection before the reply, or before the end of a stream: no more can be
      * said. */
     void (*hangup)(void *arg, struct http_request *request);
@@ -73,7 +77,7 @@ int http_server_new(struct loop *loop, const struct http_options *options, const
 void http_server_free(struct http_server *server);
 
 /* Around each round of the loop: how long it may wait (-1: as long as it likes), and what is to be done after
- * it. */
+ * it: what is sent is sent there. */
 int http_server_timeout_ms(const struct http_server *server);
 void http_server_run(struct http_server *server);
 
@@ -92,6 +96,8 @@ const char *http_argument(const struct http_request *request, const char *name);
 size_t http_header_count(const struct http_request *request, const char *name);
 /* Overwrites a header's value, so that a secret is not kept in memory. */
 void http_wipe_header(struct http_request *request, const char *name);
+/* It has shown a valid key: its connection does not make room for those without. */
+void http_trust(struct http_request *request);
 bool http_has_body(const struct http_request *request); /* announced, or there */
 const struct buf *http_body(const struct http_request *request);
 void http_free_body(struct http_request *request);

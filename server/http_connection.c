@@ -1,30 +1,284 @@
-/* Connections beside libmicrohttpd, each a source of our loop as well as of its. Runs in the front.
+/* Connections: sockets, deadlines, who is there. Runs in the front; knows no HTTP.
  *
- * Some things it cannot do are done here. Its timeout starts again with every byte, so that a request could
- * take for ever: here one deadline holds from a request's first byte to its last. It does not watch a
- * suspended connection, yet a caller who leaves cancels its job. And it misses the end of a connection that
- * arrives together with the last bytes: it reads those, and then waits for an event that has been.
- *
- * It reads a new connection as soon as it has accepted it, so that we may never see its first bytes come: the
- * time for a first request runs from there, and at its end the kernel is asked whether any came. */
+ * An event is noted, and what follows from it done after the round (http_server_run()), so that nobody's
+ * request ends while somebody above works with it. */
 #include "server/http_connection.h"
 
-#include <linux/tcp.h>
-#include <netinet/in.h>
+#include <errno.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
+#include <sys/random.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include "jail/base/cleanup.h"
-#include "jail/base/clock.h"
+#include "jail/base/err.h"
 #include "jail/base/loop.h"
 
-/* A caller who has just connected gets this long to say something, however many others wait. */
-#define SPEAK_NS NS_PER_S
+#define DROP_BYTES 65536
 
-/* For the caller of a refused request to stop sending, and to read the answer before the socket is closed. */
-#define LINGER_NS (2 * NS_PER_S)
+/* ---- Lists ---- */
+
+static void list_add(struct http_connection_list *list, struct http_connection *connection)
+{
+    connection->previous = list->last;
+    connection->next = NULL;
+    *(list->last ? &list->last->next : &list->first) = connection;
+    list->last = connection;
+    list->count++;
+}
+
+static void list_remove(struct http_connection_list *list, struct http_connection *connection)
+{
+    *(connection->previous ? &connection->previous->next : &list->first) = connection->next;
+    *(connection->next ? &connection->next->previous : &list->last) = connection->previous;
+    list->count--;
+}
+
+static struct http_connection_list *list_of(struct http_connection *connection)
+{
+    return connection->known ? &connection->all->known : &connection->all->strangers;
+}
+
+/* Whoever has many addresses cannot choose which share a list. */
+static size_t hash_of(const struct http_connections *all, uint64_t network)
+{
+    return (((network ^ all->seed) * 0x9e3779b97f4a7c15ull) >> 32) % HTTP_NETWORK_LISTS;
+}
+
+static void join_network(struct http_connection *connection)
+{
+    struct http_connection **first =
+        &connection->all->networks[hash_of(connection->all, connection->network)];
+    connection->same_behind = *first;
+    if (*first) {
+        (*first)->same_before = connection;
+    }
+    *first = connection;
+}
+
+static void leave_network(struct http_connection *connection)
+{
+    struct http_connection **first =
+        &connection->all->networks[hash_of(connection->all, connection->network)];
+    *(connection->same_before ? &connection->same_before->same_behind : first) = connection->same_behind;
+    if (connection->same_behind) {
+        connection->same_behind->same_before = connection->same_before;
+    }
+}
+
+size_t http_connections_of(const struct http_connections *all, uint64_t network,
+                           struct http_connection **ret_stranger)
+{
+    size_t count = 0;
+    *ret_stranger = NULL;
+    for (struct http_connection *at = all->networks[hash_of(all, network)]; at; at = at->same_behind) {
+        if (at->network == network) {
+            count++;
+            *ret_stranger = at->known ? *ret_stranger : at;
+        }
+    }
+    return count;
+}
+
+uint64_t http_address_network(const union http_address *address)
+{
+    uint64_t network = 0;
+    if (address->any.sa_family == AF_INET) {
+        network = address->ip4.sin_addr.s_addr;
+    } else if (address->any.sa_family == AF_INET6) {
+        const struct in6_addr *ip6 = &address->ip6.sin6_addr;
+        memcpy(&network, ip6, sizeof network);
+        network ^= IN6_IS_ADDR_V4MAPPED(ip6) ? ip6->s6_addr32[3] : 0;
+    }
+    return network;
+}
+
+size_t http_connections_count(const struct http_connections *all)
+{
+    return all->known.count + all->strangers.count;
+}
+
+void http_connection_know(struct http_connection *connection)
+{
+    if (!connection->known) {
+        list_remove(&connection->all->strangers, connection);
+        connection->known = true;
+        list_add(&connection->all->known, connection);
+    }
+}
+
+/* ---- What is to be looked at ---- */
+
+void http_connection_ready(struct http_connection *connection)
+{
+    struct http_connections *all = connection->all;
+    if (connection->waiting || connection->closed) {
+        return;
+    }
+    connection->waiting = true;
+    connection->next_ready = NULL;
+    *(all->last_ready ? &all->last_ready->next_ready : &all->first_ready) = connection;
+    all->last_ready = connection;
+}
+
+static void let_die(struct http_connection *connection)
+{
+    connection->next_ready = connection->all->dead;
+    connection->all->dead = connection;
+}
+
+struct http_connection *http_connections_take_ready(struct http_connections *all)
+{
+    struct http_connection *connection;
+    while ((connection = all->first_ready)) {
+        all->first_ready = connection->next_ready;
+        all->last_ready = all->first_ready ? all->last_ready : NULL;
+        connection->waiting = false;
+        if (!connection->closed) {
+            return connection;
+        }
+        let_die(connection);
+    }
+    return NULL;
+}
+
+static void watch(struct http_connection *connection, uint32_t events)
+{
+    if (connection->watched != events && loop_modify(connection->watch, events) == 0) {
+        connection->watched = events;
+    }
+}
+
+static bool reads(const struct http_connection *connection)
+{
+    return connection->phase <= HTTP_RECEIVING || connection->phase == HTTP_LINGERING;
+}
+
+/* What is known is not told again and again. */
+static void on_event(void *arg, uint32_t events)
+{
+    struct http_connection *connection = arg;
+    uint32_t watched = connection->watched;
+    if (events & (EPOLLIN | EPOLLRDHUP)) {
+        connection->readable = true;
+        watched &= reads(connection) ? ~0u : ~(uint32_t)EPOLLIN;
+    }
+    if (events & EPOLLRDHUP) {
+        connection->half_closed = true;
+        watched &= ~(uint32_t)EPOLLRDHUP;
+    }
+    if (events & EPOLLOUT) {
+        watched &= ~(uint32_t)EPOLLOUT;
+    }
+    if (events & (EPOLLHUP | EPOLLERR)) {
+        connection->readable = connection->hung_up = true;
+    }
+    watch(connection, watched);
+    http_connection_ready(connection);
+}
+
+/* ---- Life ---- */
+
+static void on_deadline(void *arg, struct deadline *deadline)
+{
+    struct http_connections *all = arg;
+    all->late((struct http_connection *)(void *)deadline);
+}
+
+int http_connections_start(struct http_connections *all, struct err *reterr)
+{
+    if (getrandom(&all->seed, sizeof all->seed, 0) < 0) {
+        return err_errno(reterr, errno, "starting the HTTP server");
+    }
+    all->deadlines =
+        (struct deadlines){.queues = all->queues, .n_queues = HTTP_PHASES, .passed = on_deadline, .arg = all};
+    return deadlines_start(&all->deadlines, all->loop, reterr);
+}
+
+void http_connections_stop(struct http_connections *all)
+{
+    struct http_connection_list *lists[] = {&all->strangers, &all->known};
+    for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+        while (lists[i]->first) {
+            http_connection_close(lists[i]->first);
+        }
+    }
+    http_connections_take_ready(all); /* there is none that lives */
+    http_connections_bury(all);
+    deadlines_stop(&all->deadlines);
+}
+
+/* Small pieces of a stream are not held back to be sent together. */
+static void hasten(int fd)
+{
+    const int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+struct http_connection *http_connection_new(struct http_connections *all, int fd,
+                                            const union http_address *address)
+{
+    struct http_connection *connection = calloc(1, sizeof *connection);
+    if (!connection) {
+        return NULL;
+    }
+    *connection = (struct http_connection){.all = all,
+                                           .fd = fd,
+                                           .address = *address,
+                                           .network = http_address_network(address),
+                                           .watched = EPOLLIN | EPOLLRDHUP,
+                                           .phase = HTTP_PHASES,
+                                           .readable = true};
+    if (loop_add(all->loop, fd, connection->watched, on_event, connection, &connection->watch, NULL) < 0) {
+        free(connection);
+        return NULL;
+    }
+    if (address->any.sa_family != AF_UNIX) {
+        hasten(fd);
+    }
+    list_add(&all->strangers, connection);
+    join_network(connection);
+    http_connection_enter(connection, HTTP_NEW);
+    http_connection_ready(connection); /* most have sent something already */
+    return connection;
+}
+
+void http_connection_close(struct http_connection *connection)
+{
+    struct http_connections *all = connection->all;
+    if (connection->closed) {
+        return;
+    }
+    connection->closed = true;
+    all->closing(connection);
+    deadline_leave(&connection->deadline);
+    list_remove(list_of(connection), connection);
+    leave_network(connection);
+    loop_remove(connection->watch);
+    close(connection->fd);
+    connection->fd = -1;
+    if (connection->in.data) {
+        explicit_bzero(connection->in.data, connection->in.cap);
+    }
+    buf_free(&connection->in);
+    buf_free(&connection->head);
+    buf_free(&connection->body);
+    if (!connection->waiting) {
+        let_die(connection);
+    }
+}
+
+void http_connections_bury(struct http_connections *all)
+{
+    while (all->dead) {
+        struct http_connection *connection = all->dead;
+        all->dead = connection->next_ready;
+        free(connection);
+    }
+}
 
 void http_connection_enter(struct http_connection *connection, enum http_phase phase)
 {
@@ -32,155 +286,105 @@ void http_connection_enter(struct http_connection *connection, enum http_phase p
     if (connection->phase != phase) {
         connection->phase = phase;
         deadline_join(&all->deadlines, &connection->deadline,
-                      phase < HTTP_PHASES_WITH_DEADLINE ? &all->queues[phase] : NULL);
+                      all->queues[phase].timeout_ns > 0 ? &all->queues[phase] : NULL);
     }
 }
 
-void http_connection_give_up(struct http_connection *connection)
+/* ---- Bytes ---- */
+
+static bool would_block(int code)
 {
-    http_connection_enter(connection, HTTP_REPLYING);
-    shutdown(connection->fd, SHUT_RDWR);
+    return code == EAGAIN || code == EWOULDBLOCK || code == EINTR;
 }
 
-/* Only TCP can tell. */
-static bool has_received(const struct http_connection *connection)
+bool http_connection_read(struct http_connection *connection, size_t size)
 {
-    struct tcp_info info = {0};
-    socklen_t size = sizeof info;
-    return getsockopt(connection->fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
-           info.tcpi_bytes_received > 0;
+    if (!connection->readable) {
+        return false;
+    }
+    char *to = buf_reserve(&connection->in, size);
+    ssize_t n = to ? recv(connection->fd, to, size, MSG_DONTWAIT) : 0;
+    if (n > 0) {
+        connection->in.len += (size_t)n;
+        connection->readable = (size_t)n == size || connection->half_closed || connection->hung_up;
+    } else if (n == 0 || !would_block(errno)) {
+        http_connection_close(connection);
+        return false;
+    } else {
+        connection->readable = false;
+    }
+    watch(connection, connection->watched | EPOLLIN);
+    return n > 0;
 }
 
-static void on_deadline(void *arg, struct deadline *deadline)
+void http_connection_consume(struct http_connection *connection, size_t size)
 {
-    struct http_connections *all = arg;
-    struct http_connection *connection = (struct http_connection *)(void *)deadline;
-    if (connection->phase == HTTP_NEW && has_received(connection)) {
-        http_connection_enter(connection, HTTP_RECEIVING);
-        deadline_leave(deadline);
-    }
-    if (connection->phase == HTTP_RECEIVING) {
-        all->too_slow(connection);
-    }
-    if (!connection->deadline.queue) {
-        http_connection_give_up(connection);
+    struct buf *in = &connection->in;
+    memmove(in->data, in->data + size, in->len - size);
+    explicit_bzero(in->data + in->len - size, size);
+    in->len -= size;
+    if (in->len == 0) {
+        buf_free(in);
     }
 }
 
-/* Edge-triggered: one call for each arrival, and one for the end. */
-static void on_watch(void *arg, uint32_t events)
+/* What is left of head and body, as far as the socket takes it. */
+static ssize_t send_rest(const struct http_connection *connection)
 {
-    struct http_connection *connection = arg;
-    if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
-        connection->peer_closed = true;
-        connection->all->some_peer_closed = true;
-        if (connection->phase == HTTP_WORKING || connection->phase == HTTP_STREAMING) {
-            connection->all->hung_up(connection);
+    const struct buf *head = &connection->head, *body = &connection->body;
+    size_t of_head = connection->sent < head->len ? connection->sent : head->len;
+    size_t of_body = connection->sent - of_head;
+    struct iovec parts[2];
+    struct msghdr message = {.msg_iov = parts};
+    if (of_head < head->len) {
+        parts[message.msg_iovlen++] = (struct iovec){head->data + of_head, head->len - of_head};
+    }
+    if (of_body < body->len) {
+        parts[message.msg_iovlen++] = (struct iovec){body->data + of_body, body->len - of_body};
+    }
+    return sendmsg(connection->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+bool http_connection_flush(struct http_connection *connection)
+{
+    while (connection->sent < connection->head.len + connection->body.len) {
+        ssize_t n = send_rest(connection);
+        if (n < 0 && would_block(errno)) {
+            watch(connection, connection->watched | EPOLLOUT);
+            return false;
         }
-    } else if (connection->phase == HTTP_NEW || connection->phase == HTTP_IDLE) {
-        http_connection_enter(connection, HTTP_RECEIVING);
+        if (n < 0) {
+            http_connection_close(connection);
+            return false;
+        }
+        connection->sent += (size_t)n;
+        connection->sent_in_all += (uint64_t)n;
     }
+    buf_free(&connection->head);
+    buf_free(&connection->body);
+    connection->sent = 0;
+    return true;
 }
 
-int http_connections_start(struct http_connections *all, uint64_t idle_timeout_ms,
-                           uint64_t request_timeout_ms, struct err *reterr)
+void http_connection_drop_input(struct http_connection *connection)
 {
-    uint64_t first_ms = idle_timeout_ms < request_timeout_ms ? idle_timeout_ms : request_timeout_ms;
-    all->queues[HTTP_NEW].timeout_ns = first_ms * NS_PER_MS;
-    all->queues[HTTP_IDLE].timeout_ns = idle_timeout_ms * NS_PER_MS;
-    all->queues[HTTP_RECEIVING].timeout_ns = request_timeout_ms * NS_PER_MS;
-    all->queues[HTTP_LINGERING].timeout_ns = LINGER_NS;
-    all->deadlines = (struct deadlines){
-        .queues = all->queues, .n_queues = HTTP_PHASES_WITH_DEADLINE, .passed = on_deadline, .arg = all};
-    return deadlines_start(&all->deadlines, all->loop, reterr);
-}
-
-void http_connections_stop(struct http_connections *all)
-{
-    deadlines_stop(&all->deadlines);
-}
-
-struct http_connection *http_connection_new(struct http_connections *all, struct MHD_Connection *mhd, int fd)
-{
-    struct http_connection *connection = calloc(1, sizeof *connection);
-    if (!connection) {
-        return NULL;
+    char data[DROP_BYTES];
+    if (connection->in.len > 0) {
+        http_connection_consume(connection, connection->in.len);
     }
-    *connection = (struct http_connection){.all = all, .mhd = mhd, .fd = fd, .phase = HTTP_REPLYING};
-    if (loop_add(all->loop, fd, EPOLLIN | EPOLLRDHUP | EPOLLET, on_watch, connection, &connection->watch,
-                 NULL) < 0) {
-        free(connection);
-        return NULL;
-    }
-    connection->next = all->first;
-    if (connection->next) {
-        connection->next->previous = connection;
-    }
-    all->first = connection;
-    all->count++;
-    http_connection_enter(connection, HTTP_NEW);
-    return connection;
-}
-
-void http_connection_free(struct http_connection *connection)
-{
-    struct http_connections *all = connection->all;
-    deadline_join(&all->deadlines, &connection->deadline, NULL);
-    loop_remove(connection->watch);
-    *(connection->previous ? &connection->previous->next : &all->first) = connection->next;
-    if (connection->next) {
-        connection->next->previous = connection->previous;
-    }
-    all->count--;
-    free(connection);
-}
-
-void http_connections_close_ended(struct http_connections *all)
-{
-    if (!all->some_peer_closed) {
+    if (!connection->readable) {
         return;
     }
-    all->some_peer_closed = false;
-    for (struct http_connection *connection = all->first; connection; connection = connection->next) {
-        int unread = 0;
-        if (!connection->peer_closed) {
-            continue;
-        }
-        all->some_peer_closed = true;
-        if (connection->phase < HTTP_PHASES_WITH_DEADLINE && ioctl(connection->fd, FIONREAD, &unread) == 0 &&
-            unread == 0) {
-            http_connection_give_up(connection);
-        }
+    ssize_t n = recv(connection->fd, data, sizeof data, MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && !would_block(errno))) {
+        http_connection_close(connection);
+        return;
     }
+    connection->readable = false; /* epoll tells of the rest */
+    watch(connection, connection->watched | EPOLLIN);
 }
 
-size_t http_connections_waiting(const struct http_connections *all)
+void http_connection_shut_output(struct http_connection *connection)
 {
-    return all->queues[HTTP_NEW].count + all->queues[HTTP_IDLE].count;
-}
-
-void http_connections_close_oldest(struct http_connections *all)
-{
-    static const enum http_phase waiting[] = {HTTP_NEW, HTTP_IDLE};
-    struct deadline *oldest = NULL;
-    uint64_t oldest_ns = clock_now_ns() - SPEAK_NS;
-    for (size_t i = 0; i < ARRAY_SIZE(waiting); i++) {
-        const struct deadline_queue *queue = &all->queues[waiting[i]];
-        if (queue->first && queue->first->at_ns - queue->timeout_ns < oldest_ns) {
-            oldest = queue->first;
-            oldest_ns = oldest->at_ns - queue->timeout_ns;
-        }
-    }
-    if (oldest) {
-        http_connection_give_up((struct http_connection *)(void *)oldest);
-    }
-}
-
-void http_connections_close_idle(struct http_connections *all)
-{
-    for (struct http_connection *connection = all->first; connection; connection = connection->next) {
-        if (connection->phase == HTTP_IDLE && connection->served) {
-            http_connection_give_up(connection);
-        }
-    }
+    shutdown(connection->fd, SHUT_WR);
 }

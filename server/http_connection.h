@@ -1,78 +1,124 @@
-/* struct http_connection: one TCP connection: what it waits for, until when, and whether its other end is
- * still there. */
+/* struct http_connection: one connection: what it waits for, until when, and what waits to be written. */
 #pragma once
 
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
+#include "jail/base/buf.h"
 #include "server/deadline.h"
 
 struct err;
 struct http_request;
 struct loop;
 struct loop_source;
-struct MHD_Connection;
 
-/* What a connection waits for. The first ones have deadlines, and a queue each. */
+/* What a connection waits for. All have deadlines, and a queue each. */
 enum http_phase {
     HTTP_NEW,       /* the first byte ever */
     HTTP_IDLE,      /* the first byte of another request */
+    HTTP_HEADING,   /* the last byte of its headers */
     HTTP_RECEIVING, /* its last byte */
-    HTTP_LINGERING, /* the caller's end of a refused request */
-    HTTP_PHASES_WITH_DEADLINE,
-    HTTP_WORKING = HTTP_PHASES_WITH_DEADLINE, /* the reply, from above */
-    HTTP_REPLYING,                            /* the socket to take it, or to be closed */
-    HTTP_STREAMING,                           /* the rest of a reply that comes bit by bit */
+    HTTP_WORKING,   /* the reply, from above; the deadline is for looking whether the caller is still there */
+    HTTP_REPLYING,  /* the socket to take it */
+    HTTP_STREAMING, /* the rest of a reply that comes bit by bit */
+    HTTP_LINGERING, /* the caller's end of a connection that takes no more requests */
+    HTTP_PHASES,
+};
+
+union http_address {
+    struct sockaddr any;
+    struct sockaddr_in ip4;
+    struct sockaddr_in6 ip6;
+    struct sockaddr_storage storage; /* what accept() may write */
 };
 
 struct http_connection {
     struct deadline deadline; /* first, so that one is the other */
     struct http_connections *all;
-    struct MHD_Connection *mhd;
     int fd;
+    union http_address address;
+    uint64_t network; /* see http_client_network() */
     struct loop_source *watch;
-    struct http_request *request;
+    uint32_t watched; /* EPOLL* bits */
     enum http_phase phase;
-    bool peer_closed;
-    bool served; /* one request at least */
-    /* Of the request that is being read, query included. */
-    const char *target_end;
-    bool target_is_sound;
-    struct http_connection *previous, *next;
+    bool readable;    /* as far as we know */
+    bool half_closed; /* the other end sends no more */
+    bool asked;       /* whether it still reads, lately */
+    bool hung_up;     /* nor reads */
+    bool known;       /* has shown a valid key */
+    bool last;        /* ends with what waits to be written */
+    bool waiting;     /* to be looked at, see `ready` */
+    bool dropped;     /* its caller does not read: it is closed in this round */
+    bool closed;      /* is freed after the round */
+    struct buf in;
+    size_t scanned;        /* of it, see http_syntax_head_size() */
+    struct buf head, body; /* what waits to be written, `sent` bytes of it having gone */
+    size_t sent;
+    uint64_t sent_in_all;
+    struct http_request *request;
+    struct http_connection *previous, *next;           /* of the known or the strangers */
+    struct http_connection *same_before, *same_behind; /* of the networks with the same hash */
+    struct http_connection *next_ready;                /* or dead */
 };
+
+/* In the order in which they came. */
+struct http_connection_list {
+    struct http_connection *first, *last;
+    size_t count;
+};
+
+#define HTTP_NETWORK_LISTS 1024
 
 struct http_connections {
     struct loop *loop;
     void *arg; /* for the callbacks */
-    /* A request's deadline has passed. Where this does not move the connection on, it is closed. */
-    void (*too_slow)(struct http_connection *connection);
-    /* The caller has hung up while its reply was awaited. */
-    void (*hung_up)(struct http_connection *connection);
-    struct http_connection *first;
-    size_t count;
-    bool some_peer_closed; /* of connections that are not closed yet */
+    /* Its deadline has passed. */
+    void (*late)(struct http_connection *connection);
+    /* It is about to be closed: its request ends. */
+    void (*closing)(struct http_connection *connection);
+    struct http_connection_list known, strangers;
+    struct http_connection *networks[HTTP_NETWORK_LISTS]; /* each list with the newest first */
+    uint64_t seed;
+    struct http_connection *first_ready, *last_ready, *dead;
     struct deadlines deadlines;
-    struct deadline_queue queues[HTTP_PHASES_WITH_DEADLINE];
+    struct deadline_queue queues[HTTP_PHASES]; /* a timeout of 0: none */
 };
 
-/* The loop, the callbacks and their `arg` are set. */
-int http_connections_start(struct http_connections *all, uint64_t idle_timeout_ms,
-                           uint64_t request_timeout_ms, struct err *reterr);
+/* The loop, the callbacks, their `arg` and the timeouts of the queues are set. */
+int http_connections_start(struct http_connections *all, struct err *reterr);
 void http_connections_stop(struct http_connections *all);
+size_t http_connections_count(const struct http_connections *all);
 
-/* NULL: no memory or no room in the loop. The descriptor stays the caller's. */
-struct http_connection *http_connection_new(struct http_connections *all, struct MHD_Connection *mhd, int fd);
-void http_connection_free(struct http_connection *connection);
+/* NULL: no memory or no room in the loop. The descriptor is the connection's then, and otherwise stays the
+ * caller's. */
+struct http_connection *http_connection_new(struct http_connections *all, int fd,
+                                            const union http_address *address);
+/* Ends its request and closes it; it is freed by http_connections_bury(). */
+void http_connection_close(struct http_connection *connection);
+void http_connections_bury(struct http_connections *all);
+
 void http_connection_enter(struct http_connection *connection, enum http_phase phase);
-/* Shuts both directions; whoever reads it sees the end and closes. */
-void http_connection_give_up(struct http_connection *connection);
+/* It is to be looked at in this round: there are bytes to be written. */
+void http_connection_ready(struct http_connection *connection);
+/* The next one that is to be looked at; NULL: none. */
+struct http_connection *http_connections_take_ready(struct http_connections *all);
+/* A valid key has been shown. */
+void http_connection_know(struct http_connection *connection);
 
-/* Gives up those whose other end is closed, that wait for bytes, and that have none left to read. */
-void http_connections_close_ended(struct http_connections *all);
-/* How many wait for a request. */
-size_t http_connections_waiting(const struct http_connections *all);
-/* Gives up the one that has waited for a request longest, if any has for a second. */
-void http_connections_close_oldest(struct http_connections *all);
-/* Gives up those that have been served and wait for another request. */
-void http_connections_close_idle(struct http_connections *all);
+/* Reads once into `in`, at most so much. False: nothing has come; at the end the connection is closed. */
+bool http_connection_read(struct http_connection *connection, size_t size);
+/* Takes so many bytes from the front of `in`, and leaves no copy of them. */
+void http_connection_consume(struct http_connection *connection, size_t size);
+/* Writes what waits. True: all of it has gone. Where the other end is gone, the connection is closed. */
+bool http_connection_flush(struct http_connection *connection);
+/* Reads and drops what has come; closes the connection at its end. */
+void http_connection_drop_input(struct http_connection *connection);
+void http_connection_shut_output(struct http_connection *connection);
+
+uint64_t http_address_network(const union http_address *address);
+/* How many connections a network has, and the oldest of its strangers (NULL: none). */
+size_t http_connections_of(const struct http_connections *all, uint64_t network,
+                           struct http_connection **ret_stranger);

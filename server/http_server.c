@@ -1,109 +1,128 @@
-/* The HTTP server's life: libmicrohttpd loaded, started, run and stopped. Runs in the front, single-threaded:
- * libmicrohttpd has no thread of its own, its epoll descriptor is one more source of our loop. */
-#include <dlfcn.h>
+/* The HTTP server's life, and who gets a place in it. Runs in the front, single-threaded, on its loop.
+ *
+ * Places are short only for those who have shown no valid key: where all are taken, or all of an address, the
+ * oldest connection without one makes room for the next. Whoever asks for something has mostly sent it when
+ * he comes, and is looked at at once; so the oldest is one that has had its time. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/base/loop.h"
 #include "server/http.h"
 #include "server/http_connection.h"
 #include "server/http_internal.h"
-#include "server/http_syntax.h"
 
-#define LIBRARY "libmicrohttpd.so.12"
+/* At once, before those are looked at that are there. */
+#define ACCEPTS_MAX 64
 
-/* How often a server without a free place looks for a connection that can be closed. */
+/* How often a server without room looks for some. */
 #define FULL_POLL_MS 100
 
-/* A connection for which there is no memory has no context, and its first request closes it. */
-static void on_connection(void *arg, struct MHD_Connection *mhd, void **slot,
-                          enum MHD_ConnectionNotificationCode code)
+/* For the caller to stop sending, and to read the answer before the socket is closed. */
+#define LINGER_NS (2 * NS_PER_S)
+
+/* How often a caller who sends no more is asked whether it still reads. */
+#define PROBE_NS (5 * NS_PER_S)
+
+/* ---- Places ---- */
+
+/* Those with a key make room only where they hold most places, and one of them does nothing. */
+static struct http_connection *dispensable(const struct http_server *server)
 {
+    const struct http_connections *all = &server->connections;
+    if (all->strangers.count >= server->options.max_connections / 4 && all->strangers.first) {
+        return all->strangers.first;
+    }
+    for (struct deadline *at = all->queues[HTTP_IDLE].first; at; at = at->next) {
+        struct http_connection *connection = (struct http_connection *)(void *)at;
+        if (connection->known) {
+            return connection;
+        }
+    }
+    return all->strangers.first;
+}
+
+static bool is_full(const struct http_server *server)
+{
+    return http_connections_count(&server->connections) >= server->options.max_connections;
+}
+
+/* False: the address has as many as it may, and has shown a key on each. */
+static bool make_room_for(struct http_server *server, const union http_address *address)
+{
+    struct http_connection *stranger;
+    unsigned most = server->options.max_connections_per_address;
+    if (most == 0 || address->any.sa_family == AF_UNIX ||
+        http_connections_of(&server->connections, http_address_network(address), &stranger) < most) {
+        return true;
+    }
+    if (stranger) {
+        http_connection_close(stranger);
+    }
+    return stranger;
+}
+
+static void pause_listening(struct http_server *server)
+{
+    server->paused_until_ns = clock_now_ns() + FULL_POLL_MS * NS_PER_MS;
+    loop_modify(server->listening, 0);
+}
+
+/* False: nobody waits, or there is no room for who does. */
+static bool accept_one(struct http_server *server)
+{
+    union http_address address = {0};
+    socklen_t size = sizeof address;
+    if (is_full(server) && !dispensable(server)) {
+        pause_listening(server);
+        return false;
+    }
+    int fd = accept4(server->options.listen_fd, &address.any, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) {
+        bool gone = errno == ECONNABORTED || errno == EINTR;
+        if (!gone && errno != EAGAIN && errno != EWOULDBLOCK) {
+            pause_listening(server); /* no descriptor, no memory */
+        }
+        return gone;
+    }
+    bool welcome = make_room_for(server, &address);
+    if (welcome && is_full(server)) {
+        http_connection_close(dispensable(server));
+    }
+    if (!welcome || !http_connection_new(&server->connections, fd, &address)) {
+        close(fd);
+    }
+    return true;
+}
+
+static void on_listening(void *arg, uint32_t events)
+{
+    (void)events;
     struct http_server *server = arg;
-    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        int fd = server->mhd.get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-        *slot = http_connection_new(&server->connections, mhd, fd);
-    } else if (*slot) {
-        http_connection_free(*slot);
-        *slot = NULL;
+    for (unsigned i = 0; i < ACCEPTS_MAX && accept_one(server); i++) {
     }
 }
 
-/* The target, before libmicrohttpd cuts its query off and hides where it ended. What this returns would be
- * the request's slot. */
-static void *note_target(void *arg, const char *target, struct MHD_Connection *mhd)
-{
-    struct http_server *server = arg;
-    struct http_connection *connection =
-        server->mhd.get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
-    if (connection) {
-        connection->target_end = target + strlen(target);
-        connection->target_is_sound = http_syntax_is_target(target);
-    }
-    return NULL;
-}
+/* ---- Life ---- */
 
-/* Paths stay as they were sent: "%2f" in one must not become a separator, nor "%00" its end. */
-static size_t keep_escapes(void *arg, struct MHD_Connection *mhd, char *text)
-{
-    (void)arg;
-    (void)mhd;
-    return strlen(text);
-}
-
-static int load_library(struct microhttpd *mhd, struct err *reterr)
-{
-    mhd->handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    const char *missing = NULL;
-#define X(name)                                                                                              \
-    if (mhd->handle && !missing) {                                                                           \
-        *(void **)&mhd->name = dlsym(mhd->handle, "MHD_" #name);                                             \
-        missing = mhd->name ? NULL : "MHD_" #name;                                                           \
-    }
-    HTTP_LIBRARY_FUNCTIONS
-#undef X
-    if (!mhd->handle || missing) {
-        return err_set(reterr, ERR_HOST, ENOENT, LIBRARY, "cannot load %s: %s; install libmicrohttpd",
-                       LIBRARY, dlerror());
-    }
-    return 0;
-}
-
-static int start_daemon(struct http_server *server, struct err *reterr)
+static void set_timeouts(struct http_server *server)
 {
     const struct http_options *options = &server->options;
-    /* libmicrohttpd answers headers that do not fit into a connection's memory itself, as HTML; ours is JSON
-     * and comes first as long as they fit here. */
-    size_t memory = options->max_header_bytes * 4 + 65536;
-    uint64_t stalled_ms = options->idle_timeout_ms > options->request_timeout_ms
-                              ? options->idle_timeout_ms
-                              : options->request_timeout_ms;
-    server->daemon = server->mhd.start_daemon(
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, http_handle, server, /* */
-        MHD_OPTION_LISTEN_SOCKET, options->listen_fd,                                 /* */
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, memory,                                   /* */
-        MHD_OPTION_CONNECTION_LIMIT, options->max_connections,                        /* */
-        MHD_OPTION_PER_IP_CONNECTION_LIMIT, options->max_connections_per_address,     /* */
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(stalled_ms / 1000 + 1), /* for replies that nobody reads */
-        MHD_OPTION_STRICT_FOR_CLIENT, 1,                                  /* */
-        MHD_OPTION_URI_LOG_CALLBACK, note_target, server,                 /* */
-        MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,                 /* */
-        MHD_OPTION_NOTIFY_COMPLETED, http_completed, NULL,                /* */
-        MHD_OPTION_NOTIFY_CONNECTION, on_connection, server,              /* */
-        MHD_OPTION_END);
-    if (!server->daemon) {
-        return err_set(reterr, ERR_INTERNAL, errno, NULL, "libmicrohttpd did not start: %s", strerror(errno));
-    }
-    return 0;
-}
-
-static void on_socket(void *arg, uint32_t events)
-{
-    (void)arg;
-    (void)events; /* http_server_run() follows */
+    struct deadline_queue *queues = server->connections.queues;
+    uint64_t request_ms = options->request_timeout_ms, idle_ms = options->idle_timeout_ms;
+    uint64_t header_ms = options->header_timeout_ms < request_ms ? options->header_timeout_ms : request_ms;
+    queues[HTTP_NEW].timeout_ns = (idle_ms < request_ms ? idle_ms : request_ms) * NS_PER_MS;
+    queues[HTTP_IDLE].timeout_ns = idle_ms * NS_PER_MS;
+    queues[HTTP_HEADING].timeout_ns = header_ms * NS_PER_MS;
+    queues[HTTP_RECEIVING].timeout_ns = request_ms * NS_PER_MS;
+    queues[HTTP_WORKING].timeout_ns = PROBE_NS;
+    queues[HTTP_REPLYING].timeout_ns = queues[HTTP_STREAMING].timeout_ns = 0; /* see http_unread.c */
+    queues[HTTP_LINGERING].timeout_ns = LINGER_NS;
 }
 
 static int open_budgets(struct http_server *server, struct err *reterr)
@@ -124,20 +143,15 @@ int http_server_new(struct loop *loop, const struct http_options *options, const
         return err_errno(reterr, ENOMEM, "starting the HTTP server");
     }
     *server = (struct http_server){.loop = loop, .options = *options, .events = *events, .arg = arg};
-    server->connections = (struct http_connections){
-        .loop = loop, .arg = server, .too_slow = http_on_too_slow, .hung_up = http_on_hung_up};
-    int r = load_library(&server->mhd, reterr);
-    r = r < 0 ? r : open_budgets(server, reterr);
-    server->reads_in_place = r == 0 && strncmp(server->mhd.get_version(), "0.9.", 4) == 0;
-    r = r < 0 ? r
-              : http_connections_start(&server->connections, options->idle_timeout_ms,
-                                       options->request_timeout_ms, reterr);
+    server->connections.loop = loop;
+    server->connections.arg = server;
+    server->connections.late = http_on_late;
+    server->connections.closing = http_on_closing;
+    set_timeouts(server);
+    int r = open_budgets(server, reterr);
+    r = r < 0 ? r : http_connections_start(&server->connections, reterr);
     if (r == 0) {
-        r = start_daemon(server, reterr);
-    }
-    if (r == 0) {
-        int epoll = server->mhd.get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
-        r = loop_add(loop, epoll, EPOLLIN, on_socket, server, &server->source, reterr);
+        r = loop_add(loop, options->listen_fd, EPOLLIN, on_listening, server, &server->listening, reterr);
     }
     if (r < 0) {
         http_server_free(server);
@@ -149,82 +163,69 @@ int http_server_new(struct loop *loop, const struct http_options *options, const
 
 void http_server_free(struct http_server *server)
 {
-    if (!server) {
-        return;
+    if (server) {
+        loop_remove(server->listening);
+        http_connections_stop(&server->connections);
+        http_unread_stop(server);
+        budget_close(&server->bodies);
+        budget_close(&server->small_bodies);
+        free(server);
     }
-    if (server->daemon) {
-        /* libmicrohttpd does not stop while a connection is suspended. */
-        for (struct http_connection *connection = server->connections.first; connection;
-             connection = connection->next) {
-            if (http_is_suspended(server, connection)) {
-                http_on_hung_up(connection);
-            }
-        }
-        server->mhd.quiesce_daemon(server->daemon);
-        server->mhd.run(server->daemon);
-        loop_remove(server->source);
-        server->mhd.stop_daemon(server->daemon);
-    }
-    http_connections_stop(&server->connections);
-    http_unread_stop(server);
-    budget_close(&server->bodies);
-    budget_close(&server->small_bodies);
-    if (server->mhd.handle) {
-        dlclose(server->mhd.handle);
-    }
-    free(server);
-}
-
-static bool is_full(const struct http_server *server)
-{
-    return server->connections.count >= server->options.max_connections && !server->draining;
 }
 
 int http_server_timeout_ms(const struct http_server *server)
 {
-    MHD_UNSIGNED_LONG_LONG timeout_ms;
-    int longest_ms = is_full(server) ? FULL_POLL_MS : -1;
-    if (server->mhd.get_timeout(server->daemon, &timeout_ms) != MHD_YES) {
-        return longest_ms;
-    }
-    longest_ms = longest_ms < 0 ? INT32_MAX : longest_ms;
-    return timeout_ms > (unsigned)longest_ms ? longest_ms : (int)timeout_ms;
+    return server->connections.first_ready ? 0 : server->paused_until_ns > 0 ? FULL_POLL_MS : -1;
 }
 
 void http_server_run(struct http_server *server)
 {
-    size_t before = server->connections.count;
-    server->mhd.run(server->daemon);
-    if (server->connections.count < before) {
-        /* At its limit libmicrohttpd stops listening, and it listens again only when it runs once more:
-         * nothing would wake it. */
-        server->mhd.run(server->daemon);
+    const struct http_connection *last = server->connections.last_ready;
+    struct http_connection *connection;
+    do { /* those that come meanwhile have their turn in the next round */
+        connection = http_connections_take_ready(&server->connections);
+        if (connection) {
+            http_serve(connection);
+        }
+    } while (connection && connection != last);
+    http_connections_bury(&server->connections);
+    if (server->paused_until_ns > 0 && server->paused_until_ns <= clock_now_ns()) {
+        server->paused_until_ns = 0;
+        loop_modify(server->listening, EPOLLIN);
     }
-    http_connections_close_ended(&server->connections);
-    if (is_full(server)) {
-        http_connections_close_oldest(&server->connections);
+}
+
+/* Gives up those that have been served and wait for another request. */
+static void close_idle(struct http_server *server)
+{
+    struct deadline *next;
+    for (struct deadline *at = server->connections.queues[HTTP_IDLE].first; at; at = next) {
+        struct http_connection *connection = (struct http_connection *)(void *)at;
+        next = at->next;
+        if (connection->in.len == 0 && !connection->readable) {
+            http_connection_close(connection);
+        }
     }
 }
 
 void http_server_drain(struct http_server *server, bool take_waiting)
 {
-    bool more = take_waiting;
-    while (more) { /* what the kernel has accepted for us is not turned away */
-        size_t before = server->connections.count;
-        server->mhd.run(server->daemon);
-        more = server->connections.count > before;
+    while (take_waiting && accept_one(server)) { /* what the kernel has accepted is not turned away */
     }
     server->draining = true;
-    server->mhd.quiesce_daemon(server->daemon);
-    http_connections_close_idle(&server->connections);
+    server->paused_until_ns = 0;
+    loop_remove(server->listening);
+    server->listening = NULL;
+    close_idle(server);
 }
 
 size_t http_server_busy(const struct http_server *server)
 {
-    return server->connections.count - http_connections_waiting(&server->connections);
+    const struct deadline_queue *queues = server->connections.queues;
+    return http_server_connections(server) - queues[HTTP_NEW].count - queues[HTTP_IDLE].count;
 }
 
 size_t http_server_connections(const struct http_server *server)
 {
-    return server->connections.count;
+    return http_connections_count(&server->connections);
 }

@@ -1,25 +1,63 @@
-/* What a request's line and headers must look like, held more strictly than libmicrohttpd does. */
+/* What a request must look like: the only reader of its line, its headers and its chunks. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
 
-/* One request: begin, each header in its order, end. */
-struct http_syntax {
-    const char *start, *end; /* of what has been seen, where it was read */
-    bool in_place, broken;
-    bool is_1_0;
-    size_t n_headers, n_hosts;
+/* Of one request. Each costs a walk through all whenever one is looked up. */
+#define HTTP_HEADERS_MAX 100
+
+struct http_field {
+    const char *name;
+    char *value; /* without the blanks around it */
 };
 
-/* Of the request's line; `target` is the path with its query. False: malformed. */
-bool http_syntax_is_target(const char *target);
-/* `in_place`: name and value of each header still lie where the request was read, with a NUL for each byte of
- * the line ends between them, so that these can be told apart. `target_end` is then where the target ends as
- * a string: a NUL that the caller has put into it ends it early. */
-void http_syntax_begin(struct http_syntax *syntax, const char *method, const char *path,
-                       const char *target_end, const char *version, bool in_place);
-void http_syntax_header(struct http_syntax *syntax, const char *name, size_t name_size, const char *value,
-                        size_t value_size);
-/* `size`: of the request up to its body, as read. False: malformed. */
-bool http_syntax_end(const struct http_syntax *syntax, size_t size);
+/* A request up to its body. All text lies where the request was read, and ends with a NUL. */
+struct http_head {
+    const char *method;      /* NULL: nothing has been read */
+    const char *path;        /* without its query, not decoded */
+    char *query, *query_end; /* a NUL behind each argument; NULL: none */
+    bool is_1_0;
+    bool ends_connection; /* the caller wants no other request on it */
+    size_t n_fields;
+    struct http_field fields[HTTP_HEADERS_MAX];
+};
+
+/* The bytes of the head that `text` begins with, up to its empty line; 0: more must come; -1: no head can
+ * begin like this. `scanned` is 0 at first, and the caller's to keep. */
+ssize_t http_syntax_head_size(const char *text, size_t size, size_t *scanned);
+
+enum http_syntax_verdict { HTTP_SYNTAX_SOUND, HTTP_SYNTAX_MALFORMED, HTTP_SYNTAX_TOO_MANY };
+
+/* Reads a whole head in place; as far as it can, where it is not sound. */
+enum http_syntax_verdict http_syntax_read(char *text, size_t size, struct http_head *ret);
+
+/* For the log: method and target of what is none, if its first line has three parts. */
+void http_syntax_guess(char *text, size_t size, struct http_head *ret);
+
+/* How the body's end is told. */
+struct http_framing {
+    bool chunked;
+    uint64_t length; /* if not */
+};
+
+/* False: it is not clear. */
+bool http_syntax_framing(const struct http_head *head, struct http_framing *ret);
+
+/* A header's value; NULL: there is none. Of several, the first. */
+char *http_syntax_field(const struct http_head *head, const char *name);
+
+/* A body in chunks, as it arrives. All zero: at its beginning. */
+struct http_chunks {
+    unsigned state;
+    unsigned n_digits;
+    size_t line_bytes; /* of extensions, or of all trailers */
+    uint64_t left;     /* of the chunk */
+};
+
+/* Takes the next bytes up to the end of a piece of the body or of all; returns how many, -1: malformed. The
+ * piece, which may be empty, is at the end of what has been taken. */
+ssize_t http_chunks_take(struct http_chunks *chunks, const char *data, size_t size, size_t *ret_piece);
+bool http_chunks_ended(const struct http_chunks *chunks);

@@ -26,7 +26,7 @@ static uint64_t progress_of(const struct http_request *request)
     struct tcp_info info = {0};
     socklen_t size = sizeof info;
     bool is_tcp = getsockopt(request->connection->fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0;
-    return request->handed_bytes + (is_tcp ? info.tcpi_bytes_acked : 0);
+    return request->connection->sent_in_all + (is_tcp ? info.tcpi_bytes_acked : 0);
 }
 
 /* Since when it has taken nothing of what was there. */
@@ -50,10 +50,9 @@ static void drop(struct http_request *request, enum http_drop why)
         server->events.dropped(server->arg, request, why, request->unread.bytes);
     }
     http_unread_end(request);
-    request->gone = true;
     setsockopt(request->connection->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-    http_connection_give_up(request->connection);
-    http_stream_wake(request);
+    request->connection->dropped = true;
+    http_connection_ready(request->connection);
 }
 
 static struct http_request *request_of(struct deadline *deadline)
@@ -94,7 +93,7 @@ static struct http_request *slowest_reader(struct http_server *server, unsigned 
 void http_unread_hold(struct http_request *request, size_t bytes)
 {
     struct http_server *server = request->server;
-    if (request->gone) {
+    if (request->gone || request->connection->dropped) {
         return;
     }
     budget_give_back(&server->unread, request->account, request->unread.bytes);
@@ -131,8 +130,8 @@ int http_unread_start(struct http_server *server, struct err *reterr)
 {
     const struct http_options *options = &server->options;
     server->replies_sent.timeout_ns = options->reply_stall_ms * NS_PER_MS / LOOKS;
-    server->replies = (struct deadlines){
-        .queues = &server->replies_sent, .n_queues = 1, .passed = on_look, .arg = server};
+    server->replies =
+        (struct deadlines){.queues = &server->replies_sent, .n_queues = 1, .passed = on_look, .arg = server};
     int r = budget_open(&server->unread, options->max_unread_bytes, options->max_unread_bytes_per_account,
                         options->n_accounts);
     return r < 0 ? err_errno(reterr, -r, "starting the HTTP server")

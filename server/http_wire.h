@@ -1,16 +1,17 @@
-/* A whole HTTP reply in one send, for replies that go past the HTTP library. */
+/* The head of a reply, as bytes. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 struct buf;
 struct http_header;
 
-/* Appends status line and headers, with Date, "Connection: close" and Content-Length, up to the empty line.
- */
-void http_wire_head(struct buf *ret, unsigned status, const char *reason, const struct http_header *headers,
-                    size_t n_headers, size_t body_bytes);
+#define HTTP_WIRE_CHUNKED  (-1) /* the body comes in chunks */
+#define HTTP_WIRE_UNBOUND  (-2) /* it ends with the connection */
+#define HTTP_WIRE_CONTINUE "HTTP/1.1 100 Continue\r\n\r\n"
 
-/* Sends what the socket takes now; no more can be done for a caller who does not read. `body` may be NULL. */
-void http_wire_send(int fd, const struct buf *head, const struct buf *body);
+/* Appends status line and headers, with Date, up to the empty line. `body_bytes`: or one of the above. */
+void http_wire_head(struct buf *ret, unsigned status, const struct http_header *headers, size_t n_headers,
+                    ssize_t body_bytes, bool last);

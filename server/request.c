@@ -205,6 +205,9 @@ static bool identify(struct request *request)
     http_wipe_header(http, "X-Service-API-Key");
     http_wipe_header(http, "Authorization");
     http_set_account(http, account_of(request));
+    if (identified) {
+        http_trust(http);
+    }
     return identified;
 }
 
@@ -318,6 +321,7 @@ static void on_fault(void *arg, struct http_request *http, enum http_fault fault
     } answers[] = {
         [HTTP_FAULT_FRAMING] = {ERROR_BAD_REQUEST,
                                 "Content-Length and Transfer-Encoding do not tell where the body ends"},
+        [HTTP_FAULT_CHUNKS] = {ERROR_BAD_REQUEST, "a chunk of the body is malformed"},
         [HTTP_FAULT_SYNTAX] = {ERROR_BAD_REQUEST, "the request line or a header is malformed"},
         [HTTP_FAULT_HEADERS_TOO_LARGE] = {ERROR_HEADERS, NULL},
         [HTTP_FAULT_BODY_TOO_LARGE] = {ERROR_TOO_LARGE, NULL},
@@ -344,6 +348,14 @@ static void on_dropped(void *arg, struct http_request *http, enum http_drop why,
     LOG(front->log, LOG_WARNING, "reply_dropped", LOG_FIELD_STR("reason", reasons[why]),
         LOG_FIELD_U64("unread_bytes", bytes), LOG_FIELD_STR("key", request ? request->caller.name : NULL),
         LOG_FIELD_STR("request_id", request ? request->id : NULL));
+}
+
+static void on_half_closed(void *arg, struct http_request *http)
+{
+    struct request *request = request_of(arg, http);
+    if (request) {
+        stream_beat(request->stream);
+    }
 }
 
 static void on_hangup(void *arg, struct http_request *http)
@@ -409,6 +421,7 @@ const struct http_events request_events = {
     .complete = on_complete,
     .fault = on_fault,
     .fill = on_fill,
+    .half_closed = on_half_closed,
     .hangup = on_hangup,
     .dropped = on_dropped,
     .end = on_end,

@@ -139,6 +139,14 @@ void stream_wake(struct stream *stream)
     }
 }
 
+void stream_beat(struct stream *stream)
+{
+    if (stream) {
+        stream->beats = true;
+        stream_wake(stream);
+    }
+}
+
 void stream_tool_call(struct stream *stream, const char *name)
 {
     if (!stream || stream->calls.len + strlen(name) > CALLS_BYTES_MAX) {

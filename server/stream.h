@@ -31,6 +31,8 @@ void stream_free(struct stream *stream); /* takes NULL */
 /* Each takes NULL. */
 /* Output has come. */
 void stream_wake(struct stream *stream);
+/* Somebody wants to know whether anybody reads it. */
+void stream_beat(struct stream *stream);
 /* The program calls a tool. Where too many calls have not been told yet, this one is not. */
 void stream_tool_call(struct stream *stream, const char *name);
 /* Something that a run tells of. `event` is a constant of ours, `data` a line of JSON. */

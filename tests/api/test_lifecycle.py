@@ -162,8 +162,10 @@ def test_the_front_has_no_privileges(serve):
 def test_connections_over_the_limit_wait_their_turn(serve, wire):
     server = serve("max_connections: 4")
     held = [wire(server) for _ in range(4)]
-    for connection in held:
-        connection.send("GET /healthz HTTP/1.1\r\n")
+    for connection in held:  # which have shown a key, and are busy
+        connection.request("POST", "/execute", {"X-Service-API-Key": server.key, "Content-Type": "application/json",
+                                                "Content-Length": 9, "Expect": "100-continue"})
+        assert connection.reply().status == 100
     waiting = wire(server)
     waiting.request("GET", "/healthz")
     waiting.socket.settimeout(0.2)

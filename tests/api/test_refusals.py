@@ -1,6 +1,5 @@
 """Every error of the HTTP contract: its status, its code, its field, its headers."""
 
-import contextlib
 import json
 import socket
 
@@ -219,16 +218,11 @@ def test_415_without_a_type(server, wire):
 
 
 def test_431(server, wire):
-    for size in (17_000, 60_000):
+    for size in (17_000, 60_000, 1_000_000):
         connection = wire(server)
         connection.request("GET", "/healthz", {"X-Long": "x" * size})
         reply = connection.reply()
         assert reply.status == 431 and json.loads(reply.body)["code"] == "headers_too_large"
-    # Far over: libmicrohttpd's own answer, and then the end with bytes unread, so that a reset may overtake it.
-    connection = wire(server)
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        connection.request("GET", "/healthz", {"X-Long": "x" * 1_000_000})
-        assert connection.reply().status == 431
     connection = wire(server)
     connection.request("GET", "/healthz", {"X-Long": "x" * 15_000})
     assert connection.reply().status == 200

@@ -4,45 +4,20 @@
 
 #include <ctype.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "jail/base/cleanup.h"
 
-static bool is_cut(char c)
+/* The line at `*at`, which moves behind its CRLF. */
+static bool take_line(const char **at, const char *end, const char **ret, size_t *ret_size)
 {
-    return c == '\0' || c == '\r' || c == '\n';
-}
-
-/* The last line's end and the empty line. Once libmicrohttpd has cut the text up, each byte of them is a NUL,
- * and so is a colon without a name, which it takes for an empty line: of any four bytes in which it sees both
- * line ends, nobody could tell that they were no CRLF CRLF. */
-static bool ends_head(const char *at, const char *end)
-{
-    if (end - at < 4 || at[3] != '\n' || !memchr(at, '\n', 3)) {
-        return false;
-    }
-    for (int i = 0; i < 3; i++) {
-        if (!is_cut(at[i]) && !(i > 0 && at[i] == ':' && at[i - 1] == '\n')) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* The line at `*at`, which moves behind its CRLF, or behind the head. Of a NUL before the LF nobody could
- * tell that it was no CR; who ends lines with a bare LF sees the same line, others none at all. */
-static bool take_line(const char **at, const char *end, const char **ret, size_t *ret_size, bool *ret_last)
-{
-    const char *line_end = *at;
-    while (line_end < end && !is_cut(*line_end)) {
-        line_end++;
-    }
+    const char *line_end = *at < end ? memmem(*at, (size_t)(end - *at), "\r\n", 2) : NULL;
     *ret = *at;
-    *ret_size = (size_t)(line_end - *at);
-    *ret_last = ends_head(line_end, end);
-    *at = line_end + (*ret_last ? 4 : 2);
-    return *ret_last || (end - line_end >= 2 && line_end[0] != '\n' && line_end[1] == '\n');
+    *ret_size = line_end ? (size_t)(line_end - *at) : 0;
+    *at = line_end ? line_end + 2 : end;
+    return line_end;
 }
 
 static bool is_token(const char *text, size_t size)
@@ -84,10 +59,10 @@ static bool read_length(const char *value, size_t size, size_t *ret)
 {
     size_t length = 0;
     for (size_t i = 0; i < size; i++) {
-        if (!isdigit((unsigned char)value[i]) || length > SIZE_MAX / 20) {
+        if (!isdigit((unsigned char)value[i])) {
             return false;
         }
-        length = length * 10 + (size_t)(value[i] - '0');
+        length = length > SIZE_MAX / 20 ? SIZE_MAX : length * 10 + (size_t)(value[i] - '0');
     }
     *ret = length;
     return size > 0;
@@ -125,31 +100,88 @@ static bool read_header(struct http_reference *reference, const char *line, size
     return true;
 }
 
-bool http_reference_next(struct http_reference *reference)
+/* Hexadecimal digits, and perhaps an extension. */
+static bool read_chunk_size(const char *line, size_t size, uint64_t *ret)
 {
-    const char *line = NULL, *at = reference->at, *end = reference->end;
-    size_t size = 0;
-    unsigned n_framings = 0;
-    reference->chunked = false;
-    reference->body_size = 0;
-    /* Empty lines before a request are skipped everywhere. To libmicrohttpd a line is empty that begins with
-     * a NUL, too; nobody would pass one on. */
-    while (at && at < end && (*at == '\0' || *at == '\r' || *at == '\n')) {
-        const char *lf = memchr(at, '\n', (size_t)(end - at));
-        at = lf ? lf + 1 : NULL;
+    size_t n = 0;
+    *ret = 0;
+    for (; n < size && isxdigit((unsigned char)line[n]); n++) {
+        const char digit[] = {line[n], '\0'};
+        *ret = *ret * 16 + strtoul(digit, NULL, 16);
     }
-    bool last = false;
-    if (!at || !take_line(&at, end, &line, &size, &last) || !read_request_line(reference, line, size)) {
-        return false;
-    }
-    while (!last) {
-        if (!take_line(&at, end, &line, &size, &last) || !read_header(reference, line, size, &n_framings)) {
+    return n > 0 && n <= 16 && (n == size || line[n] == ';');
+}
+
+/* The body in chunks at `*at`, which moves behind it. False: malformed, or not whole. */
+static bool read_chunks(struct http_reference *reference, const char **at)
+{
+    const char *line;
+    size_t size;
+    uint64_t chunk;
+    do {
+        if (!take_line(at, reference->end, &line, &size) || !read_chunk_size(line, size, &chunk) ||
+            chunk > (size_t)(reference->end - *at) ||
+            chunk > sizeof reference->pieces - reference->body_size) {
+            return false;
+        }
+        memcpy(reference->pieces + reference->body_size, *at, chunk);
+        reference->body_size += chunk;
+        *at += chunk;
+        if (chunk > 0 && (!take_line(at, reference->end, &line, &size) || size > 0)) {
+            return false;
+        }
+    } while (chunk > 0);
+    while (take_line(at, reference->end, &line, &size)) {
+        const char *colon = memchr(line, ':', size);
+        if (size == 0) {
+            return true;
+        }
+        if (!colon || !is_token(line, (size_t)(colon - line))) {
             return false;
         }
     }
+    return false;
+}
+
+static bool read_head(struct http_reference *reference, const char **at)
+{
+    const char *line = NULL, *end = reference->end;
+    size_t size = 0;
+    unsigned n_framings = 0;
+    if (end - *at >= 2 && memcmp(*at, "\r\n", 2) == 0) {
+        *at += 2; /* RFC 9112, 2.2 */
+    }
+    if (!take_line(at, end, &line, &size) || !read_request_line(reference, line, size)) {
+        return false;
+    }
+    while (take_line(at, end, &line, &size)) {
+        if (size == 0) {
+            return n_framings <= 1;
+        }
+        if (!read_header(reference, line, size, &n_framings)) {
+            return false;
+        }
+    }
+    return false;
+}
+
+bool http_reference_next(struct http_reference *reference)
+{
+    const char *at = reference->at;
+    reference->chunked = false;
+    reference->body_size = 0;
+    if (!at || !read_head(reference, &at)) {
+        return false;
+    }
+    size_t left = (size_t)(reference->end - at);
     reference->body = at;
-    size_t left = (size_t)(end - at);
-    bool ends_here = !reference->chunked && reference->body_size <= left;
-    reference->at = ends_here ? at + reference->body_size : NULL;
-    return n_framings <= 1;
+    if (reference->chunked) {
+        reference->whole = read_chunks(reference, &at);
+        reference->body = reference->pieces;
+        reference->at = NULL; /* the connection ends with it */
+    } else {
+        reference->whole = reference->body_size <= left;
+        reference->at = reference->whole ? at + reference->body_size : NULL;
+    }
+    return true;
 }

@@ -10,8 +10,10 @@ struct http_reference {
     const char *method, *path;
     size_t method_size, path_size; /* the path without its query */
     const char *body;
-    size_t body_size; /* announced */
-    bool chunked;     /* no reference for where such a body ends: the connection ends with its request */
+    size_t body_size; /* as announced, or what has come in chunks */
+    bool chunked;     /* the connection ends with such a request */
+    bool whole;       /* all of the body is there */
+    char pieces[1024];
 };
 
 /* The next request's head. False: it is malformed or not complete. */

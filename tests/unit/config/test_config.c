@@ -108,7 +108,8 @@ static const char everything[] =
     "listen: '[::1]:0' environment: 'staging' default_timeout_ms: 1 max_timeout_ms: 2 max_concurrent_jobs: "
     "3\n"
     "cgroup: BEST_EFFORT policy_path: ['/etc/immure/policies', 'mine.textproto'] default_runtime: 'sh'\n"
-    "max_body_bytes: 4096 max_header_bytes: 2048 request_timeout_ms: 5 idle_timeout_ms: 6 max_connections: "
+    "max_body_bytes: 4096 max_header_bytes: 2048 header_timeout_ms: 4 request_timeout_ms: 5 idle_timeout_ms: "
+    "6 max_connections: "
     "7\n"
     "drain_timeout_ms: 0 metrics_open: true log_format: JSON log_level: DEBUG audit_log: '/var/log/audit'\n"
     "audit_log_bytes: 15 audit_code_bytes: 16\n"
@@ -145,6 +146,7 @@ static void check_everything(const struct server_config *config)
     assert_string_equal(config->default_runtime, "sh");
     assert_int_equal(config->max_body_bytes, 4096);
     assert_int_equal(config->max_header_bytes, 2048);
+    assert_int_equal(config->header_timeout_ms, 4);
     assert_int_equal(config->request_timeout_ms, 5);
     assert_int_equal(config->idle_timeout_ms, 6);
     assert_int_equal(config->max_connections, 7);

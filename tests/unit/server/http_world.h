@@ -97,7 +97,7 @@ static inline void on_fault(void *arg, struct http_request *request, enum http_f
     static const unsigned statuses[] = {
         [HTTP_FAULT_SYNTAX] = 400,         [HTTP_FAULT_FRAMING] = 400,  [HTTP_FAULT_HEADERS_TOO_LARGE] = 431,
         [HTTP_FAULT_BODY_TOO_LARGE] = 413, [HTTP_FAULT_TOO_SLOW] = 408, [HTTP_FAULT_OVERLOADED] = 503,
-        [HTTP_FAULT_NO_SHARE] = 429,
+        [HTTP_FAULT_NO_SHARE] = 429,       [HTTP_FAULT_CHUNKS] = 400,
     };
     struct world *world = arg;
     world->last_fault = (int)fault;
@@ -139,6 +139,7 @@ static const struct http_options default_options = {
     .max_unread_bytes = 64 << 20,
     .max_unread_bytes_per_account = 64 << 20,
     .reply_stall_ms = 60000,
+    .header_timeout_ms = 60000,
     .request_timeout_ms = 60000,
     .idle_timeout_ms = 60000,
     .max_connections = 10,
