@@ -375,30 +375,16 @@ static void handle_notification(const struct message_context *context)
 
 /* ---- HTTP ---- */
 
-/* A page in a browser that has made its own name point here must not reach a server without keys. */
-static bool origin_is_local(const char *origin)
-{
-    static const char *const local[] = {"http://localhost",  "http://127.0.0.1",  "http://[::1]",
-                                        "https://localhost", "https://127.0.0.1", "https://[::1]"};
-    for (size_t i = 0; i < ARRAY_SIZE(local); i++) {
-        size_t length = strlen(local[i]);
-        if (strncmp(origin, local[i], length) == 0 && (origin[length] == '\0' || origin[length] == ':')) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* What the headers say. Answers and returns false where that will not do. */
 static bool check_headers(struct request *request, const char **ret_session)
 {
-    const char *origin = http_header(request->http, "Origin");
     const char *version = http_header(request->http, "MCP-Protocol-Version");
     const char *session = http_header(request->http, "Mcp-Session-Id");
     *ret_session = session ? session : "";
-    if (origin && !origin_is_local(origin)) {
-        request_refuse(request, ERROR_FORBIDDEN, "pages of other hosts may not call this server", NULL);
-    } else if (version && !mcp_speaks(version)) {
+    if (!request_origin_fits(request)) {
+        return false;
+    }
+    if (version && !mcp_speaks(version)) {
         reply_error(request, 400, "null", MCP_INVALID_REQUEST, "MCP-Protocol-Version: unsupported");
     } else if (session && !mcp_session_is_valid(request->front->mcp->sessions, &request->caller, session)) {
         reply_error(request, 404, "null", MCP_NO_SUCH_SESSION, "Session not found");

@@ -27,9 +27,10 @@ static int fail(struct err *reterr, int code, const char *what)
 static void put_request(const struct http_question *question, struct buf *ret)
 {
     size_t size = question->body ? question->body->len : 0;
+    char host[LISTEN_TEXT_BYTES];
+    listen_host(question->server, host);
     buf_printf(ret, "%s %s HTTP/1.0\r\nHost: %s\r\nConnection: close\r\nContent-Length: %zu\r\n",
-               question->method, question->path,
-               question->server->is_unix ? "localhost" : question->server->host, size);
+               question->method, question->path, host, size);
     if (question->body) {
         buf_puts(ret, "Content-Type: application/json\r\n");
     }

@@ -86,6 +86,15 @@ int listen_parse(const char *text, struct listen_address *ret, struct err *reter
     return r;
 }
 
+void listen_host(const struct listen_address *address, char ret[LISTEN_TEXT_BYTES])
+{
+    bool brackets = strchr(address->host, ':') != NULL;
+    snprintf(ret, LISTEN_TEXT_BYTES, brackets ? "[%s]:%s" : "%s:%s", address->host, address->port);
+    if (address->is_unix) {
+        snprintf(ret, LISTEN_TEXT_BYTES, "localhost");
+    }
+}
+
 #define SOMEBODY_LISTENS "; another process listens there: choose another address"
 
 static const char *inet_remedy(int code)

@@ -19,6 +19,9 @@ int listen_parse(const char *text, struct listen_address *ret, struct err *reter
 
 #define LISTEN_TEXT_BYTES 320
 
+/* What a caller of that address says as Host. */
+void listen_host(const struct listen_address *address, char ret[LISTEN_TEXT_BYTES]);
+
 /* A listening, non-blocking socket; `ret_bound` gets the address it really has ("127.0.0.1:41233" for port
  * 0). A socket file that nobody listens on any more is replaced. */
 int listen_open(const char *text, int *ret_fd, char ret_bound[LISTEN_TEXT_BYTES], struct err *reterr);

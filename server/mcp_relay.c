@@ -147,11 +147,12 @@ int relay_connect(const struct listen_address *address)
 
 static void put_request(const struct relay *relay, const char *line, size_t size, struct buf *ret)
 {
-    const struct listen_address *server = relay->options.server;
+    char host[LISTEN_TEXT_BYTES];
+    listen_host(relay->options.server, host);
     buf_printf(ret,
                "POST /mcp HTTP/1.0\r\nHost: %s\r\nConnection: close\r\nContent-Type: application/json\r\n"
                "Accept: application/json, text/event-stream\r\nContent-Length: %zu\r\n",
-               server->is_unix ? "localhost" : server->host, size);
+               host, size);
     if (relay->options.key[0] != '\0') {
         buf_printf(ret, "Authorization: Bearer %s\r\n", relay->options.key);
     }

@@ -20,8 +20,10 @@
 #include "server/front_context.h"
 #include "server/guesses.h"
 #include "server/http.h"
+#include "server/listen.h"
 #include "server/log.h"
 #include "server/metrics.h"
+#include "server/page.h"
 #include "server/routes.h"
 #include "server/session_queries.h"
 #include "server/stream.h"
@@ -266,6 +268,42 @@ static bool media_type_fits(const struct http_request *http)
     return typed && (!encoding || strcasecmp(encoding, "identity") == 0);
 }
 
+/* Answers where the header is not ours. */
+static bool refuse_page(struct request *request, const char *header, bool ours)
+{
+    if (!ours) {
+        char text[160];
+        snprintf(text, sizeof text,
+                 "%s: pages of other hosts may not call this server; ask localhost, or what `listen` names",
+                 header);
+        request_refuse(request, ERROR_FORBIDDEN, text, header);
+    }
+    return !ours;
+}
+
+bool request_origin_fits(struct request *request)
+{
+    struct listen_address listen = {0};
+    listen_parse(request->front->config->listen, &listen, NULL);
+    bool one = http_header_count(request->http, "Origin") <= 1;
+    return !refuse_page(request, "Origin",
+                        one && page_origin_is_ours(http_header(request->http, "Origin"), &listen));
+}
+
+/* Without keys, whoever reaches the server may call: no page may be made to. A unix socket is out of a
+ * browser's reach, and its path no name. */
+static bool is_from_elsewhere(struct request *request)
+{
+    struct listen_address listen = {0};
+    const char *host = http_header(request->http, "Host");
+    if (!request->front->config->open) {
+        return false;
+    }
+    listen_parse(request->front->config->listen, &listen, NULL);
+    return refuse_page(request, "Host", !host || listen.is_unix || page_host_is_ours(host, &listen)) ||
+           !request_origin_fits(request);
+}
+
 static void on_headers(void *arg, struct http_request *http)
 {
     struct front *front = arg;
@@ -280,6 +318,8 @@ static void on_headers(void *arg, struct http_request *http)
     bool identified = identify(request);
     if (!identified && needs_key(front, path)) {
         refuse_key(request, presented);
+    } else if (is_from_elsewhere(request)) {
+        return;
     } else if (!path) {
         request_refuse(request, ERROR_NO_SUCH_PATH, NULL, NULL);
     } else if (!request->route) {

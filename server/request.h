@@ -70,5 +70,7 @@ void request_reply_noted(struct request *request);
 void request_reply_empty(struct request *request);
 /* `text` and `field` may be NULL; see error_write(). */
 void request_refuse(struct request *request, enum error_class class, const char *text, const char *field);
+/* False: a page of another host sends it, and has been refused. */
+bool request_origin_fits(struct request *request);
 /* By err.kind; internal errors are logged. `retry_after_ms` is used where the status asks for one. */
 void request_refuse_err(struct request *request, const struct err *err, uint64_t retry_after_ms);

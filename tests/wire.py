@@ -34,7 +34,7 @@ class Wire:
             self.socket.sendall(part.encode() if isinstance(part, str) else part)
 
     def request(self, method, path, headers=(), body=b""):
-        lines = [f"{method} {path} HTTP/1.1", "Host: test", *(f"{name}: {value}" for name, value in dict(headers).items())]
+        lines = [f"{method} {path} HTTP/1.1", "Host: localhost", *(f"{name}: {value}" for name, value in dict(headers).items())]
         self.send("\r\n".join(lines) + "\r\n\r\n", body)
 
     def fill(self):

@@ -82,6 +82,40 @@ def test_a_local_server_may_be_open(serve, wire):
         assert reply.status == 200 and json.loads(reply.body)["stdout"] == "1\n"
 
 
+def test_no_page_reaches_an_open_server(serve, wire):
+    """A page of another host sends its Origin, or has its own name stand for our address."""
+    server = serve(SANDBOX_EXECUTOR_SERVICE_API_KEY="", SANDBOX_EXECUTOR_ENV="local")
+    paths = [("POST", "/execute"), ("POST", "/run-code"), ("POST", "/mcp"), ("DELETE", "/mcp"), ("GET", "/sessions"), ("DELETE", "/jobs/x"),
+             ("GET", "/approvals"), ("GET", "/healthz"), ("GET", "/metrics"), ("GET", "/openapi.json"), ("GET", "/nothing"), ("PUT", "/execute")]
+
+    def answer(method, path, host=f"127.0.0.1:{server.port}", *headers):
+        connection = wire(server)
+        body = RUN if method == "POST" else ""
+        lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", "Content-Type: application/json", f"Content-Length: {len(body)}", *headers]
+        connection.send("\r\n".join(lines) + "\r\n\r\n" + body)
+        return connection.reply()
+
+    for method, path in paths:
+        for name, reply in (("Host", answer(method, path, "evil.example:80")), ("Host", answer(method, path, "localhost.evil.example")),
+                            ("Origin", answer(method, path, "localhost", "Origin: http://evil.example")),
+                            ("Origin", answer(method, path, "localhost", "Origin: null")),
+                            ("Origin", answer(method, path, "localhost", "Origin: http://localhost", "Origin: http://evil.example"))):
+            error = json.loads(reply.body)
+            assert (reply.status, error["code"], error["field"]) == (403, "forbidden", name), (path, reply)
+            assert error["error"].startswith(name + ": ") and reply.headers["x-request-id"]
+    for host in ("localhost", f"localhost:{server.port}", "127.0.0.1", "[::1]:1"):
+        for origin in ([], ["Origin: http://localhost:3000"], ["Origin: http://127.0.0.1"]):
+            assert json.loads(answer("POST", "/execute", host, *origin).body)["stdout"] == "1\n"
+    assert "path=/execute status=200" in server.log()
+
+
+def test_with_a_key_anybody_may_come_from_anywhere(server, wire):
+    connection = wire(server)
+    connection.send(f"POST /execute HTTP/1.1\r\nHost: evil.example\r\nOrigin: http://evil.example\r\nX-Service-API-Key: {server.key}\r\n"
+                    f"Content-Type: application/json\r\nContent-Length: {len(RUN)}\r\n\r\n{RUN}")
+    assert connection.reply().status == 200
+
+
 @pytest.mark.parametrize("environment", ["production", "staging"])
 def test_no_other_server_starts_without_a_key(serve, environment):
     server = serve(ready=False, SANDBOX_EXECUTOR_SERVICE_API_KEY="", SANDBOX_EXECUTOR_ENV=environment)

@@ -146,9 +146,24 @@ static void test_other_files_are_never_replaced(void **state)
     assert_non_null(strstr(err.text, "that directory does not exist"));
 }
 
+static void says_whom_a_caller_asks(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {
+        {"127.0.0.1:9099", "127.0.0.1:9099"}, {"[::1]:80", "[::1]:80"}, {"unix:/run/x", "localhost"}};
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct listen_address address = {0};
+        char host[LISTEN_TEXT_BYTES];
+        assert_int_equal(listen_parse(rows[i][0], &address, NULL), 0);
+        listen_host(&address, host);
+        assert_string_equal(host, rows[i][1]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(says_whom_a_caller_asks),
         cmocka_unit_test(test_parse),
         cmocka_unit_test(test_long_paths_are_refused),
         cmocka_unit_test(test_port_zero_tells_the_real_one),
