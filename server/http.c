@@ -23,7 +23,7 @@
 #include "server/http_wire.h"
 
 /* Of one connection in one round. */
-#define STEPS_MAX 32
+#define STEPS_MAX 16
 
 /* Asked for at once from a stream. */
 #define STREAM_BLOCK_BYTES 16384
@@ -55,6 +55,7 @@ static void request_end(struct http_request *request, bool sent)
     request->server->events.end(request->server->arg, request, sent);
     http_unread_end(request);
     request->connection->request = NULL;
+    request->connection->served = true;
     http_free_body(request);
     if (request->text) {
         explicit_bzero(request->text, request->text_size);

@@ -17,7 +17,8 @@
 #include "jail/base/err.h"
 #include "jail/base/loop.h"
 
-#define DROP_BYTES 65536
+#define DROP_BYTES   65536
+#define UNSENT_BYTES 131072 /* of a reply in the kernel, beside what is on its way */
 
 /* ---- Lists ---- */
 
@@ -115,32 +116,30 @@ void http_connection_know(struct http_connection *connection)
 void http_connection_ready(struct http_connection *connection)
 {
     struct http_connections *all = connection->all;
+    struct http_connection_queue *queue =
+        connection->known || !connection->served ? &all->ready : &all->others;
     if (connection->waiting || connection->closed) {
         return;
     }
     connection->waiting = true;
     connection->next_ready = NULL;
-    *(all->last_ready ? &all->last_ready->next_ready : &all->first_ready) = connection;
-    all->last_ready = connection;
+    *(queue->last ? &queue->last->next_ready : &queue->first) = connection;
+    queue->last = connection;
 }
 
-static void let_die(struct http_connection *connection)
-{
-    connection->next_ready = connection->all->dead;
-    connection->all->dead = connection;
-}
-
-struct http_connection *http_connections_take_ready(struct http_connections *all)
+struct http_connection *http_connections_take(struct http_connections *all,
+                                              struct http_connection_queue *queue)
 {
     struct http_connection *connection;
-    while ((connection = all->first_ready)) {
-        all->first_ready = connection->next_ready;
-        all->last_ready = all->first_ready ? all->last_ready : NULL;
+    while ((connection = queue->first)) {
+        queue->first = connection->next_ready;
+        queue->last = queue->first ? queue->last : NULL;
         connection->waiting = false;
         if (!connection->closed) {
             return connection;
         }
-        let_die(connection);
+        connection->next_ready = all->dead;
+        all->dead = connection;
     }
     return NULL;
 }
@@ -164,7 +163,7 @@ static void on_event(void *arg, uint32_t events)
     uint32_t watched = connection->watched;
     if (events & (EPOLLIN | EPOLLRDHUP)) {
         connection->readable = true;
-        watched &= reads(connection) ? ~0u : ~(uint32_t)EPOLLIN;
+        watched &= reads(connection) && !connection->waiting ? ~0u : ~(uint32_t)EPOLLIN;
     }
     if (events & EPOLLRDHUP) {
         connection->half_closed = true;
@@ -206,16 +205,19 @@ void http_connections_stop(struct http_connections *all)
             http_connection_close(lists[i]->first);
         }
     }
-    http_connections_take_ready(all); /* there is none that lives */
+    http_connections_take(all, &all->ready); /* there is none that lives */
+    http_connections_take(all, &all->others);
     http_connections_bury(all);
     deadlines_stop(&all->deadlines);
 }
 
-/* Small pieces of a stream are not held back to be sent together. */
-static void hasten(int fd)
+/* Small pieces of a stream are not held back to be sent together; and the kernel keeps little for who does
+ * not read. */
+static void tune(int fd)
 {
-    const int on = 1;
+    const int on = 1, unsent_bytes = UNSENT_BYTES;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_bytes, sizeof unsent_bytes);
 }
 
 struct http_connection *http_connection_new(struct http_connections *all, int fd,
@@ -237,7 +239,7 @@ struct http_connection *http_connection_new(struct http_connections *all, int fd
         return NULL;
     }
     if (address->any.sa_family != AF_UNIX) {
-        hasten(fd);
+        tune(fd);
     }
     list_add(&all->strangers, connection);
     join_network(connection);
@@ -267,7 +269,8 @@ void http_connection_close(struct http_connection *connection)
     buf_free(&connection->head);
     buf_free(&connection->body);
     if (!connection->waiting) {
-        let_die(connection);
+        connection->next_ready = all->dead;
+        all->dead = connection;
     }
 }
 

@@ -49,8 +49,9 @@ struct http_connection {
     bool asked;       /* whether it still reads, lately */
     bool hung_up;     /* nor reads */
     bool known;       /* has shown a valid key */
+    bool served;      /* one request at least */
     bool last;        /* ends with what waits to be written */
-    bool waiting;     /* to be looked at, see `ready` */
+    bool waiting;     /* to be looked at */
     bool dropped;     /* its caller does not read: it is closed in this round */
     bool closed;      /* is freed after the round */
     struct buf in;
@@ -62,6 +63,11 @@ struct http_connection {
     struct http_connection *previous, *next;           /* of the known or the strangers */
     struct http_connection *same_before, *same_behind; /* of the networks with the same hash */
     struct http_connection *next_ready;                /* or dead */
+};
+
+/* Those that are to be looked at, in the order in which something happened. */
+struct http_connection_queue {
+    struct http_connection *first, *last;
 };
 
 /* In the order in which they came. */
@@ -82,7 +88,9 @@ struct http_connections {
     struct http_connection_list known, strangers;
     struct http_connection *networks[HTTP_NETWORK_LISTS]; /* each list with the newest first */
     uint64_t seed;
-    struct http_connection *first_ready, *last_ready, *dead;
+    struct http_connection_queue ready;  /* those who have shown a key, and new ones */
+    struct http_connection_queue others; /* those who have had something without a key, and want more */
+    struct http_connection *dead;
     struct deadlines deadlines;
     struct deadline_queue queues[HTTP_PHASES]; /* a timeout of 0: none */
 };
@@ -103,8 +111,9 @@ void http_connections_bury(struct http_connections *all);
 void http_connection_enter(struct http_connection *connection, enum http_phase phase);
 /* It is to be looked at in this round: there are bytes to be written. */
 void http_connection_ready(struct http_connection *connection);
-/* The next one that is to be looked at; NULL: none. */
-struct http_connection *http_connections_take_ready(struct http_connections *all);
+/* The next one of these that is to be looked at; NULL: none. */
+struct http_connection *http_connections_take(struct http_connections *all,
+                                              struct http_connection_queue *queue);
 /* A valid key has been shown. */
 void http_connection_know(struct http_connection *connection);
 

@@ -4,6 +4,7 @@
  * oldest connection without one makes room for the next. Whoever asks for something has mostly sent it when
  * he comes, and is looked at at once; so the oldest is one that has had its time. */
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -19,6 +20,9 @@
 
 /* At once, before those are looked at that are there. */
 #define ACCEPTS_MAX 64
+
+/* Of those without a key who have had a reply, in one round: however many want more, others hardly wait. */
+#define OTHERS_MAX 8
 
 /* How often a server without room looks for some. */
 #define FULL_POLL_MS 100
@@ -175,19 +179,29 @@ void http_server_free(struct http_server *server)
 
 int http_server_timeout_ms(const struct http_server *server)
 {
-    return server->connections.first_ready ? 0 : server->paused_until_ns > 0 ? FULL_POLL_MS : -1;
+    bool more = server->connections.ready.first || server->connections.others.first;
+    return more ? 0 : server->paused_until_ns > 0 ? FULL_POLL_MS : -1;
+}
+
+/* Those that come meanwhile have their turn in the next round. */
+static void serve(struct http_connections *all, struct http_connection_queue *queue, unsigned most)
+{
+    const struct http_connection *last = queue->last;
+    struct http_connection *connection = NULL;
+    for (unsigned i = 0; i < most && (i == 0 || connection != last); i++) {
+        connection = http_connections_take(all, queue);
+        if (!connection) {
+            return;
+        }
+        http_serve(connection);
+    }
 }
 
 void http_server_run(struct http_server *server)
 {
-    const struct http_connection *last = server->connections.last_ready;
-    struct http_connection *connection;
-    do { /* those that come meanwhile have their turn in the next round */
-        connection = http_connections_take_ready(&server->connections);
-        if (connection) {
-            http_serve(connection);
-        }
-    } while (connection && connection != last);
+    struct http_connections *all = &server->connections;
+    serve(all, &all->ready, UINT_MAX);
+    serve(all, &all->others, OTHERS_MAX);
     http_connections_bury(&server->connections);
     if (server->paused_until_ns > 0 && server->paused_until_ns <= clock_now_ns()) {
         server->paused_until_ns = 0;
