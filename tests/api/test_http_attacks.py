@@ -85,7 +85,8 @@ MALFORMED = {
     "a signed length": GET + b"Content-Length: +0\r\n\r\n",
     "a negative length": GET + b"Content-Length: -1\r\n\r\n",
     "a hexadecimal length": GET + b"Content-Length: 0x5\r\n\r\n",
-    "a length beyond 64 bits": GET + b"Content-Length: 18446744073709551617\r\n\r\n",
+    "no length": GET + b"Content-Length:\r\n\r\n",
+    "a length and a half": GET + b"Content-Length: 1.5\r\n\r\n",
     "an unknown encoding": GET + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
     "an encoding with a blank behind it": GET + b"Transfer-Encoding: chunked \r\n\r\n0\r\n\r\n",
     "two encodings": GET + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
@@ -94,13 +95,51 @@ MALFORMED = {
 }
 
 
+MALFORMED |= {
+    "the beginning of TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    "nothing but NUL": b"\0" * 1000,
+    "two empty lines": b"\r\n\r\n" + GET + b"\r\n",
+    "a bare CR alone": b"\rGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+    "a bare LF before": b"\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+    "a blank before the method": b" GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+    "a blank behind the version": b"GET /healthz HTTP/1.1 \r\nHost: x\r\n\r\n",
+    "no target": b"GET HTTP/1.1\r\nHost: x\r\n\r\n",
+    "an empty target": b"GET  HTTP/1.1\r\nHost: x\r\n\r\n",
+    "a target that is no path": b"GET healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+    "bytes above ASCII in the target": b"GET /healthz\xff HTTP/1.1\r\nHost: x\r\n\r\n",
+    "small letters": b"GET /healthz http/1.1\r\nHost: x\r\n\r\n",
+    "an encoding of HTTP/1.0 with a length": b"POST /execute HTTP/1.0\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n",
+}
+# Well formed, but the body's end is not clear.
+UNFRAMED = ("a length and chunks", "chunks and a length", "two lengths", "one length twice", "a list of lengths", "a signed length",
+            "a negative length", "a hexadecimal length", "no length", "a length and a half", "an unknown encoding", "two encodings",
+            "encodings in two headers")
+SYNTAX, FRAMING = "the request line or a header is malformed", "Content-Length and Transfer-Encoding do not tell where the body ends"
+
+
+def the_error(received, status, code, error):
+    """Exactly one reply, an error like all others, and nothing behind it."""
+    head, _, body = received.partition(b"\r\n\r\n")
+    first, *lines = head.decode().split("\r\n")
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+    assert len(headers) == len(lines) and first.startswith(f"HTTP/1.1 {status} "), received
+    assert headers["content-type"] == JSON and headers["connection"] == "close" and headers["x-request-id"], received
+    assert len(body) == int(headers["content-length"]), received
+    assert json.loads(body) == {"error": error, "code": code, "field": None}, received
+
+
 @pytest.mark.parametrize("name", MALFORMED)
-def test_malformed_requests_end_their_connection(server, name):
-    received = exchange(server, MALFORMED[name] + HIDDEN)
-    # refused, or cut off by libmicrohttpd, which says so in its own words, and sometimes twice
-    assert all(status in (400, 413, 505) for status in statuses(received)), received
-    assert len(statuses(received)) <= 1 or len(statuses(received)) == 2 and statuses(received)[0] == statuses(received)[1] and received.endswith(b"</html>"), received
+@pytest.mark.parametrize("stay", [False, True])
+def test_malformed_requests_have_one_reply_and_end_their_connection(server, name, stay):
+    received = exchange(server, MALFORMED[name] + HIDDEN, stay=stay)
+    the_error(received, 400, "invalid_request", FRAMING if name in UNFRAMED else SYNTAX)
     assert "path=/hidden" not in server.log()
+
+
+def test_an_error_has_the_id_that_was_asked_with(server):
+    for wrong in (b"X-A : b\r\n", b"Content-Length: -1\r\n", b"X: " + b"y" * 30_000 + b"\r\n"):
+        received = exchange(server, GET + b"X-Request-Id: mine\r\n" + wrong + b"\r\n")
+        assert (b"\r\nX-Request-Id: mine\r\n" in received) == (len(wrong) < 100) and received.count(b"X-Request-Id: ") == 1
 
 
 def test_what_looks_odd_but_is_well_formed(server):
@@ -120,11 +159,20 @@ BODY = b'{"code": "1"}'
 
 @pytest.mark.parametrize("chunk", [
     b"0xd\r\n" + BODY, b"+d\r\n" + BODY, b"-1\r\n" + BODY, b" d\r\n" + BODY, b"d \r\n" + BODY, b"zz\r\n" + BODY, b"\r\n" + BODY,
-    b"fffffffffffffffff\r\n" + BODY, b"d\r" + BODY, b"c\r\n" + BODY, b"d;a\nb\r\n" + BODY])
+    b"fffffffffffffffff\r\n" + BODY, b"d\r" + BODY, b"c\r\n" + BODY, b"d;a\nb\r\n" + BODY, b"d\n" + BODY, b";\r\n" + BODY, b"d;a\0\r\n" + BODY,
+    b"d;" + b"a" * 300 + b"\r\n" + BODY, b"d\r\n" + BODY + b"x", b"d\r\n" + BODY + b"\n0\r\n\r\n", b"d\r\n" + BODY + b"\r\n0\r\nno colon",
+    b"d\r\n" + BODY + b"\r\n0\r\n: b", b"d\r\n" + BODY + b"\r\n0\r\nA: b\r\n c: d", b"d\r\n" + BODY + b"\r\n0\r\nA: b\0",
+    b"d\r\n" + BODY + b"\r\n0\r\n" + b"A: b\r\n" * 1000])
 def test_bad_chunks(server, chunk):
-    received = chunked(server, chunk + b"\r\n0\r\n\r\n" + HIDDEN)
-    assert all(status in (400, 413) for status in statuses(received)), received
+    the_error(chunked(server, chunk + b"\r\n0\r\n\r\n" + HIDDEN), 400, "invalid_request", "a chunk of the body is malformed")
     assert "path=/hidden" not in server.log()
+
+
+def test_a_chunk_that_is_too_large(server):
+    """Its end may be as far away as sixteen digits say."""
+    received = exchange(server, (f"POST /execute HTTP/1.1\r\nHost: x\r\nX-Service-API-Key: {server.key}\r\nContent-Type: {JSON}\r\n"
+                                 "Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n").encode() + b" " * (40 << 20), stay=True)
+    the_error(received, 413, "too_large", "the body may have at most 33554432 bytes")
 
 
 def test_nothing_behind_chunks_is_a_request(server):
@@ -154,13 +202,17 @@ def test_thousands_of_requests_at_once(server):
 # ---- too much
 
 
+TOO_LARGE = 431, "headers_too_large", "the request's headers are too large"
+
+
 def test_headers_without_end(server):
     assert statuses(exchange(server, GET + b"X-A: b\r\n" * 98 + b"\r\n")) == [200]
     for flood in (b"X-A: b\r\n" * 150, b"X-A: b\r\n" * 1500, b"X: " + b"y" * 30_000 + b"\r\n", b"y" * 30_000 + b": x\r\n"):
-        assert statuses(exchange(server, GET + flood + b"\r\n")) in ([431], [])
+        the_error(exchange(server, GET + flood + b"\r\n"), *TOO_LARGE)
     for endless in (b"X-A: b\r\n" * 300_000, b"y" * 3_000_000):
-        assert set(statuses(exchange(server, GET + endless))) <= {431, 400}
-    assert statuses(exchange(server, b"GET /" + b"y" * 300_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n")) in ([431], [414], [])
+        the_error(exchange(server, GET + endless), *TOO_LARGE)
+    the_error(exchange(server, b"GET /" + b"y" * 300_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n"), *TOO_LARGE)
+    the_error(exchange(server, b"y" * 300_000), *TOO_LARGE)
     assert server.get("/healthz").status == 200
 
 
@@ -204,6 +256,40 @@ def test_json_that_is_deep_wide_or_long(server):
     assert post(b"1" * 2_000_000)[0] == 400
     assert post(b'{"timeout_ms": 1e' + b"9" * 100_000 + b', "code": "1"}')[0] == 400
     assert post(b'{"code": "' + b"\\u0041" * 1_000_000 + b"\\ud800" + b'"}')[0] == 400
+
+
+# ---- half-closed
+
+
+def test_who_sends_no_more_gets_its_reply(server):
+    """FIN is what both an end and half an end look like, until something is sent."""
+    for code, accept in (("print(1)", JSON), ("import time; time.sleep(1); print(1)", JSON), ("import time; time.sleep(1); print(1)", "text/event-stream")):
+        body = json.dumps({"code": code}).encode()
+        head = (f"POST /execute HTTP/1.1\r\nHost: x\r\nX-Service-API-Key: {server.key}\r\nContent-Type: {JSON}\r\nAccept: {accept}\r\n"
+                f"Content-Length: {len(body)}\r\n\r\n").encode()
+        received = exchange(server, head + body)
+        assert statuses(received)[-1] == 200 and set(statuses(received)[:-1]) <= {100}, received
+        assert received.count(b'"status":"success"') + received.count(b'"status": "success"') == 1, received
+
+
+@pytest.mark.parametrize("accept", [JSON, "text/event-stream"])
+def test_who_closes_cancels(serve, accept):
+    """However it closes: with a reset, or with FIN alone, before its job is there or while it runs."""
+    server = serve("")
+    body = b'{"code": "import time; print(1, flush=True); time.sleep(50)"}'
+    head = (f"POST /execute HTTP/1.1\r\nHost: x\r\nX-Service-API-Key: {server.key}\r\nContent-Type: {JSON}\r\nAccept: {accept}\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n").encode()
+    number = 0
+    for shut_first in (False, True):
+        for started in (False, True):
+            with socket.create_connection(("127.0.0.1", server.port), 20) as client:
+                client.sendall(head + body)
+                if shut_first:
+                    client.shutdown(socket.SHUT_WR)
+                if started:
+                    wait_for(lambda: server.metric("immure_jobs_running") == 1, "the job runs")
+            number += 1
+            wait_for(lambda: server.log().count("status=cancelled") == number and server.metric("immure_jobs_running") == 0, "its end", 20)  # noqa: B023
 
 
 # ---- too slow, too many
