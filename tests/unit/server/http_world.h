@@ -73,6 +73,9 @@ static inline void on_headers(void *arg, struct http_request *request)
     } else if (strcmp(http_path(request), "/hold") == 0) {
         http_hold(request);
         world->waiting = request;
+    } else if (strcmp(http_path(request), "/trust") == 0) {
+        http_trust(request);
+        reply_text(request, 200, "trusted");
     } else if (strcmp(http_path(request), "/wipe") == 0) {
         http_wipe_header(request, "X-Secret");
         snprintf(world->secret, sizeof world->secret, "<%s>", http_header(request, "X-Secret"));

@@ -1,6 +1,8 @@
 /* server/http.c: requests, replies and connections. */
 #include "tests/unit/server/http_world.h"
 
+#include "server/http_connection.h"
+
 static void answers_many_requests_on_one_connection(void **state)
 {
     (void)state;
@@ -123,6 +125,118 @@ static void closes_the_oldest_for_the_newest(void **state)
         client_close(&clients[i]);
     }
     close_world(&world);
+}
+
+static void ask(struct client *client, struct world *world, const char *path, const char *answer)
+{
+    char text[128];
+    client_open(client, world);
+    snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path);
+    client_send(client, text);
+    client_expect(client, answer);
+}
+
+/* Whoever has shown a key stays; one that does nothing goes where there is hardly anybody else. */
+static void keeps_those_with_a_key(void **state)
+{
+    (void)state;
+    struct world world;
+    struct client trusted[4], strangers[3];
+    struct http_options options = default_options;
+    options.max_connections = 4;
+    open_world(&world, options);
+    ask(&trusted[0], &world, "/trust", "trusted");
+    for (size_t i = 0; i < ARRAY_SIZE(strangers); i++) {
+        client_open(&strangers[i], &world);
+        client_send(&strangers[i], "GET /get HTTP/1.1\r\nHo"); /* the header's deadline is far away */
+    }
+    for (size_t i = 1; i < ARRAY_SIZE(trusted); i++) {
+        ask(&trusted[i], &world, "/trust", "trusted");
+        client_expect_end(&strangers[i - 1]);
+    }
+    client_close(&strangers[0]);
+    ask(&strangers[0], &world, "/get", "got");
+    client_expect_end(&trusted[0]);
+    client_close(&strangers[1]);
+    ask(&strangers[1], &world, "/get", "got");
+    client_expect_end(&strangers[0]);
+    client_send(&trusted[1], "GET /get HTTP/1.1\r\nHost: x\r\n\r\n");
+    client_expect(&trusted[1], "got");
+    for (size_t i = 0; i < ARRAY_SIZE(trusted); i++) {
+        client_close(&trusted[i]);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(strangers); i++) {
+        client_close(&strangers[i]);
+    }
+    close_world(&world);
+}
+
+static void limits_the_connections_of_an_address(void **state)
+{
+    (void)state;
+    struct world world;
+    struct client trusted, first, second, late;
+    struct http_options options = default_options;
+    options.max_connections_per_address = 2;
+    open_world(&world, options);
+    ask(&trusted, &world, "/trust", "trusted");
+    ask(&first, &world, "/get", "got");
+    ask(&second, &world, "/trust", "trusted");
+    client_expect_end(&first);
+    client_open(&late, &world);
+    client_expect_end(&late); /* the others have all shown a key */
+    assert_int_equal(http_server_connections(world.server), 2);
+    client_close(&trusted);
+    client_close(&first);
+    client_close(&second);
+    client_close(&late);
+    close_world(&world);
+}
+
+static uint64_t network_of(const char *text)
+{
+    union http_address address = {.ip6.sin6_family = AF_INET6};
+    if (inet_pton(AF_INET6, text, &address.ip6.sin6_addr) != 1) {
+        address.ip4 = (struct sockaddr_in){.sin_family = AF_INET};
+        assert_int_equal(inet_pton(AF_INET, text, &address.ip4.sin_addr), 1);
+    }
+    return http_address_network(&address);
+}
+
+static void counts_ipv6_by_network(void **state)
+{
+    (void)state;
+    assert_true(network_of("2001:db8::1") == network_of("2001:db8::ffff:ffff:ffff:ffff"));
+    assert_true(network_of("2001:db8::1") != network_of("2001:db8:0:1::1"));
+    assert_true(network_of("::ffff:192.0.2.1") == network_of("192.0.2.1"));
+    assert_true(network_of("192.0.2.1") != network_of("192.0.2.2"));
+}
+
+/* It is asked whether it still reads, and does; one of HTTP/1.0 cannot be asked. */
+static void replies_to_who_sends_no_more(void **state)
+{
+    (void)state;
+    for (int minor = 0; minor < 2; minor++) {
+        struct world world;
+        struct client client;
+        char text[64];
+        open_world(&world, default_options);
+        client_open(&client, &world);
+        snprintf(text, sizeof text, "POST /later HTTP/1.%d\r\nHost: x\r\n\r\n", minor);
+        client_send(&client, text);
+        PUMP_UNTIL(&world, world.waiting);
+        shutdown(client.fd, SHUT_WR);
+        if (minor == 1) {
+            client_expect(&client, "HTTP/1.1 100 Continue\r\n\r\n");
+            reply_text(world.waiting, 200, "done");
+            client_expect(&client, "\r\n\r\ndone");
+        }
+        client_expect_end(&client);
+        assert_int_equal(world.n_hangups, 1 - minor);
+        assert_int_equal(world.n_sent, minor);
+        client_close(&client);
+        close_world(&world);
+    }
 }
 
 static void takes_requests_one_behind_the_other(void **state)
@@ -299,6 +413,10 @@ int main(void)
         cmocka_unit_test(holds_back_a_reply),
         cmocka_unit_test(forgets_what_is_held_back),
         cmocka_unit_test(closes_the_oldest_for_the_newest),
+        cmocka_unit_test(keeps_those_with_a_key),
+        cmocka_unit_test(limits_the_connections_of_an_address),
+        cmocka_unit_test(counts_ipv6_by_network),
+        cmocka_unit_test(replies_to_who_sends_no_more),
         cmocka_unit_test(takes_requests_one_behind_the_other),
         cmocka_unit_test(replies_later),
         cmocka_unit_test(notices_who_hangs_up),

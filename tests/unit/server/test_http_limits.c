@@ -194,6 +194,30 @@ static void ends_slow_requests(void **state)
     close_world(&world);
 }
 
+/* Headers have less time than bodies. */
+static void ends_slow_headers(void **state)
+{
+    (void)state;
+    struct http_options options = default_options;
+    options.header_timeout_ms = 50;
+    struct world world;
+    struct client slow, later;
+    open_world(&world, options);
+    client_open(&later, &world);
+    client_send(&later, "POST /now HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nh");
+    client_open(&slow, &world);
+    client_send(&slow, "GET /get HTTP/1.1\r\nHost: x\r\n");
+    client_expect(&slow, "408 Request Timeout");
+    client_expect_end(&slow);
+    client_send(&later, "i");
+    client_expect(&later, "POST 2 bytes");
+    client_send(&later, "GET /ge"); /* another one's, which is no first one */
+    client_expect(&later, "408 Request Timeout");
+    client_close(&slow);
+    client_close(&later);
+    close_world(&world);
+}
+
 /* No byte starts the deadline again. */
 static void ends_requests_that_trickle(void **state)
 {
@@ -248,6 +272,7 @@ int main(void)
         cmocka_unit_test(limits_headers),
         cmocka_unit_test(refuses_ambiguous_bodies),
         cmocka_unit_test(ends_slow_requests),
+        cmocka_unit_test(ends_slow_headers),
         cmocka_unit_test(ends_requests_that_trickle),
         cmocka_unit_test(ends_idle_connections),
     };
