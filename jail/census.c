@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -131,6 +132,16 @@ static void look_at_threads(struct census *census, size_t index)
     }
 }
 
+/* madvise(MADV_PAGEOUT) takes pages out of what is resident, and the program has them still. */
+static uint64_t swapped_bytes(const struct census *census, const struct census_process *process)
+{
+    char path[2 * PATH_CHARS];
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/status", (int)process->pid, (int)process->memory_tid);
+    bool read = census->host_swaps && io_read_file_at(AT_FDCWD, path, 65536, &text) == 0;
+    return read ? proc_text_bytes(text.data, "VmSwap:") : 0;
+}
+
 /* Fills in process number `index` and adds its children. */
 static void look_at(struct census *census, size_t index)
 {
@@ -155,11 +166,14 @@ static void look_at(struct census *census, size_t index)
     } else {
         look_at_threads(census, index);
     }
+    census->processes[index].resident_bytes += swapped_bytes(census, &census->processes[index]);
 }
 
 void census_take(struct census *ret, pid_t first)
 {
+    struct sysinfo host;
     *ret = (struct census){0};
+    ret->host_swaps = sysinfo(&host) == 0 && host.freeswap < host.totalswap;
     add(ret, first);
     for (size_t i = 0; i < ret->n; i++) {
         look_at(ret, i);
@@ -220,12 +234,6 @@ static int compare_memory(const void *a, const void *b)
     }
 }
 
-static uint64_t kilobytes(const char *text, const char *key)
-{
-    const char *line = strstr(text, key);
-    return line ? strtoull(line + strlen(key), NULL, 10) * 1024 : 0;
-}
-
 static int read_rollup(const struct census_process *process, struct buf *ret)
 {
     char path[PATH_CHARS];
@@ -248,8 +256,9 @@ void census_measure(struct census *census, uint64_t *ret_anonymous_bytes, uint64
         CLEANUP(buf_free) struct buf text = BUF_INIT;
         int r = read_rollup(process, &text);
         if (r == 0) {
-            *ret_anonymous_bytes += kilobytes(text.data, "Pss_Anon:");
-            *ret_shmem_bytes += kilobytes(text.data, "Pss_Shmem:");
+            *ret_anonymous_bytes +=
+                proc_text_bytes(text.data, "Pss_Anon:") + proc_text_bytes(text.data, "SwapPss:");
+            *ret_shmem_bytes += proc_text_bytes(text.data, "Pss_Shmem:");
         } else if ((r == -EACCES || r == -EPERM) && i > 0) {
             *ret_anonymous_bytes += process->resident_bytes; /* what may not be looked into counts in full */
         }
@@ -264,8 +273,8 @@ void census_footprint(struct census *census, uint64_t *ret_pss_bytes, uint64_t *
         if (read_rollup(&census->processes[i], &text) < 0) {
             continue; /* an unprivileged parent may not look into PID 1 */
         }
-        *ret_pss_bytes += kilobytes(text.data, "\nPss:");
+        *ret_pss_bytes += proc_text_bytes(text.data, "Pss:");
         *ret_private_bytes +=
-            kilobytes(text.data, "\nPrivate_Clean:") + kilobytes(text.data, "\nPrivate_Dirty:");
+            proc_text_bytes(text.data, "Private_Clean:") + proc_text_bytes(text.data, "Private_Dirty:");
     }
 }

@@ -9,7 +9,7 @@
 struct census_process {
     pid_t pid;
     pid_t memory_tid; /* a thread that has the memory: the first one may have ended before the others */
-    uint64_t resident_bytes; /* shared pages included */
+    uint64_t resident_bytes; /* shared pages included, and what the host has swapped out */
     uint64_t cpu_ns;         /* its own and that of all it has reaped */
     uint64_t clock_ns;       /* its CPU clock, to the nanosecond; read before all else */
 };
@@ -17,6 +17,7 @@ struct census_process {
 struct census {
     struct census_process *processes;
     size_t n, cap;
+    bool host_swaps; /* something of somebody's is swapped out */
 };
 
 /* Finds `first` and everything below it. What is gone by the time it is looked at counts nothing. */

@@ -123,3 +123,15 @@ int proc_text_stat(const char *stat, struct proc_stat *ret)
     *ret = parsed;
     return 0;
 }
+
+/* A process chooses its name, which is in the first line of its status; but no name has a line's end in
+ * there. */
+uint64_t proc_text_bytes(const char *text, const char *key)
+{
+    for (const char *at = strstr(text, key); at; at = strstr(at + 1, key)) {
+        if (at == text || at[-1] == '\n') {
+            return strtoull(at + strlen(key), NULL, 10) * 1024;
+        }
+    }
+    return 0;
+}

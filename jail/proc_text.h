@@ -23,3 +23,6 @@ struct proc_stat {
 };
 /* A /proc/PID/stat, whose second field the process itself chooses. 0 or -EINVAL. */
 int proc_text_stat(const char *stat, struct proc_stat *ret);
+
+/* What stands behind KEY: at the start of a line, in kB there, as bytes; 0 where there is none. */
+uint64_t proc_text_bytes(const char *text, const char *key);

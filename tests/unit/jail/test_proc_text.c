@@ -105,13 +105,22 @@ static void process_stats(void **state)
     }
 }
 
+static void test_bytes(void **state)
+{
+    (void)state;
+    static const char status[] = "Name:\tVmSwap: 9 kB\nVmRSS:\t     12 kB\nVmSwap:\t       7 kB\n";
+    assert_int_equal(proc_text_bytes(status, "VmSwap:"), 7 * 1024);
+    assert_int_equal(proc_text_bytes(status, "VmRSS:"), 12 * 1024);
+    assert_int_equal(proc_text_bytes(status, "VmPeak:"), 0);
+    assert_int_equal(proc_text_bytes("Pss: 3 kB\nSwap: 1 kB\nSwapPss: 2 kB\n", "SwapPss:"), 2 * 1024);
+    assert_int_equal(proc_text_bytes("", "Pss:"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cgroup_paths),
-        cmocka_unit_test(own_cgroups),
-        cmocka_unit_test(id_maps),
-        cmocka_unit_test(process_stats),
+        cmocka_unit_test(test_bytes), cmocka_unit_test(cgroup_paths),  cmocka_unit_test(own_cgroups),
+        cmocka_unit_test(id_maps),    cmocka_unit_test(process_stats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
