@@ -146,6 +146,8 @@ struct server_config {
     char *approval_directory; /* "": approvals are kept in memory */
     uint64_t approval_expiry_ms, max_approval_job_bytes, max_approval_bytes, max_approval_wait_ms;
     uint32_t max_approvals_per_key, max_approvals;
+    uint64_t memory_free_bytes;
+    uint32_t memory_free_percent, kernel_memory_percent;
 };
 
 /* `path` NULL: SANDBOX_EXECUTOR_CONFIG, else the shipped configuration. Then the environment,

@@ -170,6 +170,8 @@ static bool fill_state(const struct msg *msg, struct pool *pool, struct outgoing
     ret->state.kernels = msg->state.kernels;
     ret->state.jobs_elsewhere = msg->state.jobs_elsewhere;
     ret->state.heap_bytes = msg->state.heap_bytes;
+    ret->state.short_of_memory = msg->state.short_of_memory;
+    ret->state.ended_for_memory = msg->state.ended_for_memory;
     ret->state.approvals_pending = msg->state.approvals_pending;
     ret->state.approvals_approved = msg->state.approvals_approved;
     ret->state.approvals_rejected = msg->state.approvals_rejected;
@@ -378,6 +380,8 @@ static int state_from_message(const Immure__MsgState *message, struct msg_state 
     ret->kernels = message->kernels;
     ret->jobs_elsewhere = message->jobs_elsewhere;
     ret->heap_bytes = message->heap_bytes;
+    ret->short_of_memory = message->short_of_memory;
+    ret->ended_for_memory = message->ended_for_memory;
     ret->approvals_pending = message->approvals_pending;
     ret->approvals_approved = message->approvals_approved;
     ret->approvals_rejected = message->approvals_rejected;

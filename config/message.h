@@ -115,7 +115,9 @@ struct msg_state {
     char why[512];      /* not ready: which step failed; "" when ready */
     char degraded[512]; /* BEST_EFFORT: what is missing; "" otherwise */
     uint64_t front_restarts, leftovers_swept;
-    uint64_t heap_bytes; /* what the warden has allocated */
+    uint64_t heap_bytes;  /* what the warden has allocated */
+    bool short_of_memory; /* the host; no job begins */
+    uint64_t ended_for_memory;
     struct msg_warm warm[MSG_WARM_MAX];
     size_t n_warm;
     uint32_t sessions, kernels, approvals_pending;

@@ -156,6 +156,11 @@ static uint64_t read_peak(const struct jail_cgroup *cgroup, const char *file)
     return io_read_u64_at(cgroup->dir, file, &value) < 0 ? UINT64_MAX : value;
 }
 
+int jail_cgroup_memory(const struct jail_cgroup *cgroup, uint64_t *ret_bytes)
+{
+    return io_read_u64_at(cgroup->dir, "memory.current", ret_bytes);
+}
+
 int jail_cgroup_stat(const struct jail_cgroup *cgroup, struct jail_cgroup_stat *ret, struct err *reterr)
 {
     uint64_t cpu_us;

@@ -49,4 +49,6 @@ struct jail_cgroup_stat {
     uint64_t memory_peak_bytes; /* memory.peak; UINT64_MAX: the kernel does not tell */
     uint64_t pids_peak;         /* pids.peak, PID 1 included; UINT64_MAX likewise */
 };
+/* memory.current; 0 or -errno. */
+int jail_cgroup_memory(const struct jail_cgroup *cgroup, uint64_t *ret_bytes);
 int jail_cgroup_stat(const struct jail_cgroup *cgroup, struct jail_cgroup_stat *ret, struct err *reterr);

@@ -42,7 +42,7 @@ const char *jail_end_to_string(enum jail_end end)
                                         [JAIL_END_SETUP] = "setup",   [JAIL_END_DEADLINE] = "deadline",
                                         [JAIL_END_CPU] = "cpu",       [JAIL_END_OOM] = "oom",
                                         [JAIL_END_CANCEL] = "cancel", [JAIL_END_WORKSPACE] = "workspace",
-                                        [JAIL_END_LOST] = "lost"};
+                                        [JAIL_END_FLOOR] = "floor",   [JAIL_END_LOST] = "lost"};
     return names[end];
 }
 

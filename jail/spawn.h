@@ -33,6 +33,7 @@ enum jail_end {
     JAIL_END_OOM,       /* limits.memory_bytes was passed */
     JAIL_END_CANCEL,    /* jail_kill() by the caller */
     JAIL_END_WORKSPACE, /* jail_kill() by the caller: the workspace that it shares is over its limits */
+    JAIL_END_FLOOR,     /* jail_kill() by the caller: the host is short of memory */
     JAIL_END_LOST,      /* PID 1 was killed: from outside, or by the program's prlimit(2) */
 };
 const char *jail_end_to_string(enum jail_end end);

@@ -127,6 +127,23 @@ void jail_watch_memory(const struct jail *jail, uint64_t *ret_pss_bytes, uint64_
     census_footprint(&census, ret_pss_bytes, ret_private_bytes);
 }
 
+void jail_watch_usage(const struct jail *jail, int scratch_fd, uint64_t *ret_memory_bytes,
+                      uint64_t *ret_cpu_ns)
+{
+    uint64_t scratch = 0, inodes;
+    struct jail_cgroup_stat stat;
+    if (jail->cgroup && jail_cgroup_stat(jail->cgroup, &stat, NULL) == 0 &&
+        jail_cgroup_memory(jail->cgroup, ret_memory_bytes) == 0) {
+        *ret_cpu_ns = stat.cpu_ns;
+        return;
+    }
+    if (scratch_fd >= 0) {
+        scratch_usage(scratch_fd, &scratch, &inodes);
+    }
+    *ret_memory_bytes = census_resident_bytes(&jail->census) + scratch;
+    *ret_cpu_ns = census_cpu_ns(&jail->census);
+}
+
 int jail_watch_probe(struct err *reterr)
 {
     static const char *const files[] = {"/proc/self/stat", "/proc/thread-self/children",

@@ -28,5 +28,10 @@ uint64_t jail_watch_cpu_ns(const struct jail *jail);
  * else maps. */
 void jail_watch_memory(const struct jail *jail, uint64_t *ret_pss_bytes, uint64_t *ret_private_bytes);
 
+/* Memory that the jail's processes and its scratch hold, and CPU time that they have used: its cgroup's
+ * figures, or what jail_watch() has seen last, in which pages that processes share count for each of them. */
+void jail_watch_usage(const struct jail *jail, int scratch_fd, uint64_t *ret_memory_bytes,
+                      uint64_t *ret_cpu_ns);
+
 /* 0 if this host's /proc tells what the watch needs, else ERR_HOST. */
 int jail_watch_probe(struct err *reterr);

@@ -518,6 +518,21 @@ void execution_kill(struct execution *execution)
     jail_kill(execution->jail, JAIL_END_CANCEL);
 }
 
+void execution_end_for_memory(struct execution *execution)
+{
+    jail_kill(execution->jail, JAIL_END_FLOOR);
+}
+
+void execution_usage(const struct execution *execution, uint64_t *ret_memory_bytes, uint64_t *ret_cpu_ns)
+{
+    jail_watch_usage(execution->jail, execution->scratch_fd, ret_memory_bytes, ret_cpu_ns);
+}
+
+struct floor_account *execution_account(struct execution *execution)
+{
+    return execution->kernel ? kernel_account(execution->kernel) : &execution->account;
+}
+
 void execution_end_over_workspace(struct execution *execution, const char *why)
 {
     err_set(&execution->workspace_err, ERR_TOO_LARGE, EDQUOT, NULL, "%s", why);

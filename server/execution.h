@@ -10,6 +10,7 @@
 #include "jail/spawn.h"
 
 struct err;
+struct floor_account;
 struct host;
 struct kernel;
 struct policy;
@@ -90,6 +91,13 @@ uint64_t execution_watch(struct execution *execution);
 void execution_cancel(struct execution *execution);
 /* Along with its kernel, if it has one. */
 void execution_kill(struct execution *execution);
+/* Ends it because the host is short of memory. */
+void execution_end_for_memory(struct execution *execution);
+/* What it holds in memory now, and the CPU time that it has used: where no cgroup counts, as of the last
+ * watch. */
+void execution_usage(const struct execution *execution, uint64_t *ret_memory_bytes, uint64_t *ret_cpu_ns);
+/* Its kernel's, where it has one. */
+struct floor_account *execution_account(struct execution *execution);
 /* Ends it because of its session's workspace: `why` is the rest of a sentence about that. */
 void execution_end_over_workspace(struct execution *execution, const char *why);
 

@@ -7,6 +7,7 @@
 #include "jail/scratch.h"
 #include "jail/template.h"
 #include "server/execution.h"
+#include "server/floor.h"
 #include "server/outputs.h"
 
 struct collector;
@@ -38,8 +39,9 @@ struct execution {
     size_t n_fds;
     int program_fd; /* of a standby jail: what its launcher reads; -1 otherwise */
     bool enforced_by_cgroup, list_outputs;
-    struct collector *collector; /* lists the output files; NULL: nothing does */
-    struct job_result result;    /* all but the files, meanwhile */
+    struct floor_account account; /* of a job that is no kernel's */
+    struct collector *collector;  /* lists the output files; NULL: nothing does */
+    struct job_result result;     /* all but the files, meanwhile */
     uint64_t started_ns;
 };
 

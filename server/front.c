@@ -204,6 +204,8 @@ static void state_metrics(struct front *front)
     metrics_set(front->metrics, METRIC_LIMITS_ENFORCED_BY, "rlimit", NULL, !state->enforced_by_cgroup);
     metrics_set(front->metrics, METRIC_FRONT_RESTARTS, NULL, NULL, (double)state->front_restarts);
     metrics_set(front->metrics, METRIC_LEFTOVERS_SWEPT, NULL, NULL, (double)state->leftovers_swept);
+    metrics_set(front->metrics, METRIC_SHORT_OF_MEMORY, NULL, NULL, state->short_of_memory);
+    metrics_set(front->metrics, METRIC_ENDED_FOR_MEMORY, NULL, NULL, (double)state->ended_for_memory);
     metrics_set(front->metrics, METRIC_SESSIONS, NULL, NULL, state->sessions);
     metrics_set(front->metrics, METRIC_KERNELS, NULL, NULL, state->kernels);
     metrics_set(front->metrics, METRIC_HEAP, "warden", NULL, (double)state->heap_bytes);

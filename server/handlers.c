@@ -249,6 +249,8 @@ void handle_readyz(struct request *request)
     const struct front *front = request->front;
     if (front->draining) {
         request_refuse(request, ERROR_NOT_READY, "the server is shutting down", NULL);
+    } else if (front->state.short_of_memory) {
+        request_refuse(request, ERROR_NOT_READY, "the host is short of memory: no job begins", NULL);
     } else if (!front->state.ready) {
         request_refuse(request, ERROR_NOT_READY, front->state.why, NULL);
     } else {
@@ -267,7 +269,7 @@ void handle_metrics(struct request *request)
 {
     struct front *front = request->front;
     struct buf body = BUF_INIT;
-    bool ready = front->state.ready && !front->draining;
+    bool ready = front->state.ready && !front->draining && !front->state.short_of_memory;
     metrics_set(front->metrics, METRIC_READY, NULL, NULL, ready);
     metrics_set(front->metrics, METRIC_HTTP_CONNECTIONS, NULL, NULL,
                 (double)http_server_connections(front->http));

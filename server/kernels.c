@@ -33,6 +33,7 @@
 #include "policy/policy.h"
 #include "server/admission.h"
 #include "server/execution.h"
+#include "server/floor.h"
 #include "server/host.h"
 #include "server/log.h"
 #include "server/sessions.h"
@@ -52,6 +53,7 @@ struct kernel {
     struct jail_plan *plan;
     int scratch_fd;
     struct loop_source *source; /* while it is not called */
+    struct floor_account account;
 };
 
 struct kernels {
@@ -412,7 +414,31 @@ void kernel_leave(struct kernel *kernel)
 
 size_t kernels_count(const struct kernels *kernels)
 {
-    return kernels->count;
+    return kernels ? kernels->count : 0;
+}
+
+struct floor_account *kernel_account(struct kernel *kernel)
+{
+    return &kernel->account;
+}
+
+void kernel_end_idle(struct kernel *kernel)
+{
+    kill_kernel(kernel);
+}
+
+size_t kernels_idle(struct kernels *kernels, struct floor_candidate *ret, size_t room)
+{
+    size_t n = 0;
+    for (struct kernel *kernel = kernels ? kernels->first : NULL; kernel && n < room; kernel = kernel->next) {
+        if (kernel->called || kernel->dying || !kernel->jail) {
+            continue;
+        }
+        ret[n] = (struct floor_candidate){.account = &kernel->account, .owner = kernel};
+        jail_watch_usage(kernel->jail, kernel->scratch_fd, &ret[n].memory_bytes, &ret[n].cpu_ns);
+        n++;
+    }
+    return n;
 }
 
 int kernels_new(const struct kernels_options *options, struct kernels **ret, struct err *reterr)

@@ -13,6 +13,8 @@
 
 struct err;
 struct execution_request;
+struct floor_account;
+struct floor_candidate;
 struct host;
 struct jail;
 struct jail_plan;
@@ -35,7 +37,7 @@ struct kernels_options {
 int kernels_new(const struct kernels_options *options, struct kernels **ret, struct err *reterr);
 /* Their calls must have ended. Takes NULL. */
 void kernels_free(struct kernels *kernels);
-size_t kernels_count(const struct kernels *kernels);
+size_t kernels_count(const struct kernels *kernels); /* takes NULL */
 
 /* Begins a call in the kernel of a session that the caller has entered; it is made where there is none, or
  * only one of an earlier text of the policy. ERR_BUSY: it runs another call, or one kernel more would be too
@@ -64,6 +66,11 @@ int kernel_scratch(const struct kernel *kernel);
 
 /* With the call's verdict: what has become of it. One that has ended is its session's no more. */
 enum job_kernel kernel_end_call(struct kernel *kernel);
+
+/* Those that no call has, with what they hold; at most `room`. */
+size_t kernels_idle(struct kernels *kernels, struct floor_candidate *ret, size_t room);
+void kernel_end_idle(struct kernel *kernel);
+struct floor_account *kernel_account(struct kernel *kernel);
 
 /* The session is over, or its workspace is over its limits: its kernel is killed, whatever it does; or, not
  * `at_once`, when the call has ended that it runs. */

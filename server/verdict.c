@@ -77,6 +77,13 @@ static void explain_workspace(const struct job_result *result, const struct err 
     buf_printf(ret, "The session's workspace %s.", setup->text);
 }
 
+static void explain_floor(const struct job_result *result, const struct err *setup, struct buf *ret)
+{
+    (void)result;
+    (void)setup;
+    buf_puts(ret, "The host ran short of memory, and this job had grown most.");
+}
+
 static void explain_lost(const struct job_result *result, const struct err *setup, struct buf *ret)
 {
     (void)result;
@@ -102,6 +109,7 @@ static const struct verdict_row verdict_rows[] = {
     [JAIL_END_CANCEL] = {JOB_CANCELLED, EXIT_BY_SIGNAL + SIGKILL, SIGKILL, false, false, explain_cancel},
     [JAIL_END_WORKSPACE] = {JOB_EXECUTION_ERROR, EXIT_BY_SIGNAL + SIGXFSZ, SIGXFSZ, false, false,
                             explain_workspace},
+    [JAIL_END_FLOOR] = {JOB_OOM, EXIT_BY_SIGNAL + SIGKILL, SIGKILL, false, true, explain_floor},
     [JAIL_END_LOST] = {JOB_EXECUTION_ERROR, EXIT_BY_SIGNAL + SIGKILL, SIGKILL, false, false, explain_lost},
 };
 

@@ -199,6 +199,9 @@ static int open_loop(struct warden *warden, struct err *reterr)
     if (r == 0) {
         r = loop_add_timer(warden->loop, selftest_due, warden, &warden->selftest_timer, reterr);
     }
+    if (r == 0) {
+        r = warden_floor_open(warden, reterr);
+    }
     return r;
 }
 
@@ -351,6 +354,7 @@ static void stop(struct warden *warden)
     loop_remove(warden->drain_timer);
     loop_remove(warden->guard_timer);
     loop_remove(warden->selftest_timer);
+    warden_floor_close(warden);
     loop_free(warden->loop);
     host_close(&warden->host);
     fd_closep(&warden->signal_fd);
@@ -390,7 +394,8 @@ int warden_main(const struct warden_options *options)
                             .executable_fd = -1,
                             .listen_fd = -1,
                             .signal_fd = -1,
-                            .keys = {.fd = -1}};
+                            .keys = {.fd = -1},
+                            .floor = {.fd = -1}};
     struct err err = {0};
     int r = load(&warden, &err);
     if (r == 0 && options->check_only) {

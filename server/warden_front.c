@@ -194,7 +194,7 @@ void warden_publish_state(struct warden *warden)
     note_warm(warden);
     note_approvals(warden);
     warden->state.sessions = warden->sessions ? (uint32_t)sessions_count(warden->sessions) : 0;
-    warden->state.kernels = warden->kernels ? (uint32_t)kernels_count(warden->kernels) : 0;
+    warden->state.kernels = (uint32_t)kernels_count(warden->kernels);
     for (struct front *front = warden->fronts; front; front = front->next) {
         send_state(front);
     }

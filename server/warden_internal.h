@@ -6,6 +6,7 @@
  *     warden_guard.c    fronts that hang, fronts that try what is denied
  *     warden_job.c      a job's life: message in, jail, message out
  *     warden_admission.c what a key may run at once, over all fronts
+ *     warden_floor.c    what is left of the host's memory
  *     warden_session.c  queries about sessions
  *     warden_keys.c     the file of keys
  *     warden_approval.c jobs that wait for approval
@@ -22,6 +23,7 @@
 #include "config/message.h"
 #include "jail/base/err.h"
 #include "server/backoff.h"
+#include "server/floor.h"
 #include "server/front_process.h"
 #include "server/host.h"
 #include "server/listen.h"
@@ -119,7 +121,7 @@ struct warden {
     int environment_fd, executable_fd, listen_fd, signal_fd;
     char bound[LISTEN_TEXT_BYTES];
     struct loop_source *signal_source, *restart_timer, *watch_timer, *drain_timer, *guard_timer;
-    struct loop_source *selftest_timer;
+    struct loop_source *selftest_timer, *floor_timer;
 
     struct front *fronts;
     struct front *current;   /* the one that serves, or starts to */
@@ -148,6 +150,9 @@ struct warden {
     bool ready_notified, guard_armed;
     uint64_t watch_due_ns; /* of watch_timer; 0: it is not set */
     bool draining;
+    struct floor floor;
+    bool floor_armed;                         /* floor_timer is set */
+    uint64_t floor_looked_ns, floor_mercy_ns; /* the last look; nothing is ended before */
 };
 
 /* warden.c */
@@ -249,6 +254,15 @@ int job_check_load(const struct front *front, const struct job *wish, uint64_t *
                    struct err *reterr);
 /* Whether one more approved job of this key leaves other keys a slot, where it has to. */
 bool job_keeps_last_slot(const struct front *front, const char *key);
+
+/* warden_floor.c */
+int warden_floor_open(struct warden *warden, struct err *reterr);
+void warden_floor_close(struct warden *warden);
+/* A job has begun: the host is looked at from now on. */
+void warden_floor_arm(struct warden *warden);
+void floor_due(void *arg, uint32_t events);
+/* ERR_BUSY while the host is short of memory. */
+int warden_floor_check(struct warden *warden, uint64_t *ret_retry_after_ms, struct err *reterr);
 
 /* warden_approval.c */
 int warden_approvals_open(struct warden *warden, struct err *reterr);

@@ -330,6 +330,7 @@ static int adopt(struct warden_job *job, struct err *reterr)
     job->next = warden->jobs;
     warden->jobs = job;
     warden->n_jobs += !job->is_selftest;
+    warden_floor_arm(warden);
     if (execution_needs_watch(job->execution)) {
         watch_by(warden, clock_now_ns() + JAIL_WATCH_INTERVAL_MS * NS_PER_MS);
     }
@@ -473,7 +474,8 @@ void job_accept(struct front *front, struct job *wish, int fds[JOB_FD_COUNT])
         return;
     }
     uint64_t retry_after_ms = 0;
-    if (approval_check_job(front, wish, &err) < 0 || job_check_load(front, wish, &retry_after_ms, &err) < 0) {
+    if (approval_check_job(front, wish, &err) < 0 || job_check_load(front, wish, &retry_after_ms, &err) < 0 ||
+        warden_floor_check(warden, &retry_after_ms, &err) < 0) {
         job_free(wish);
         report_failure(front, id, &err, retry_after_ms);
         return;

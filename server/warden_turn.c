@@ -179,7 +179,8 @@ static void hand_over(struct front *front, struct approval_entry *entry)
 void approvals_tend(struct warden *warden)
 {
     struct front *front = warden->current;
-    if (!front || front->state != FRONT_SERVING || !front->channel || warden->draining) {
+    if (!front || front->state != FRONT_SERVING || !front->channel || warden->draining ||
+        warden->state.short_of_memory) {
         return;
     }
     unsigned taken = warden->n_jobs + approvals_handed_over(warden, NULL);

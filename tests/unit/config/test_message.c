@@ -120,6 +120,8 @@ static void test_small_messages_round_trip(void **state)
                    .sessions = 3,
                    .kernels = 2,
                    .jobs_elsewhere = 6,
+                   .short_of_memory = true,
+                   .ended_for_memory = 7,
                    .approvals_pending = 1,
                    .approvals_approved = 2,
                    .approvals_rejected = 3,

@@ -59,6 +59,8 @@ static const struct verdict_case {
      "step 7 (bind /usr): Permission denied"},
     {"workspace", JAIL_END_WORKSPACE, 0, JOB_EXECUTION_ERROR, 153, SIGXFSZ, false, false,
      "The session's workspace Permission denied."},
+    {"floor", JAIL_END_FLOOR, 0, JOB_OOM, 137, SIGKILL, false, true,
+     "The host ran short of memory, and this job had grown most."},
     {"lost", JAIL_END_LOST, 0, JOB_EXECUTION_ERROR, 137, SIGKILL, false, false,
      "The jail was killed from outside."},
     {"no end at all", JAIL_END_NONE, 0, JOB_SETUP_ERROR, -1, 0, false, false,

@@ -88,11 +88,13 @@ static void open_warden(struct warden *warden)
     assert_int_equal(loop_add_timer(warden->loop, job_watch_due, warden, &warden->watch_timer, NULL), 0);
     assert_int_equal(loop_add_timer(warden->loop, guard_tick, warden, &warden->guard_timer, NULL), 0);
     assert_int_equal(warden_approvals_open(warden, NULL), 0);
+    assert_int_equal(warden_floor_open(warden, NULL), 0);
 }
 
 static void close_warden(struct warden *warden)
 {
     approvals_free(warden->approvals);
+    warden_floor_close(warden);
     loop_remove(warden->restart_timer);
     loop_remove(warden->watch_timer);
     loop_remove(warden->guard_timer);
