@@ -36,6 +36,29 @@ static void test_words(void **state)
         {"\xff\xc3", "<0xFF><0xC3>"},
         {"\xc0\x9b", "<0xC0><0x9B>"},
         {"\xed\xa0\x80", "<0xED><0xA0><0x80>"},
+        /* Marks. */
+        {"e\xcc\x81val", "e<U+0301>val"},
+        {"a\xe0\xb8\xb1\xe2\x83\x9d", "a<U+0E31><U+20DD>"},
+        /* Cyrillic and Greek letters that look like Latin ones: among those, and by themselves. */
+        {"\xd0\xb0"
+         "dmin",
+         "<U+0430>dmin"},
+        {"adm\xd1\x96n", "adm<U+0456>n"},
+        {"\xd1\x81\xd0\xbe\xd1\x80\xd1\x83 (\xd0\xb0)", "<U+0441><U+043E><U+0440><U+0443> (<U+0430>)"},
+        {"\xce\x9f\xce\x9a", "<U+039F><U+039A>"},
+        /* Words that cannot be taken for others, unless something is added to them. */
+        {"# \xd1\x84\xd0\xb0\xd0\xb9\xd0\xbb, \xcf\x80", "# \xd1\x84\xd0\xb0\xd0\xb9\xd0\xbb, \xcf\x80"},
+        {"\xd1\x84\xd0\xb0_x", "<U+0444><U+0430>_x"},
+        {"x\xd1\x84", "x<U+0444>"},
+        {"\xd1\x84\xcc\x81", "<U+0444><U+0301>"},
+        {"\xd1\x84\xff", "\xd1\x84<0xFF>"},
+        /* Other letters and signs that pass for ASCII: full width, mathematical, dotless, dashes, quotes. */
+        {"\xef\xbd\x85\xf0\x9d\x90\x9e\xc4\xb1\xe2\x88\x92\xe2\x80\x99\xcd\xbe\xc3\x97",
+         "<U+FF45><U+1D41E><U+0131><U+2212><U+2019><U+037E><U+00D7>"},
+        /* From right to left. */
+        {"\xd7\x90 = \xd8\xa7", "<U+05D0> = <U+0627>"},
+        {"na\xc3\xafve \xe2\x82\xac \xe3\x81\x82\xed\x95\x9c \xe2\x86\x92",
+         "na\xc3\xafve \xe2\x82\xac \xe3\x81\x82\xed\x95\x9c \xe2\x86\x92"},
     };
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         CLEANUP(buf_free) struct buf shown = BUF_INIT;
