@@ -137,11 +137,11 @@ static bool same_key(const struct rewriter *rewriter, const struct key *a, const
 /* Is one of the innermost object's keys there twice? -ENOMEM. */
 static int has_key_twice(const struct rewriter *rewriter)
 {
-    const struct key *keys = rewriter->keys + rewriter->firsts[rewriter->depth - 1];
-    size_t n = rewriter->n_keys - rewriter->firsts[rewriter->depth - 1], room = 4;
+    size_t first = rewriter->firsts[rewriter->depth - 1], n = rewriter->n_keys - first, room = 4;
     if (n < 2) {
         return 0;
     }
+    const struct key *keys = rewriter->keys + first;
     while (room < 2 * n) {
         room *= 2;
     }
