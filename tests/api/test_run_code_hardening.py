@@ -186,10 +186,10 @@ WALKER_MODULES = {
 EVERY_KIND = [Map([(1, Set([1]))]), datetime.datetime(2026, 1, 1), BigInt(1), UNDEFINED, Bytes("Float64Array", bytes(8)), {"a": [1, {"$type": 1}]}]
 
 
-@pytest.mark.parametrize("mode", WALKER_MODES)
-def test_the_walker_finds_nothing(client, mode):
+@pytest.mark.parametrize("mode, language", [*((mode, "javascript") for mode in WALKER_MODES), ("methods", "typescript")])
+def test_the_walker_finds_nothing(client, mode, language):
     """Whatever is handed to whatever the source can reach and replace is of its own realm."""
-    reply = client.run(WALKER, language="javascript", report=lambda *_: None, timeout_ms=60000, modules=WALKER_MODULES,
+    reply = client.run(WALKER, language=language, report=lambda *_: None, timeout_ms=60000, modules=WALKER_MODULES,
                        globals={"f": lambda *_: 1, "g": fail, "give": lambda: EVERY_KIND, "bytes": lambda: Bytes("Uint8Array", b"123"), "mode": mode},
                        imports={"pkg": {"a": {"b": [1]}, "default": lambda: 1}})
     assert reply["status"] == "success", reply

@@ -386,10 +386,10 @@ class Run {
   }
 
   // Everything that it needs, so that no module is left half linked by one that is not there.
-  resolveAll(module, seen = new Set()) {
-    if (!seen.has(module)) {
-      seen.add(module);
-      module.dependencySpecifiers?.forEach((specifier) => this.resolveAll(this.resolve(specifier, module.identifier), seen));
+  resolveAll(module) {
+    const all = new Set([module]);
+    for (const one of all) { // and those that are added meanwhile
+      one.dependencySpecifiers?.forEach((specifier) => all.add(this.resolve(specifier, one.identifier)));
     }
   }
 
