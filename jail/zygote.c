@@ -25,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -319,23 +320,29 @@ static void build(struct parking *parking, struct zygote_run *ret)
     init_serve(child, pid, signals, pair[0], &end);
 }
 
-static int write_map(pid_t pid, const char *file, const char *text)
+/* Its directory in /proc. A child of ours is reaped when it ends, and its number may be another's then: it is
+ * the right one if the child is there still when it has been opened. */
+static int open_process(pid_t pid, int pidfd)
 {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, file);
-    return io_write_file_at(AT_FDCWD, path, text);
+    char path[32];
+    snprintf(path, sizeof path, "/proc/%d", (int)pid);
+    CLEANUP(fd_closep) int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 || pidfd_send_signal(pidfd, 0, NULL, 0) < 0 ? -errno : TAKE_FD(fd);
 }
 
-static int write_maps(const struct parking *parking, pid_t pid)
+static int write_maps(const struct parking *parking, pid_t pid, int pidfd)
 {
     char map[64];
     const struct jail_plan *plan = parking->plan;
-    int r = parking->child.drop_groups ? 0 : write_map(pid, "setgroups", "deny");
+    CLEANUP(fd_closep) int process = open_process(pid, pidfd);
+    int r = process < 0                  ? process
+            : parking->child.drop_groups ? 0
+                                         : io_write_file_at(process, "setgroups", "deny");
     snprintf(map, sizeof map, "%u %u 1", plan->uid, parking->inner_uid);
-    r = r < 0 ? r : write_map(pid, "uid_map", map);
+    r = r < 0 ? r : io_write_file_at(process, "uid_map", map);
     snprintf(map, sizeof map, "%u %u 1", plan->gid,
              parking->inner_uid == plan->uid ? plan->gid : parking->inner_uid);
-    return r < 0 ? r : write_map(pid, "gid_map", map);
+    return r < 0 ? r : io_write_file_at(process, "gid_map", map);
 }
 
 /* Returns 1 in the parked process; 0 or -errno in the template. */
@@ -363,7 +370,7 @@ static int clone_jail(struct parking *parking, struct zygote_run *ret)
         return 1;
     }
     parking->child.call = "writing id maps";
-    int r = write_maps(parking, (pid_t)pid);
+    int r = write_maps(parking, (pid_t)pid, pidfd);
     if (r == 0) {
         struct child_message cloned;
         memset(&cloned, 0, sizeof cloned);
@@ -376,7 +383,8 @@ static int clone_jail(struct parking *parking, struct zygote_run *ret)
         r = io_write_full(parking->go[1], "g", 1);
     }
     if (r < 0) {
-        kill((pid_t)pid, SIGKILL);
+        /* Not by its number: it is reaped when it ends, and that may be another's by now. */
+        pidfd_send_signal(pidfd, SIGKILL, NULL, 0);
     }
     return r;
 }
