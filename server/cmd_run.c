@@ -174,6 +174,7 @@ static int open_host(const struct run *run, struct host *ret, struct err *reterr
         .outer_uid_base = run->options.outer_uid ? (uint32_t)run->options.outer_uid
                                                  : RUN_OUTER_UID_BASE + (uint32_t)getpid(),
         .n_outer_uids = 1,
+        .outer_uids_fixed = run->options.outer_uid != 0,
     };
     return host_open(&options, ret, reterr);
 }

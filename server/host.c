@@ -16,6 +16,7 @@
 #include "jail/idmap.h"
 #include "jail/landlock.h"
 #include "policy/policy.h"
+#include "server/outer_ids.h"
 
 /* A host without cgroups: fatal or not, but never unsaid. */
 static int without_cgroups(const struct host_options *options, const struct err *cgroup_err,
@@ -34,7 +35,10 @@ static int without_cgroups(const struct host_options *options, const struct err 
 int host_open(const struct host_options *options, struct host *ret, struct err *reterr)
 {
     struct host host = {.landlock_abi = landlock_abi()};
-    int r = idmap_pool_new(options->outer_uid_base, options->n_outer_uids, &host.ids, reterr);
+    uint32_t base;
+    int r = outer_ids_take(options->outer_uid_base, options->n_outer_uids, options->outer_uids_fixed, &base,
+                           &host.outer_uids_told, reterr);
+    r = r < 0 ? r : idmap_pool_new(base, options->n_outer_uids, &host.ids, reterr);
     if (r < 0) {
         return r;
     }

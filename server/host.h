@@ -14,7 +14,8 @@ struct host {
     struct idmap_pool *ids;
     struct jail_cgroup_tree *cgroups; /* NULL: rlimits and the watch stand in */
     uint32_t landlock_abi;            /* 0: the kernel has none that we use */
-    bool privileged;                  /* every jail gets an outer uid of its own */
+    bool outer_uids_told; /* that no other server of this host has our outer uids; else nobody can tell */
+    bool privileged;      /* every jail gets an outer uid of its own */
     unsigned leftovers_swept;
     char degraded[512]; /* CGROUP_BEST_EFFORT: what the host lacks; "" otherwise */
 };
@@ -23,6 +24,7 @@ struct host_options {
     enum cgroup_mode cgroup_mode;
     const char *best_effort; /* how the operator chooses CGROUP_BEST_EFFORT here, for the sentence */
     uint32_t outer_uid_base, n_outer_uids; /* count only for a privileged process */
+    bool outer_uids_fixed;                 /* these, or none: the operator has chosen them */
 };
 
 /* Single-threaded, once per process. In CGROUP_REQUIRED a host without cgroups is ERR_HOST; in

@@ -38,6 +38,7 @@
 #include "server/warden_internal.h"
 #include "server/warm.h"
 
+#define OUTER_UID_BASE_DEFAULT 1879048192u /* config/server.proto */
 /* How many outer uids are ours from outer_uid_base up: more than jobs can run at once, so that each is reused
  * late. */
 #ifndef OUTER_UIDS
@@ -213,10 +214,15 @@ static int open_host(struct warden *warden, struct err *reterr)
         .best_effort = "cgroup: BEST_EFFORT in the configuration, or SANDBOX_EXECUTOR_CGROUP=BEST_EFFORT",
         .outer_uid_base = config->outer_uid_base,
         .n_outer_uids = OUTER_UIDS,
+        .outer_uids_fixed = config->outer_uid_base != OUTER_UID_BASE_DEFAULT,
     };
     int r = host_open(&options, &warden->host, reterr);
     if (r < 0) {
         return r;
+    }
+    if (warden->host.privileged && !warden->host.outer_uids_told) {
+        LOG(warden->log, LOG_WARNING, "outer_uids_not_locked",
+            LOG_FIELD_STR("means", "another server on this host may give its jails the same uids"));
     }
     if (warden->host.degraded[0] != '\0') {
         LOG(warden->log, LOG_WARNING, "degraded", LOG_FIELD_STR("missing", warden->host.degraded),

@@ -25,6 +25,7 @@
 #include "jail/base/err.h"
 #include "jail/base/io.h"
 #include "jail/base/loop.h"
+#include "jail/idmap.h"
 #include "server/approvals.h"
 #include "server/channel.h"
 #include "server/kernels.h"
@@ -470,11 +471,13 @@ static int watch_front(struct front *front, struct err *reterr)
 
 int front_start(struct warden *warden, struct settings *settings, struct front **ret, struct err *reterr)
 {
+    uint32_t base, count;
+    idmap_pool_range(warden->host.ids, &base, &count);
     const struct front_process_options options = {
         .executable_fd = warden->executable_fd,
         .listen_fd = warden->listen_fd,
         .change_ids = warden->host.privileged,
-        .uid = settings->config->outer_uid_base - 1, /* no jail ever has it */
+        .uid = base - 1, /* no jail ever has it */
         .host_network = server_config_connects(settings->config),
     };
     struct front_process process;

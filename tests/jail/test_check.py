@@ -13,7 +13,7 @@ IMMURE = str(BUILD / "immure")
 
 LAYERS = ["kernel", "identity", "supplementary groups", "no_new_privs", "seccomp around us", "AppArmor", "security modules",
           "clone3", "pidfd", "seccomp notification", "user namespace", "mount namespace", "pid namespace", "net namespace",
-          "ipc namespace", "uts namespace", "cgroup namespace", "mount API", "pivot_root", "procfs", "overlayfs", "cgroup v2", "jail",
+          "ipc namespace", "uts namespace", "cgroup namespace", "mount API", "pivot_root", "procfs", "overlayfs", "Landlock", "cgroup v2", "jail",
           "python", "node", "isolate", "typescript", "bash"]
 EXIT_CODES = {"required": 0, "best_effort": 1, "none": 2}
 

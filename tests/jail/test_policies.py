@@ -310,7 +310,7 @@ def test_strict_carries_computation(run):
     ("import subprocess; subprocess.run(['/usr/bin/python3.11'])", "vfork"),
     ("import socket; socket.socket()", "socket"),
     ("import socket; socket.socketpair()", "socketpair"),
-    ("import os; os.kill(1, 0); os.setpriority(0, 0, 1)", "setpriority"),
+    ("import os; os.kill(os.getpid(), 0); os.setpriority(0, 0, 1)", "setpriority"),
 ])
 def test_strict_stops_what_python_carries(run, code, name):
     done = run("/usr/bin/python3.11", "-c", code, policy="strict")

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from harness import BUILD, CGROUP, PATIENCE, ROOT, children, free_port, runtimes, wait_for
+from harness import BUILD, CGROUP, PATIENCE, ROOT, Server, children, free_port, runtimes, wait_for
 
 WITHOUT_NODE = True
 
@@ -241,6 +241,20 @@ def test_the_front_has_no_privileges(server):
 def test_the_warden_has_a_filter_of_its_own(server):
     with server:
         assert status(server.process.pid, "Seccomp_filters") == "1"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user's jails are that user")
+def test_two_servers_share_no_outer_uid(tmp_path):
+    """The front of each has the uid right before its jails'."""
+    fixed = tmp_path / "fixed.textproto"
+    fixed.write_text(f"outer_uid_base: {1200000000 + os.getpid() % 4096 * 8192}\n" + (ROOT / "config/server.textproto").read_text())
+    with Server(tmp_path / "one") as one, Server(tmp_path / "two") as two:
+        assert status(front_pid(one), "Uid") != status(front_pid(two), "Uid")
+        assert one.execute("print(1)")["stdout"] == two.execute("print(1)")["stdout"] == "1\n"
+    with Server(tmp_path / "three", SANDBOX_EXECUTOR_CONFIG=str(fixed)):
+        with pytest.raises(AssertionError, match="are another server's on this host"), Server(
+                tmp_path / "four", SANDBOX_EXECUTOR_CONFIG=str(fixed)):
+            pass
 
 
 def test_degradation_is_said_once(server):

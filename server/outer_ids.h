@@ -1,0 +1,14 @@
+/* Whose outer uids are whose, among the servers of one host. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct err;
+
+/* Takes `count` outer uids from `base` on (and, for more than one, the uid before them, which is the front's)
+ * for as long as this process lives. Where another process has some of them: ERR_HOST if they are `fixed`,
+ * else the next ones that nobody has, from `*ret_base` on. `*ret_told` is false where there is no telling:
+ * /run is not writable, or not ours. */
+int outer_ids_take(uint32_t base, uint32_t count, bool fixed, uint32_t *ret_base, bool *ret_told,
+                   struct err *reterr);
