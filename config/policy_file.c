@@ -354,6 +354,27 @@ static int state_from_message(struct checker *checker, const Immure__Policy *mes
                        IMMURE__STATE__KERNEL);
 }
 
+static int speculation_from_message(struct checker *checker, const Immure__Policy *message,
+                                    struct policy_spec *spec)
+{
+    const struct {
+        const char *name;
+        Immure__Speculation from;
+        enum policy_speculation *to;
+    } fields[] = {
+        {"store_bypass", message->store_bypass, &spec->store_bypass},
+        {"indirect_branch", message->indirect_branch, &spec->indirect_branch},
+        {"core_sharing", message->core_sharing, &spec->core_sharing},
+    };
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < ARRAY_SIZE(fields); i++) {
+        *fields[i].to = (enum policy_speculation)(fields[i].from - IMMURE__SPECULATION__LEAVE);
+        r = check_range(checker, fields[i].name, (uint64_t)fields[i].from, IMMURE__SPECULATION__LEAVE,
+                        IMMURE__SPECULATION__INSIST);
+    }
+    return r;
+}
+
 static int approval_from_message(struct checker *checker, const Immure__Policy *message,
                                  struct policy_spec *spec)
 {
@@ -369,7 +390,7 @@ static int spec_from_message(struct checker *checker, const Immure__Policy *mess
         policy_mounts_from_message,  env_from_message,        env_allow_from_message,
         preload_from_message,        images_from_message,     working_directory_from_message,
         policy_seccomp_from_message, rlimits_from_message,    limits_from_message,
-        state_from_message,          approval_from_message,
+        state_from_message,          approval_from_message,   speculation_from_message,
     };
     int r = 0;
     for (size_t i = 0; r == 0 && i < ARRAY_SIZE(parts); i++) {

@@ -81,6 +81,13 @@ struct policy_limits {
     uint32_t file_locks;
 };
 
+/* How much a policy wants a protection that only some processors offer; in the order of jail/plan.h's. */
+enum policy_speculation {
+    POLICY_SPECULATION_LEAVE,
+    POLICY_SPECULATION_IF_OFFERED,
+    POLICY_SPECULATION_INSIST
+};
+
 /* What a session keeps. */
 enum policy_state { POLICY_STATE_WORKSPACE, POLICY_STATE_KERNEL };
 
@@ -116,6 +123,7 @@ struct policy_spec {
     size_t n_rlimits;
     struct policy_limits limits;
     enum policy_state state;
+    enum policy_speculation store_bypass, indirect_branch, core_sharing;
     enum approval_mode approval;
     /* For errors that are found by whoever knows the kernel's names. */
     struct source_position working_directory_at, seccomp_at, default_errno_at, architectures_at;

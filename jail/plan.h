@@ -65,6 +65,13 @@ enum {
     JAIL_LOCK_ALL = (1 << 3) - 1,
 };
 
+/* A protection that only some processors offer. */
+enum jail_speculation {
+    JAIL_SPECULATION_LEAVE,
+    JAIL_SPECULATION_IF_OFFERED,
+    JAIL_SPECULATION_INSIST, /* no job without it, where it is needed */
+};
+
 struct jail_step {
     enum jail_step_kind kind;
     union {
@@ -132,6 +139,9 @@ struct jail_step {
             uint32_t resource;   /* RLIMIT_* */
             uint64_t soft, hard; /* UINT64_MAX: unlimited */
         } rlimit;
+        struct {
+            enum jail_speculation store_bypass, indirect_branch, core_sharing;
+        } speculation;
         struct {
             jail_ref writable, devices; /* each: a run of NUL-terminated paths, one behind the other */
             uint32_t n_writable, n_devices;

@@ -53,7 +53,7 @@ enum {
 #undef X
     ,
     ALL_STEPS = (1ull << JAIL_STEP_COUNT) - 1,
-    PROGRAM_STEPS = ALL_STEPS & ~INIT_STEPS,
+    PROGRAM_STEPS = ALL_STEPS & ~(0ull + INIT_STEPS),
 };
 _Static_assert(JAIL_STEP_COUNT < 64, "a set of step kinds has 64 bits");
 
@@ -81,6 +81,7 @@ static const struct count_rule {
     {JAIL_STEP_SESSION, 1, 1, "the program's session is made exactly once"},
     {JAIL_STEP_UMASK, 0, 1, "the umask is set at most once"},
     {JAIL_STEP_WORKDIR, 0, 1, "the working directory is set at most once"},
+    {JAIL_STEP_SPECULATION, 0, 1, "speculation is restricted at most once"},
     {JAIL_STEP_LANDLOCK, 0, 1, "Landlock is entered at most once"},
     {JAIL_STEP_SECCOMP, 0, 1, "there is at most one seccomp filter"},
     {JAIL_STEP_EXEC, 0, 1, "there is exactly one exec"},
@@ -307,6 +308,15 @@ static verdict check_paths(const struct jail_plan *plan, jail_ref run, uint32_t 
     return words;
 }
 
+static verdict check_speculation(const struct jail_step *step)
+{
+    const enum jail_speculation most = JAIL_SPECULATION_INSIST;
+    return step->speculation.store_bypass > most || step->speculation.indirect_branch > most ||
+                   step->speculation.core_sharing > most
+               ? "speculation is left, restricted if offered, or insisted on"
+               : NULL;
+}
+
 static verdict check_landlock(const struct jail_plan *plan, const struct jail_step *step)
 {
     if (step->landlock.abi < 2 || step->landlock.abi > LANDLOCK_ABI_NEWEST) {
@@ -451,6 +461,8 @@ static verdict check_content(const struct jail_plan *plan, const struct jail_ste
         return check_path(plan, step->workdir.path, true);
     case JAIL_STEP_RLIMIT:
         return check_rlimit(plan, step);
+    case JAIL_STEP_SPECULATION:
+        return check_speculation(step);
     case JAIL_STEP_LANDLOCK:
         return check_landlock(plan, step);
     case JAIL_STEP_SECCOMP:

@@ -204,6 +204,25 @@ static void put_exec(struct buf *ret, const struct jail_plan *plan, const struct
     put_run(ret, plan, step->exec.envp, step->exec.envc);
 }
 
+static void put_speculation(struct buf *ret, const struct jail_step *step)
+{
+    static const char *const words[] = {
+        [JAIL_SPECULATION_IF_OFFERED] = "if offered", [JAIL_SPECULATION_INSIST] = "or no job"};
+    const struct {
+        const char *what;
+        enum jail_speculation how;
+    } rows[] = {{"no store bypass", step->speculation.store_bypass},
+                {"no indirect branches of others", step->speculation.indirect_branch},
+                {"no core shared with others", step->speculation.core_sharing}};
+    const char *between = "";
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        if (rows[i].how != JAIL_SPECULATION_LEAVE && rows[i].how < ARRAY_SIZE(words)) {
+            buf_printf(ret, "%s%s %s", between, rows[i].what, words[rows[i].how]);
+            between = ", ";
+        }
+    }
+}
+
 static void put_content(struct buf *ret, const struct jail_plan *plan, const struct jail_step *step)
 {
     switch (step->kind) {
@@ -267,6 +286,9 @@ static void put_content(struct buf *ret, const struct jail_plan *plan, const str
         break;
     case JAIL_STEP_RLIMIT:
         put_rlimit(ret, step);
+        break;
+    case JAIL_STEP_SPECULATION:
+        put_speculation(ret, step);
         break;
     case JAIL_STEP_LANDLOCK:
         buf_printf(ret, "version %" PRIu32 ", writes below", step->landlock.abi);

@@ -58,6 +58,7 @@ static const enum fate fates[JAIL_STEP_COUNT] = {
     [JAIL_STEP_UMASK] = FATE_RUN,
     [JAIL_STEP_WORKDIR] = FATE_RUN,
     [JAIL_STEP_RLIMIT] = FATE_RUN,
+    [JAIL_STEP_SPECULATION] = FATE_RUN,
     [JAIL_STEP_LANDLOCK] = FATE_RUN,
     [JAIL_STEP_SECCOMP] = FATE_RUN,
     [JAIL_STEP_EXEC] = FATE_SPECIAL,
@@ -339,6 +340,7 @@ static void add_carried(struct jail_plan *to, const struct jail_plan *from, stru
     case JAIL_STEP_SESSION:
     case JAIL_STEP_UMASK:
     case JAIL_STEP_RLIMIT:
+    case JAIL_STEP_SPECULATION:
         break; /* refer to nothing */
     default:
         to->failed = true; /* what it refers to would be left behind */

@@ -341,6 +341,17 @@ static int share_workspace(struct jail_plan *plan, const struct policy_spec *spe
                    spec->name);
 }
 
+static void add_speculation(struct jail_plan *plan, const struct policy_spec *spec)
+{
+    _Static_assert((int)POLICY_SPECULATION_INSIST == (int)JAIL_SPECULATION_INSIST, "the same words");
+    if (spec->store_bypass || spec->indirect_branch || spec->core_sharing) {
+        struct jail_step *step = jail_plan_add(plan, JAIL_STEP_SPECULATION);
+        step->speculation.store_bypass = (enum jail_speculation)spec->store_bypass;
+        step->speculation.indirect_branch = (enum jail_speculation)spec->indirect_branch;
+        step->speculation.core_sharing = (enum jail_speculation)spec->core_sharing;
+    }
+}
+
 /* Where a step lets the program write; NULL: it does not. */
 static const char *writable_path(const struct jail_plan *plan, const struct jail_step *step)
 {
@@ -419,6 +430,7 @@ static void add_between_tree_and_exec(struct jail_plan *plan, const struct polic
     jail_ref working_directory = jail_plan_text(plan, policy->spec->working_directory);
     jail_plan_add(plan, JAIL_STEP_WORKDIR)->workdir.path = working_directory;
     add_rlimits(plan, policy->spec, ceilings, limits);
+    add_speculation(plan, policy->spec);
     add_landlock(plan, policy, ceilings);
     struct jail_step *step = jail_plan_add(plan, JAIL_STEP_SECCOMP);
     step->seccomp.bpf = bpf;

@@ -44,6 +44,9 @@ static void test_defaults(void **state)
     assert_true(spec->namespaces == (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
                                      CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP));
     assert_false(spec->loopback);
+    assert_int_equal(spec->store_bypass, POLICY_SPECULATION_LEAVE);
+    assert_int_equal(spec->indirect_branch, POLICY_SPECULATION_LEAVE);
+    assert_int_equal(spec->core_sharing, POLICY_SPECULATION_LEAVE);
     assert_int_equal(spec->n_capabilities, 0);
     assert_string_equal(spec->working_directory, "/workspace");
     assert_false(spec->has_seccomp);
@@ -150,6 +153,7 @@ static void test_the_rest(void **state)
         MINIMAL
         "description: 'd' hostname: 'h-1.x' uid: 1 gid: 2 umask: 077 namespace: [USER, MOUNT, PID, NET, "
         "UTS, TIME] "
+        "store_bypass: IF_OFFERED indirect_branch: INSIST core_sharing: IF_OFFERED "
         "loopback: true capability: ['CAP_NET_BIND_SERVICE'] env { name: 'A' value: 'b c' } env { name: "
         "'_x1' } "
         "env_allow: ['A', 'PY*', '*'] working_directory: '/workspace/deep/er' "
@@ -159,6 +163,9 @@ static void test_the_rest(void **state)
                 (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWTIME));
     assert_string_equal(spec->hostname, "h-1.x");
     assert_true(spec->loopback);
+    assert_int_equal(spec->store_bypass, POLICY_SPECULATION_IF_OFFERED);
+    assert_int_equal(spec->indirect_branch, POLICY_SPECULATION_INSIST);
+    assert_int_equal(spec->core_sharing, POLICY_SPECULATION_IF_OFFERED);
     assert_int_equal(spec->uid, 1);
     assert_int_equal(spec->umask, 077);
     assert_string_equal(spec->capabilities[0], "CAP_NET_BIND_SERVICE");

@@ -105,6 +105,9 @@ static inline struct jail_plan *good_plan(void)
     step->rlimit.resource = RLIMIT_NOFILE;
     step->rlimit.soft = 64;
     step->rlimit.hard = UINT64_MAX;
+    step = jail_plan_add(plan, JAIL_STEP_SPECULATION);
+    step->speculation.store_bypass = JAIL_SPECULATION_IF_OFFERED;
+    step->speculation.core_sharing = JAIL_SPECULATION_INSIST;
     step = jail_plan_add(plan, JAIL_STEP_LANDLOCK);
     step->landlock.writable = add_run(plan, "/workspace\0/tmp\0", 16);
     step->landlock.n_writable = 2;

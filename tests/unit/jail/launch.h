@@ -66,8 +66,9 @@ struct recipe {
     struct rlimit limit;
     bool without_standard_fds; /* the parent has 0, 1 and 2 closed while it launches */
     bool without_proc;
-    bool landlocked; /* may write below /work alone */
-    int extra_fd;    /* given as the input descriptor; 0: none */
+    enum jail_speculation speculation; /* of all three */
+    bool landlocked;                   /* may write below /work alone */
+    int extra_fd;                      /* given as the input descriptor; 0: none */
 };
 
 #define ADD(plan, kind, member, ...)                                                                         \
@@ -138,6 +139,10 @@ static inline struct jail_plan *make_plan(const struct recipe *recipe)
     if (recipe->limited || recipe->limit.rlim_max > 0) {
         ADD(plan, RLIMIT, rlimit, .resource = (uint32_t)recipe->limited_resource,
             .soft = recipe->limit.rlim_cur, .hard = recipe->limit.rlim_max);
+    }
+    if (recipe->speculation) {
+        ADD(plan, SPECULATION, speculation, .store_bypass = recipe->speculation,
+            .indirect_branch = recipe->speculation, .core_sharing = recipe->speculation);
     }
     if (recipe->landlocked) {
         ADD(plan, LANDLOCK, landlock, .writable = jail_plan_text(plan, "/work"), .n_writable = 1,

@@ -12,7 +12,7 @@ static void test_describe(void **state)
     jail_plan_describe_step(plan, 0, text, sizeof text);
     assert_string_equal(text, "step 1 (propagation)");
     jail_plan_describe_step(plan, plan->n_steps - 1, text, sizeof text);
-    assert_string_equal(text, "step 29 (exec /usr/bin/python3)");
+    assert_string_equal(text, "step 30 (exec /usr/bin/python3)");
     jail_plan_describe_step(plan, 999, text, sizeof text);
     assert_string_equal(text, "step 1000");
     char small[8];
@@ -50,9 +50,10 @@ static const char printed[] =
     " 24 umask 0022\n"
     " 25 workdir /workspace\n"
     " 26 rlimit NOFILE soft 64 hard unlimited\n"
-    " 27 landlock version 7, writes below [/workspace, /tmp], devices [/dev/null]\n"
-    " 28 seccomp 1 instructions, denials are reported\n"
-    " 29 exec /usr/bin/python3 argv [python3, \"a b\"] environment [HOME=/workspace]\n";
+    " 27 speculation no store bypass if offered, no core shared with others or no job\n"
+    " 28 landlock version 7, writes below [/workspace, /tmp], devices [/dev/null]\n"
+    " 29 seccomp 1 instructions, denials are reported\n"
+    " 30 exec /usr/bin/python3 argv [python3, \"a b\"] environment [HOME=/workspace]\n";
 
 static void test_print(void **state)
 {
@@ -100,8 +101,8 @@ static void test_copy_is_equal_and_independent(void **state)
             jail_plan_text(copy, "/a/directory/with/a/longish/name");
     }
     assert_false(copy->failed);
-    assert_int_equal(copy->n_steps, 529);
-    assert_string_equal(jail_plan_string(copy, copy->steps[528].mkdir.path),
+    assert_int_equal(copy->n_steps, 530);
+    assert_string_equal(jail_plan_string(copy, copy->steps[529].mkdir.path),
                         "/a/directory/with/a/longish/name");
 }
 

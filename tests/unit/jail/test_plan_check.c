@@ -217,6 +217,7 @@ static void test_image(void **state)
     X(workdir, JAIL_STEP_WORKDIR, "absolute", step->workdir.path = 0)                                        \
     X(rlimit_resource, JAIL_STEP_RLIMIT, "of the kernel", step->rlimit.resource = 16)                        \
     X(rlimit_order, JAIL_STEP_RLIMIT, "not above its hard", step->rlimit.hard = 1)                           \
+    X(speculation, JAIL_STEP_SPECULATION, "insisted on", step->speculation.indirect_branch = 3)              \
     X(landlock_version, JAIL_STEP_LANDLOCK, "a version that we know", step->landlock.abi = 1)                \
     X(landlock_path, JAIL_STEP_LANDLOCK, "absolute", step->landlock.devices = 0)                             \
     X(landlock_count, JAIL_STEP_LANDLOCK, "inside the arena", step->landlock.n_writable = 60000)             \

@@ -3,6 +3,7 @@
 #include "tests/unit/jail/launch.h"
 
 #include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 
@@ -103,6 +104,44 @@ static void test_landlock_is_a_second_wall(void **state)
     assert_non_null(strstr(shut.output, "'/tmp/d': Permission denied"));
     assert_non_null(strstr(shut.output, "Operation not permitted"));
     assert_non_null(strstr(shut.output, "'/tmp/*': No such file"));
+}
+
+/* What the kernel offers to this process, and so to a jail: asked in a child, since there is no way back. */
+static bool speculation_is_offered(void)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        bool offered = true;
+        for (unsigned long control = PR_SPEC_STORE_BYPASS; control <= PR_SPEC_INDIRECT_BRANCH; control++) {
+            int state = prctl(PR_GET_SPECULATION_CTRL, control, 0, 0, 0);
+            bool harmless =
+                state == 0 || (state > 0 && !(state & PR_SPEC_PRCTL) && (state & PR_SPEC_DISABLE));
+            offered &= harmless || prctl(PR_SET_SPECULATION_CTRL, control, PR_SPEC_FORCE_DISABLE, 0, 0) == 0;
+        }
+        offered &= prctl(PR_SCHED_CORE, PR_SCHED_CORE_CREATE, 0, 1, 0) == 0 || errno == ENODEV;
+        _exit(offered ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status == 0;
+}
+
+static void test_speculation(void **state)
+{
+    static const char script[] = "grep -E '^Speculation' /proc/self/status";
+    struct outcome o =
+        run(state, &(struct recipe){.script = script, .speculation = JAIL_SPECULATION_IF_OFFERED});
+    assert_int_equal(o.result.end, JAIL_END_PROGRAM);
+    o = run(state, &(struct recipe){.script = script, .speculation = JAIL_SPECULATION_INSIST});
+    if (speculation_is_offered()) {
+        assert_int_equal(o.result.end, JAIL_END_PROGRAM);
+        assert_null(strstr(o.output, "thread vulnerable"));
+        return;
+    }
+    assert_int_equal(o.result.end, JAIL_END_SETUP);
+    assert_non_null(strstr(o.err.step, "(speculation)"));
+    assert_true(strstr(o.err.text, "PR_SET_SPECULATION_CTRL") || strstr(o.err.text, "PR_SCHED_CORE") ||
+                strstr(o.err.text, "PR_GET_SPECULATION_CTRL"));
 }
 
 static void test_scratch_limit(void **state)
@@ -441,6 +480,7 @@ int main(void)
         cmocka_unit_test(test_signals),
         cmocka_unit_test(test_identity),
         cmocka_unit_test(test_landlock_is_a_second_wall),
+        cmocka_unit_test(test_speculation),
         cmocka_unit_test(test_environment_and_descriptors),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_scratch_limit),
