@@ -80,6 +80,7 @@ struct child {
     bool drop_groups;
     bool waits_for_all;  /* the parent has no use for an early verdict */
     bool in_process;     /* a template's copy: its signal dispositions are the interpreter's own */
+    bool files_late;     /* so is this: RLIMIT_NOFILE is set when the listener has been sent */
     bool template;       /* its program is one */
     char **argv, **envp; /* of the EXEC step, ending with NULL */
     enum standby_state standby;

@@ -11,7 +11,7 @@ struct luggage {
     size_t size;
 };
 
-/* A child with its own copy of the plan and the vectors of its EXEC step, zeroed but for these; in a mapping of its
- * own. NULL: no memory. */
+/* A child with its own copy of the plan and the vectors of its EXEC step, zeroed but for these; in a mapping
+ * of its own. NULL: no memory. */
 struct child *luggage_pack(struct luggage *luggage, const struct jail_plan *plan);
 void luggage_free(struct luggage *luggage);

@@ -127,6 +127,7 @@ int jail_park(struct jail_template *template, const struct jail_park_options *op
     header.kind = ZYGOTE_PARK;
     header.drop_groups = template->range_count > 0;
     header.filter_early = options->filter_early;
+    header.files_late = options->files_late;
     header.is_awaited = options->is_awaited;
     header.inner_uid = template->range_count > 0
                            ? TEMPLATE_INNER_BASE + (options->outer_uid - template->range_base)

@@ -61,6 +61,9 @@ struct jail_park_options {
      * the shortest program takes. For filters under which a parked process can still do what it has to:
      * recvmsg, dup3, sendmsg, close_range, and setting what jail_step_is_wish() names. */
     bool filter_early;
+    /* RLIMIT_NOFILE is set behind the filter, which lets it: until PID 1 has the listener, what other jails
+     * of our uid have sent and nobody has received is held against it. */
+    bool files_late;
     /* A job waits for it, or soon will: nothing is done beforehand that the job might not need. */
     bool is_awaited;
 };

@@ -27,6 +27,7 @@
 #include <string.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -129,9 +130,9 @@ static int receive_run(const struct child *child, struct jail_plan **ret_plan, i
 }
 
 /* An ordinary user's jails have one uid, and what all of it have sent and nobody has received yet is held
- * against our RLIMIT_NOFILE. A program's own is gone when it ends: worth another try, of which there are 0.2
- * s on a usual machine. No other system call is made between two: until PID 1 has the listener, nobody would
- * answer it. */
+ * against our RLIMIT_NOFILE, which is still the parent's if the filter lets us set it afterwards. If not,
+ * another try is worth it, of which there are 0.2 s on a usual machine: a program's own is gone when it ends.
+ * No other system call is made between two: until PID 1 has the listener, nobody would answer it. */
 static int send_listener(struct child *child, int to_init)
 {
     int r;
@@ -152,15 +153,27 @@ struct part {
 static int apply_part(struct child *child, struct part part, uint32_t *index, int to_init)
 {
     const struct jail_plan *plan = child->plan;
+    uint32_t late = JAIL_NO_STEP;
     for (*index = behind_program(plan); plan->steps[*index].kind != JAIL_STEP_RUN; (*index)++) {
         const struct jail_step *step = &plan->steps[*index];
-        int r = (jail_step_is_wish(step) ? part.wishes : part.policy) ? child_apply_step(child, step) : 0;
+        if (!(jail_step_is_wish(step) ? part.wishes : part.policy)) {
+            continue;
+        }
+        if (child->files_late && step->kind == JAIL_STEP_RLIMIT && step->rlimit.resource == RLIMIT_NOFILE) {
+            late = *index;
+            continue;
+        }
+        int r = child_apply_step(child, step);
         if (r < 0) {
             return r;
         }
     }
     int r = child->listener < 0 ? 0 : send_listener(child, to_init);
     fd_closep(&child->listener);
+    if (r == 0 && late != JAIL_NO_STEP) {
+        *index = late;
+        r = child_apply_step(child, &plan->steps[late]);
+    }
     return r;
 }
 
@@ -413,6 +426,7 @@ static int prepare(const struct zygote_header *header, const unsigned char *mess
     ret->child = (struct child){.control = ret->control,
                                 .drop_groups = header->drop_groups,
                                 .in_process = true,
+                                .files_late = header->files_late,
                                 .root = -1,
                                 .parent = -1,
                                 .listener = -1,

@@ -17,7 +17,8 @@ int zygote_decode_header(const void *message, size_t size, struct zygote_header 
     }
     memcpy(&header, message, sizeof header);
     if (header.kind > ZYGOTE_RUN || !io_is_bool(&header.drop_groups) || !io_is_bool(&header.is_awaited) ||
-        !io_is_bool(&header.filter_early) || !io_is_bool(&header.has_workspace)) {
+        !io_is_bool(&header.filter_early) || !io_is_bool(&header.has_workspace) ||
+        !io_is_bool(&header.files_late)) {
         return -EBADMSG;
     }
     *ret = header;

@@ -22,6 +22,7 @@ struct zygote_header {
     bool is_awaited;    /* PARK: a job will want it at once */
     bool filter_early;  /* PARK: the filter lets the process do what is left to do after parking */
     bool has_workspace; /* PARK */
+    bool files_late;    /* PARK: the filter lets the process lower its RLIMIT_NOFILE */
 };
 
 #define ZYGOTE_MESSAGE_MAX (160u << 10)

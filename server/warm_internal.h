@@ -46,6 +46,7 @@ struct warm_template {
     bool has_id;
     struct jail_plan *park_plan;
     bool filter_early;              /* the policy lets a parked process run behind its filter */
+    bool files_late;                /* and set its RLIMIT_NOFILE there */
     struct jail_plan *session_plan; /* the same for a job of a session; NULL: the policy has no workspace */
     struct warm_jail *stock;        /* oldest first */
     unsigned n_ready, n_building, failures;

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -200,6 +201,8 @@ static int make_plans(struct warm_template *template, uint32_t inner_uid, uint64
         return r;
     }
     template->filter_early = can_filter_early(template);
+    template->files_late = policy_allows_call(template->policy, "prlimit64",
+                                              (const uint64_t[6]){0, RLIMIT_NOFILE, UINTPTR_MAX / 2});
     make_session_plan(template);
     CLEANUP(freep) char **argv = template_arguments(template);
     if (!argv) {
@@ -464,6 +467,7 @@ static int park(struct warm_template *template, const struct execution_session *
                                         .workspace_fd = session ? session->mount_fd : -1,
                                         .outer_uid = jail->uid,
                                         .filter_early = template->filter_early,
+                                        .files_late = template->files_late,
                                         .is_awaited = template->state == TEMPLATE_READY && !template->stock};
     r = r < 0 ? r : make_cgroup(template, &options.cgroup, reterr);
     if (r < 0) {

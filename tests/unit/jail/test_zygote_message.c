@@ -90,6 +90,9 @@ static void headers_that_are_none(void **state)
     memset(&header.filter_early, 3, 1);
     assert_int_equal(zygote_decode_header(&header, sizeof header, &ret), -EBADMSG);
     header.filter_early = false;
+    memset(&header.files_late, 2, 1);
+    assert_int_equal(zygote_decode_header(&header, sizeof header, &ret), -EBADMSG);
+    header.files_late = false;
     memset(&header.is_awaited, 3, 1);
     assert_int_equal(zygote_decode_header(&header, sizeof header, &ret), -EBADMSG);
     header.is_awaited = false;

@@ -178,7 +178,8 @@ static struct warm park(struct fixture *fixture)
     struct jail_park_options options = {.plan = plan,
                                         .scratch_fd = warm.scratch,
                                         .outer_uid = warm.uid,
-                                        .filter_early = fixture->filter_early};
+                                        .filter_early = fixture->filter_early,
+                                        .files_late = fixture->filter_early};
     if (jail_park(fixture->template, &options, &warm.jail, &err) < 0) {
         fail_msg("%s", err.text);
     }
