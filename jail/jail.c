@@ -27,29 +27,21 @@
 #include "jail/netns.h"
 #include "jail/watch.h"
 
-const char *jail_state_to_string(enum jail_state state)
-{
-    static const char *const names[] = {[JAIL_BUILDING] = "building",
-                                        [JAIL_PARKED] = "parked",
-                                        [JAIL_RUNNING] = "running",
-                                        [JAIL_ENDED] = "ended"};
-    return names[state];
-}
+#define TICK_NS (5 * (long)NS_PER_MS)
 
-const char *jail_end_to_string(enum jail_end end)
-{
-    static const char *const names[] = {[JAIL_END_NONE] = "none",     [JAIL_END_PROGRAM] = "program",
-                                        [JAIL_END_SETUP] = "setup",   [JAIL_END_DEADLINE] = "deadline",
-                                        [JAIL_END_CPU] = "cpu",       [JAIL_END_OOM] = "oom",
-                                        [JAIL_END_CANCEL] = "cancel", [JAIL_END_WORKSPACE] = "workspace",
-                                        [JAIL_END_FLOOR] = "floor",   [JAIL_END_LOST] = "lost"};
-    return names[end];
-}
-
+/* An ordinary user's jails are that user, and so are we: one job can have all the epoll watches that there
+ * are (fs.epoll.max_user_watches). What cannot be watched then is looked at every few milliseconds. */
 static int watch(struct jail *jail, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN};
-    return epoll_ctl(jail->ready, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+    if (jail->ready < 0 || epoll_ctl(jail->ready, EPOLL_CTL_ADD, fd, &event) == 0) {
+        return 0;
+    }
+    if (errno != ENOSPC) {
+        return -errno;
+    }
+    jail->ticks = true;
+    return jail_arm(jail, jail->deadline_ns);
 }
 
 int jail_watch_pidfd(struct jail *jail)
@@ -70,8 +62,11 @@ static int open_descriptors(struct jail *jail, int *ret_childs_end)
     if (jail->timer < 0 || jail->ready < 0 || fcntl(jail->control, F_SETFL, O_NONBLOCK) < 0) {
         return -errno;
     }
-    int r = watch(jail, jail->control);
-    r = r < 0 ? r : watch(jail, jail->timer);
+    int r = watch(jail, jail->timer);
+    if (jail->ticks) {
+        fd_closep(&jail->ready); /* not even that one: it is what callers watch, then */
+    }
+    r = r < 0 ? r : watch(jail, jail->control);
     if (r == 0) {
         *ret_childs_end = TAKE_FD(childs_end);
     }
@@ -101,8 +96,11 @@ int jail_new(const struct jail_plan *plan, struct jail_cgroup *cgroup, struct ja
 int jail_arm(struct jail *jail, uint64_t deadline_ns)
 {
     jail->deadline_ns = deadline_ns;
+    uint64_t tick_ns = jail->ticks ? clock_now_ns() + TICK_NS : UINT64_MAX;
+    uint64_t at_ns = jail->ticks && (deadline_ns == 0 || tick_ns < deadline_ns) ? tick_ns : deadline_ns;
     struct itimerspec at = {
-        .it_value = {.tv_sec = (time_t)(deadline_ns / NS_PER_S), .tv_nsec = (long)(deadline_ns % NS_PER_S)}};
+        .it_value = {.tv_sec = (time_t)(at_ns / NS_PER_S), .tv_nsec = (long)(at_ns % NS_PER_S)},
+        .it_interval = {.tv_nsec = jail->ticks ? TICK_NS : 0}};
     return timerfd_settime(jail->timer, TFD_TIMER_ABSTIME, &at, NULL) < 0 ? -errno : 0;
 }
 
@@ -114,7 +112,7 @@ int jail_tell(const struct jail *jail, enum jail_phase phase, int error)
 
 int jail_fd(const struct jail *jail)
 {
-    return jail->ready;
+    return jail->ready >= 0 ? jail->ready : jail->timer;
 }
 
 enum jail_state jail_state(const struct jail *jail)
@@ -422,12 +420,13 @@ static void read_messages(struct jail *jail)
 static void expire(struct jail *jail)
 {
     bool ends = jail->end != JAIL_END_NONE && !jail->interrupted;
-    if (ends || jail->deadline_ns == 0 || clock_now_ns() < jail->deadline_ns) {
-        return;
-    }
+    bool due = !ends && jail->deadline_ns != 0 && clock_now_ns() >= jail->deadline_ns;
     uint64_t expirations;
-    if (read(jail->timer, &expirations, sizeof expirations) < 0) {
+    if ((due || jail->ticks) && read(jail->timer, &expirations, sizeof expirations) < 0 && !jail->ticks) {
         return; /* armed anew meanwhile */
+    }
+    if (!due) {
+        return;
     }
     if (jail->interrupted) {
         jail->ended_ns = clock_now_ns();
@@ -488,7 +487,7 @@ enum jail_state jail_dispatch(struct jail *jail)
 void jail_wait(struct jail *jail, int interrupt_fd)
 {
     while (jail_dispatch(jail) != JAIL_ENDED) {
-        struct pollfd fds[] = {{.fd = jail->ready, .events = POLLIN},
+        struct pollfd fds[] = {{.fd = jail_fd(jail), .events = POLLIN},
                                {.fd = interrupt_fd, .events = POLLIN},
                                {.fd = jail->pidfd, .events = POLLIN}}; /* in `ready` only if all went well */
         poll(fds, ARRAY_SIZE(fds), -1);
@@ -503,7 +502,7 @@ static void wait_until_gone(struct jail *jail)
 {
     for (jail_dispatch(jail); !jail->gone; jail_dispatch(jail)) {
         /* The pidfd too: it may be that which could not be put into the set. */
-        struct pollfd awaited[] = {{.fd = jail->ready, .events = POLLIN},
+        struct pollfd awaited[] = {{.fd = jail_fd(jail), .events = POLLIN},
                                    {.fd = jail->pidfd, .events = POLLIN}};
         poll(awaited, ARRAY_SIZE(awaited), -1);
     }

@@ -16,10 +16,11 @@ struct jail {
     enum jail_end end;
     struct err err; /* JAIL_END_SETUP: the sentence */
     pid_t pid;
-    int pidfd, control, timer;  /* control: -1 after end of file */
-    int ready;                  /* epoll set of these three: the one descriptor that callers watch */
-    int denied;                 /* CHILD_DENIED: the table; -1: none */
-    bool by_template;           /* PID 1 is a template's child: not ours to wait for, only to watch */
+    int pidfd, control, timer; /* control: -1 after end of file */
+    int ready;        /* epoll set of these three: the one descriptor that callers watch; -1: the timer */
+    bool ticks;       /* not all of them could be watched: the timer rings every few milliseconds */
+    int denied;       /* CHILD_DENIED: the table; -1: none */
+    bool by_template; /* PID 1 is a template's child: not ours to wait for, only to watch */
     struct jail_plan *plan;     /* kept for the names of steps, and the limits */
     struct jail_cgroup *cgroup; /* NULL: none */
     uint64_t cloned_ns, started_ns, ended_ns, deadline_ns;

@@ -47,6 +47,25 @@
 
 #define SETUP_TIMEOUT_MS 10000
 
+const char *jail_state_to_string(enum jail_state state)
+{
+    static const char *const names[] = {[JAIL_BUILDING] = "building",
+                                        [JAIL_PARKED] = "parked",
+                                        [JAIL_RUNNING] = "running",
+                                        [JAIL_ENDED] = "ended"};
+    return names[state];
+}
+
+const char *jail_end_to_string(enum jail_end end)
+{
+    static const char *const names[] = {[JAIL_END_NONE] = "none",     [JAIL_END_PROGRAM] = "program",
+                                        [JAIL_END_SETUP] = "setup",   [JAIL_END_DEADLINE] = "deadline",
+                                        [JAIL_END_CPU] = "cpu",       [JAIL_END_OOM] = "oom",
+                                        [JAIL_END_CANCEL] = "cancel", [JAIL_END_WORKSPACE] = "workspace",
+                                        [JAIL_END_FLOOR] = "floor",   [JAIL_END_LOST] = "lost"};
+    return names[end];
+}
+
 static const struct jail_step *find_step(const struct jail_plan *plan, enum jail_step_kind kind)
 {
     for (uint32_t i = 0; i < plan->n_steps; i++) {

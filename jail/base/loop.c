@@ -1,19 +1,27 @@
 /* The event loop: epoll with a callback per descriptor, timers as timerfds. Single-threaded, one in the
  * warden and one in the front. A source that is removed while its event is already fetched must not be
- * called: removed sources are kept on a list until the round is over. */
+ * called: removed sources are kept on a list until the round is over.
+ *
+ * The kernel counts watches by user (fs.epoll.max_user_watches), and where jails are the same user as we, one
+ * job can have all that there are. What finds no room in the epoll set is polled beside it until there is
+ * some. */
 #include "jail/base/loop.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 
 #define EVENTS_PER_ROUND 64
+/* How often sources without a watch are told again of what they take for edges. */
+#define POLLED_AGAIN_MS 50
 
 struct loop_source {
     struct loop *loop;
@@ -22,7 +30,10 @@ struct loop_source {
     bool removed; /* waits in loop->removed for the end of the round */
     loop_fn fn;
     void *arg;
-    struct loop_source *next; /* in loop->removed */
+    uint32_t events;
+    bool polled;              /* in loop->polled: it has no watch */
+    bool told;                /* of an edge: not again in this round */
+    struct loop_source *next; /* in loop->removed, or in loop->polled */
 };
 
 struct loop {
@@ -30,6 +41,8 @@ struct loop {
     bool stopped;
     bool dispatching;
     struct loop_source *removed;
+    struct loop_source *polled;
+    size_t n_polled;
 };
 
 int loop_new(struct loop **ret, struct err *reterr)
@@ -66,6 +79,23 @@ void loop_free(struct loop *loop)
     }
 }
 
+static int watch(struct loop_source *source)
+{
+    struct epoll_event event = {.events = source->events, .data.ptr = source};
+    return epoll_ctl(source->loop->epoll, EPOLL_CTL_ADD, source->fd, &event) < 0 ? -errno : 0;
+}
+
+static void leave_polled(struct loop_source *source)
+{
+    struct loop_source **at = &source->loop->polled;
+    while (*at != source) {
+        at = &(*at)->next;
+    }
+    *at = source->next;
+    source->polled = false;
+    source->loop->n_polled--;
+}
+
 int loop_add(struct loop *loop, int fd, uint32_t events, loop_fn fn, void *arg, struct loop_source **ret,
              struct err *reterr)
 {
@@ -73,12 +103,17 @@ int loop_add(struct loop *loop, int fd, uint32_t events, loop_fn fn, void *arg, 
     if (!source) {
         return err_errno(reterr, ENOMEM, "watching a descriptor");
     }
-    *source = (struct loop_source){.loop = loop, .fd = fd, .fn = fn, .arg = arg};
-    struct epoll_event event = {.events = events, .data.ptr = source};
-    if (epoll_ctl(loop->epoll, EPOLL_CTL_ADD, fd, &event) < 0) {
-        int code = errno;
+    *source = (struct loop_source){.loop = loop, .fd = fd, .fn = fn, .arg = arg, .events = events};
+    int r = watch(source);
+    if (r < 0 && r != -ENOSPC) {
         free(source);
-        return err_errno(reterr, code, "epoll_ctl");
+        return err_errno(reterr, -r, "epoll_ctl");
+    }
+    if (r < 0) {
+        source->polled = true;
+        source->next = loop->polled;
+        loop->polled = source;
+        loop->n_polled++;
     }
     *ret = source;
     return 0;
@@ -86,6 +121,11 @@ int loop_add(struct loop *loop, int fd, uint32_t events, loop_fn fn, void *arg, 
 
 int loop_modify(struct loop_source *source, uint32_t events)
 {
+    source->events = events;
+    source->told = false;
+    if (source->polled) {
+        return 0;
+    }
     struct epoll_event event = {.events = events, .data.ptr = source};
     return epoll_ctl(source->loop->epoll, EPOLL_CTL_MOD, source->fd, &event) < 0 ? -errno : 0;
 }
@@ -96,7 +136,11 @@ void loop_remove(struct loop_source *source)
         return;
     }
     struct loop *loop = source->loop;
-    epoll_ctl(loop->epoll, EPOLL_CTL_DEL, source->fd, NULL);
+    if (source->polled) {
+        leave_polled(source);
+    } else {
+        epoll_ctl(loop->epoll, EPOLL_CTL_DEL, source->fd, NULL);
+    }
     if (source->timer) {
         close(source->fd);
     }
@@ -140,20 +184,77 @@ static bool timer_is_due(const struct loop_source *timer)
     return read(timer->fd, &expirations, sizeof expirations) == (ssize_t)sizeof expirations;
 }
 
+static void call(struct loop_source *source, uint32_t events)
+{
+    if (!source->removed && (!source->timer || timer_is_due(source))) {
+        source->fn(source->arg, source->timer ? 0 : events);
+    }
+}
+
+/* Gives those that are polled a watch, as far as there are any now. */
+static void watch_polled(struct loop *loop)
+{
+    while (loop->polled && watch(loop->polled) == 0) {
+        leave_polled(loop->polled);
+    }
+}
+
+/* What poll() has to say of the set and of what has no place in it. Its bits are those of epoll. */
+static int wait_polled(struct loop *loop, struct pollfd *fds, struct loop_source **sources, int timeout_ms)
+{
+    size_t n = 0;
+    fds[n++] = (struct pollfd){.fd = loop->epoll, .events = POLLIN};
+    for (struct loop_source *source = loop->polled; source; source = source->next) {
+        sources[n] = source;
+        fds[n++] = (struct pollfd){.fd = source->told ? -1 : source->fd, .events = (short)source->events};
+        if (source->told && (timeout_ms < 0 || timeout_ms > POLLED_AGAIN_MS)) {
+            timeout_ms = POLLED_AGAIN_MS;
+        }
+        source->told = false;
+    }
+    return poll(fds, n, timeout_ms);
+}
+
+static int poll_beside(struct loop *loop, int timeout_ms, struct err *reterr)
+{
+    size_t n = loop->n_polled + 1;
+    CLEANUP(freep) struct pollfd *fds = calloc(n, sizeof *fds);
+    CLEANUP(freep) struct loop_source **sources = calloc(n, sizeof(struct loop_source *));
+    if (!fds || !sources) {
+        return err_errno(reterr, ENOMEM, "polling");
+    }
+    if (wait_polled(loop, fds, sources, timeout_ms) < 0) {
+        return errno == EINTR ? 0 : err_errno(reterr, errno, "poll");
+    }
+    for (size_t i = 1; i < n; i++) {
+        if (fds[i].revents) {
+            sources[i]->told = (sources[i]->events & EPOLLET) != 0;
+            call(sources[i], (uint32_t)(unsigned short)fds[i].revents);
+        }
+    }
+    return 0;
+}
+
 int loop_once(struct loop *loop, int timeout_ms, struct err *reterr)
 {
     struct epoll_event events[EVENTS_PER_ROUND];
+    watch_polled(loop);
+    if (loop->polled) {
+        loop->dispatching = true;
+        int r = poll_beside(loop, timeout_ms, reterr);
+        loop->dispatching = false;
+        if (r < 0) {
+            return r;
+        }
+        timeout_ms = 0;
+    }
     int n = epoll_wait(loop->epoll, events, EVENTS_PER_ROUND, timeout_ms);
     if (n < 0) {
         return errno == EINTR ? 0 : err_errno(reterr, errno, "epoll_wait");
     }
     loop->dispatching = true;
     for (int i = 0; i < n; i++) {
-        struct loop_source *source = events[i].data.ptr;
-        if (source->removed || (source->timer && !timer_is_due(source))) {
-            continue;
-        }
-        source->fn(source->arg, source->timer ? 0 : events[i].events);
+        call(events[i].data.ptr, events[i].events);
     }
     loop->dispatching = false;
     free_removed(loop);

@@ -10,12 +10,14 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/base/loop.h"
+#include "tests/unit/no_watches.h"
 
 /* A pipe, its source in a loop, and what its callback is to do. */
 struct probe {
@@ -263,9 +265,62 @@ static void test_many_sources(void **state)
     loop_free(loop);
 }
 
+static void check_without_watches(void)
+{
+    struct loop *loop = new_loop();
+    struct err err = {0};
+    struct probe watched = {0}, polled = {0}, other = {0}, timer = {.loop = loop};
+    add_pipe(&watched, loop);
+    take_all_watches();
+    add_pipe(&polled, loop);
+    add_pipe(&other, loop);
+    assert_int_equal(loop_add_timer(loop, on_event, &timer, &timer.source, &err), 0);
+    once(loop, 0);
+    assert_int_equal(watched.calls + polled.calls + other.calls + timer.calls, 0);
+    feed(&watched);
+    feed(&polled);
+    once(loop, 1000);
+    assert_int_equal(watched.calls, 1);
+    assert_int_equal(polled.calls, 1);
+    assert_int_equal(polled.events, EPOLLIN);
+    assert_int_equal(loop_modify(polled.source, 0), 0);
+    once(loop, 0);
+    assert_int_equal(polled.calls, 1);
+    assert_int_equal(loop_timer_set(timer.source, clock_now_ns() + 1), 0);
+    once(loop, 1000);
+    assert_int_equal(timer.calls, 1);
+    /* One takes another away in the same round. */
+    assert_int_equal(loop_modify(polled.source, EPOLLIN), 0);
+    feed(&other);
+    polled.removes = &other;
+    other.removes = &polled;
+    once(loop, 1000);
+    assert_int_equal(polled.calls + other.calls, 2);
+    loop_remove(timer.source);
+    loop_remove(polled.source);
+    loop_remove(other.source);
+    loop_remove(watched.source);
+    loop_free(loop);
+}
+
+static void test_no_watch_left(void **state)
+{
+    (void)state;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        check_without_watches();
+        _exit(0);
+    }
+    int wstatus;
+    assert_int_equal(waitpid(pid, &wstatus, 0), pid);
+    assert_int_equal(wstatus, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_no_watch_left),
         cmocka_unit_test(test_input),
         cmocka_unit_test(test_what_cannot_be_watched),
         cmocka_unit_test(test_removed_in_the_same_round),

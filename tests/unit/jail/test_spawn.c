@@ -1,6 +1,7 @@
 /* Launches real jails from plans made by hand, as root and as an ordinary user alike: verdicts, failures by
  * step, deadlines, and that nothing is left behind. */
 #include "tests/unit/jail/launch.h"
+#include "tests/unit/no_watches.h"
 
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
@@ -473,6 +474,47 @@ static void test_nothing_is_left_behind(void **state)
     assert_int_equal(errno, ECHILD);
 }
 
+/* By the descriptor that callers watch, and nothing else. */
+static struct outcome run_by_descriptor(void **state, const struct recipe *recipe)
+{
+    struct launch launch;
+    launch_begin(state, recipe, NULL, &launch);
+    assert_non_null(launch.jail);
+    while (jail_dispatch(launch.jail) != JAIL_ENDED || !jail_is_gone(launch.jail)) {
+        struct pollfd ready = {.fd = jail_fd(launch.jail), .events = POLLIN};
+        assert_int_equal(poll(&ready, 1, 30000), 1);
+    }
+    launch_end(state, &launch);
+    return launch.outcome;
+}
+
+static void check_without_watches(void **state)
+{
+    take_all_watches();
+    struct outcome o = run_by_descriptor(state, &(struct recipe){.script = "echo out; exit 3"});
+    assert_int_equal(o.result.end, JAIL_END_PROGRAM);
+    assert_int_equal(WEXITSTATUS(o.result.wstatus), 3);
+    assert_string_equal(o.output, "out\n");
+    o = run_by_descriptor(state, &(struct recipe){.script = "sleep 100", .timeout_ms = 200});
+    assert_int_equal(o.result.end, JAIL_END_DEADLINE);
+    assert_in_range(o.result.duration_ns, 200 * NS_PER_MS, 20 * NS_PER_S);
+    o = run_by_descriptor(state, &(struct recipe){.script = "true", .bind_source = "/nowhere"});
+    assert_int_equal(o.result.end, JAIL_END_SETUP);
+}
+
+static void test_without_epoll_watches(void **state)
+{
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        check_without_watches(state);
+        _exit(0);
+    }
+    int wstatus;
+    assert_int_equal(waitpid(pid, &wstatus, 0), pid);
+    assert_int_equal(wstatus, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -497,6 +539,7 @@ int main(void)
         cmocka_unit_test(test_cpu_is_counted),
         cmocka_unit_test(test_process_limit_is_the_jails_own),
         cmocka_unit_test(test_core_limit),
+        cmocka_unit_test(test_without_epoll_watches),
         cmocka_unit_test(test_nothing_is_left_behind),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
