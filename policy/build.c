@@ -105,7 +105,7 @@ struct rlimit_row {
  * without privileges can set each of these: none is above what hosts give an ordinary user. */
 static const struct policy_rlimit default_rlimits[] = {
     {.resource = RLIMIT_CORE}, /* a handler of the host's would read cores as root */
-    {.resource = RLIMIT_NOFILE, .soft = 256, .hard = 256}, /* bounds what the kernel keeps for open files */
+    {.resource = RLIMIT_NOFILE, .soft = 320, .hard = 320}, /* bounds what the kernel keeps for open files */
     {.resource = RLIMIT_MEMLOCK},                          /* memory that cannot be swapped out */
     {.resource = RLIMIT_MSGQUEUE},
     {.resource = RLIMIT_NICE},

@@ -133,7 +133,7 @@ def huge_files():
     attempt("allocate", os.posix_fallocate, fd, 0, 1 << 40)
 
 
-@attack("RLIMIT_NOFILE", {"descriptors": "2(4[0-9]|5[0-6])", "error": "EMFILE"})
+@attack("RLIMIT_NOFILE", {"descriptors": "3(1[0-9]|20)", "error": "EMFILE"})
 def descriptors():
     """Opens as many files as it can."""
     opened = []
@@ -165,7 +165,7 @@ def descriptors_in_flight():
         found("bounded", sent < 5000)
 
 
-@attack("RLIMIT_NOFILE, and F_SETPIPE_SZ up to 64 KiB", {"pipes": "12[0-8]", "size": "EPERM", "least": "done"}, denied={"fcntl": 3})
+@attack("RLIMIT_NOFILE, and F_SETPIPE_SZ up to 64 KiB", {"pipes": "15[0-9]|160", "size": "EPERM", "least": "done"}, denied={"fcntl": 3})
 def pipes():
     """Makes as many pipes as it can, as large as it can, and fills them."""
     import fcntl
@@ -181,7 +181,7 @@ def pipes():
     attempt("least", fcntl.fcntl, ends[0][0], 1031, 65536)
 
 
-@attack("RLIMIT_NOFILE: one process has no more than 128 x 128", {"watches": "1[0-9]{4}", "bounded": "True"})
+@attack("RLIMIT_NOFILE: one process has no more than 160 x 160", {"watches": "2[0-9]{4}", "bounded": "True"})
 def epoll_watches():
     """Has each descriptor watched by each other, which is kernel memory that some kernels do not count."""
     import select
@@ -197,7 +197,7 @@ def epoll_watches():
             watcher.register(fd, select.EPOLLIN)
             watches += 1
     found("watches", watches)
-    found("bounded", watches <= 128 * 128)
+    found("bounded", watches <= 160 * 160)
 
 
 LOCKS = "PID 1 counts them, and says ENOLCK beyond `file_locks`"

@@ -208,7 +208,7 @@ static void test_default_rlimits(void **state)
     static const struct {
         uint32_t resource;
         uint64_t limit;
-    } rows[] = {{RLIMIT_CORE, 0},   {RLIMIT_NOFILE, 256}, {RLIMIT_MEMLOCK, 0},      {RLIMIT_MSGQUEUE, 0},
+    } rows[] = {{RLIMIT_CORE, 0},   {RLIMIT_NOFILE, 320}, {RLIMIT_MEMLOCK, 0},      {RLIMIT_MSGQUEUE, 0},
                 {RLIMIT_RTPRIO, 0}, {RLIMIT_NICE, 0},     {RLIMIT_SIGPENDING, 1024}};
     CLEANUP(policy_freep) struct policy *silent = compile(LEAST);
     CLEANUP(plan_freep) struct jail_plan *plan = build_true(silent, &server, &job);
