@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bystander import QUIET_JOBS, Bystander, p99
-from harness import BUILD, Server, config_key, front_of, runtimes, wait_for
+from harness import BUILD, Server, call, config_key, front_of, runtimes, wait_for
 
 WITHOUT_NODE = True
 CONFIG = "max_concurrent_jobs: 8\n" + config_key("attacker", "attacker", policy="*").replace(" }", " approver: true }")
@@ -62,13 +62,14 @@ class Row:
     status: tuple = (200,)
     field: str = None  # named by a refusal
     method: str = "POST"
+    first: object = None  # a job that is run once before
 
     def __str__(self):
         return self.name
 
 
-def refused(name, field, body, path="/execute"):
-    return Row(name, body, path, (400,), field)
+def refused(name, field, body, path="/execute", **more):
+    return Row(name, body, path, (400,), field, **more)
 
 
 def run_code(source="export default 1", **options):
@@ -100,6 +101,9 @@ ROWS = [
     Row("files_that_do_not_fit", execute(policy="strict", files=tree(200, 8)), status=(413,)),
     refused("files_long", "files", execute(files=[{"name": "a/" * MIB + "a"}])),
     Row("files_of_a_session", execute(code="pass", session_id="s", files=[{"name": str(number)} for number in range(1000)], outputs=["*a*b*c*d"] * 64)),
+    refused("files_through_a_link", "files", execute(session_id="linked", files=[{"name": "link/f"}]),
+            first=execute(session_id="linked", code='import os; os.symlink("/tmp", "link")')),
+    Row("a_large_session", execute(session_id="large"), first=execute(session_id="large", code=LEAVE)),
     Row("args", execute(args=["a" * 50] * 1024)),
     refused("args_many", "args", execute(args=["a"] * 65000)),
     Row("code", execute(code="#" * (8 * MIB)), status=(200, 413)),
@@ -204,6 +208,8 @@ def test_worst_request(quiet, tmp_path, row):
     bystander.wrong, bystander.latencies, bystander.late = [], [], []
     body = tmp_path / "body"
     body.write_text(body_of(row))
+    if row.first:
+        assert call(quiet.server, "POST", row.path, row.first, "attacker").json["status"] == "success"
     attackers, loops = [], Loops(quiet.server)
     try:
         with bystander.watching():
