@@ -3,9 +3,6 @@
 
 #include <stdint.h>
 
-/* The newest version of its interface that we know. */
-#define LANDLOCK_ABI_NEWEST 7u
-
-/* The version that the kernel has, at most that one; 0: none that we use (version 1 forbids every rename
- * between directories). */
+/* The version of its interface that the kernel has, at most JAIL_LANDLOCK_NEWEST; 0: none that we use
+ * (version 1 forbids every rename between directories). */
 uint32_t landlock_abi(void);

@@ -185,6 +185,9 @@ struct jail_plan {
     bool failed; /* an allocation failed while building; plan_check() refuses it */
 };
 
+/* The newest version of Landlock's interface that we know, and so of a LANDLOCK step. */
+#define JAIL_LANDLOCK_NEWEST 7u
+
 /* Bytes of the name in an IMAGE step's path. */
 #define JAIL_IMAGE_NAME_MAX 32u
 

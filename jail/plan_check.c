@@ -18,7 +18,6 @@
 
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "jail/landlock.h"
 
 #define STEPS_MAX     4096u
 #define STRINGS_MAX   65536u /* of one argv or envp */
@@ -319,7 +318,7 @@ static verdict check_speculation(const struct jail_step *step)
 
 static verdict check_landlock(const struct jail_plan *plan, const struct jail_step *step)
 {
-    if (step->landlock.abi < 2 || step->landlock.abi > LANDLOCK_ABI_NEWEST) {
+    if (step->landlock.abi < 2 || step->landlock.abi > JAIL_LANDLOCK_NEWEST) {
         return "Landlock's interface has a version that we know";
     }
     verdict words = check_paths(plan, step->landlock.writable, step->landlock.n_writable);

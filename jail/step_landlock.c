@@ -46,7 +46,7 @@ struct ruleset {
 uint32_t landlock_abi(void)
 {
     long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
-    return abi < 2 ? 0 : abi > (long)LANDLOCK_ABI_NEWEST ? LANDLOCK_ABI_NEWEST : (uint32_t)abi;
+    return abi < 2 ? 0 : abi > (long)JAIL_LANDLOCK_NEWEST ? JAIL_LANDLOCK_NEWEST : (uint32_t)abi;
 }
 
 static uint64_t known(uint32_t abi, uint64_t access)

@@ -8,7 +8,6 @@
 
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
-#include "jail/landlock.h"
 #include "jail/plan.h"
 #include "policy/compiled.h"
 #include "policy/conditions.h"
@@ -190,7 +189,7 @@ int policy_explain(const struct policy *policy, struct buf *ret, struct err *ret
     const struct policy_image image = {.name = policy->spec->image};
     const struct policy_program program = {
         .argv = argv, .n_argv = 1, .image = *policy->spec->image ? &image : NULL};
-    const struct policy_ceilings ceilings = {.cgroup = true, .landlock_abi = LANDLOCK_ABI_NEWEST};
+    const struct policy_ceilings ceilings = {.cgroup = true, .landlock_abi = JAIL_LANDLOCK_NEWEST};
     const struct job job = {0};
     CLEANUP(plan_freep) struct jail_plan *plan = NULL;
     int r = policy_build_plan(policy, &ceilings, &job, &program, &plan, reterr);

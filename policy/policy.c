@@ -13,7 +13,6 @@
 #include "jail/base/capability.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "jail/landlock.h"
 #include "jail/plan.h"
 #include "policy/bpf.h"
 #include "policy/check.h"
@@ -44,7 +43,7 @@ static int check_plan(const struct policy *policy, const struct policy_image *im
     char path[] = "/program";
     char *const argv[] = {path};
     const struct policy_program program = {.argv = argv, .n_argv = 1, .image = image};
-    const struct policy_ceilings ceilings = {.landlock_abi = LANDLOCK_ABI_NEWEST};
+    const struct policy_ceilings ceilings = {.landlock_abi = JAIL_LANDLOCK_NEWEST};
     const struct job job = {0};
     struct jail_plan *plan = NULL;
     int r = policy_build_plan(policy, &ceilings, &job, &program, &plan, reterr);

@@ -115,8 +115,8 @@ static bool speculation_is_offered(void)
         bool offered = true;
         for (unsigned long control = PR_SPEC_STORE_BYPASS; control <= PR_SPEC_INDIRECT_BRANCH; control++) {
             int state = prctl(PR_GET_SPECULATION_CTRL, control, 0, 0, 0);
-            bool harmless =
-                state == 0 || (state > 0 && !(state & PR_SPEC_PRCTL) && (state & PR_SPEC_DISABLE));
+            bool harmless = state == 0 || (state > 0 && (state & (int)(PR_SPEC_PRCTL | PR_SPEC_DISABLE)) ==
+                                                            (int)PR_SPEC_DISABLE);
             offered &= harmless || prctl(PR_SET_SPECULATION_CTRL, control, PR_SPEC_FORCE_DISABLE, 0, 0) == 0;
         }
         offered &= prctl(PR_SCHED_CORE, PR_SCHED_CORE_CREATE, 0, 1, 0) == 0 || errno == ENODEV;
