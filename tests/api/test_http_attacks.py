@@ -346,7 +346,7 @@ def test_slow_requests_have_a_deadline(serve):
         assert time.monotonic() - started < 60
         assert statuses(slow.buffer) in ([408], [])
         slow.close()
-    assert server.metric("immure_http_connections") == 1
+    wait_for(lambda: server.metric("immure_http_connections") == 1, "no connection left")
 
 
 def test_many_slow_requests_at_once(serve, many_descriptors):
