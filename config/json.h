@@ -51,8 +51,9 @@ int json_split(const char *text, size_t size, const char *const *names, size_t n
                const char **ret_why);
 
 /* Appends a slice of json_split()'s in one way to write it: no blanks, strings with the escapes that JSON
- * asks for and no others, numbers as they stand. -EEXIST: an object in there has the same key twice; -ENOMEM.
- */
+ * asks for and no others, numbers as they stand. -EEXIST: an object in there has the same key twice; -E2BIG:
+ * one has more than JSON_REWRITTEN_KEYS_MAX, of which each costs time; -ENOMEM. */
+#define JSON_REWRITTEN_KEYS_MAX (1u << 16)
 int json_rewrite(const struct json_slice *slice, struct buf *ret);
 
 enum json_type json_type_of(const struct json *value);

@@ -12,6 +12,8 @@
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 
+#define FEW_KEYS 8u /* that are compared with each other */
+
 /* A key as it stands in what is written, quotes included. */
 struct key {
     size_t at, size;
@@ -75,21 +77,40 @@ static void read_escape(struct rewriter *rewriter)
     put_code_point(&rewriter->plain, code);
 }
 
+/* Behind a piece of a string that has no escapes: is that all of it? It is written as it stands then. */
+static bool is_plain_string(struct rewriter *rewriter, const char *start)
+{
+    if (*rewriter->at != '"') {
+        return false;
+    }
+    rewriter->at++;
+    buf_append(rewriter->ret, start, (size_t)(rewriter->at - start));
+    return true;
+}
+
+static void read_piece(struct rewriter *rewriter)
+{
+    while (*rewriter->at != '"' && *rewriter->at != '\\') {
+        rewriter->at++;
+    }
+}
+
 /* At its opening quote. */
 static void write_string(struct rewriter *rewriter)
 {
+    const char *start = rewriter->at++;
+    read_piece(rewriter);
+    if (is_plain_string(rewriter, start)) {
+        return;
+    }
     rewriter->plain.len = 0;
-    rewriter->at++;
+    buf_append(&rewriter->plain, start + 1, (size_t)(rewriter->at - start - 1));
     while (*rewriter->at != '"') {
-        const char *start = rewriter->at;
-        while (*rewriter->at != '"' && *rewriter->at != '\\') {
-            rewriter->at++;
-        }
+        rewriter->at++;
+        read_escape(rewriter);
+        start = rewriter->at;
+        read_piece(rewriter);
         buf_append(&rewriter->plain, start, (size_t)(rewriter->at - start));
-        if (*rewriter->at == '\\') {
-            rewriter->at++;
-            read_escape(rewriter);
-        }
     }
     rewriter->at++;
     if (rewriter->plain.failed ||
@@ -121,11 +142,13 @@ static uint64_t hash_of(uint64_t secret, const char *text, size_t size)
     for (size_t at = 0; at < size; at += 7) {
         uint64_t word = 0;
         memcpy(&word, text + at, size - at < 7 ? size - at : 7);
-        __extension__ unsigned __int128 product = (unsigned __int128)hash * secret + word;
+        __extension__ unsigned __int128 product = (unsigned __int128)(hash + word) * secret;
         hash = (uint64_t)(product & prime) + (uint64_t)(product >> 61);
         hash = hash >= prime ? hash - prime : hash;
     }
-    return hash;
+    hash = (hash ^ hash >> 30) * 0xbf58476d1ce4e5b9u; /* all of it into the bits that choose the slot */
+    hash = (hash ^ hash >> 27) * 0x94d049bb133111ebu;
+    return hash ^ hash >> 31;
 }
 
 static bool same_key(const struct rewriter *rewriter, const struct key *a, const struct key *b)
@@ -134,30 +157,50 @@ static bool same_key(const struct rewriter *rewriter, const struct key *a, const
     return a->size == b->size && memcmp(text + a->at, text + b->at, a->size) == 0;
 }
 
-/* Is one of the innermost object's keys there twice? -ENOMEM. */
+/* Of a few keys. */
+static bool is_one_there_twice(const struct rewriter *rewriter, const struct key *keys, size_t n)
+{
+    for (size_t i = 1; i < n; i++) {
+        for (size_t j = 0; j < i; j++) {
+            if (same_key(rewriter, &keys[i], &keys[j])) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Is one of the innermost object's keys there twice? -E2BIG, -ENOMEM. */
 static int has_key_twice(const struct rewriter *rewriter)
 {
     size_t first = rewriter->firsts[rewriter->depth - 1], n = rewriter->n_keys - first, room = 4;
     if (n < 2) {
         return 0;
     }
+    if (n > JSON_REWRITTEN_KEYS_MAX) {
+        return -E2BIG;
+    }
     const struct key *keys = rewriter->keys + first;
+    if (n <= FEW_KEYS) {
+        return is_one_there_twice(rewriter, keys, n);
+    }
     while (room < 2 * n) {
         room *= 2;
     }
-    CLEANUP(freep) const struct key **slots = calloc(room, sizeof *slots);
+    CLEANUP(freep) uint64_t *slots = calloc(room, sizeof *slots); /* half of the hash, and the key's number */
     if (!slots) {
         return -ENOMEM;
     }
     for (size_t i = 0; i < n; i++) {
-        size_t slot = hash_of(rewriter->secret, rewriter->ret->data + keys[i].at, keys[i].size) & (room - 1);
-        while (slots[slot]) {
-            if (same_key(rewriter, slots[slot], &keys[i])) {
+        uint64_t hash = hash_of(rewriter->secret, rewriter->ret->data + keys[i].at, keys[i].size);
+        size_t slot = hash & (room - 1);
+        for (; slots[slot]; slot = (slot + 1) & (room - 1)) {
+            if (slots[slot] >> 32 == hash >> 32 &&
+                same_key(rewriter, &keys[(uint32_t)slots[slot] - 1], &keys[i])) {
                 return 1;
             }
-            slot = (slot + 1) & (room - 1);
         }
-        slots[slot] = &keys[i];
+        slots[slot] = (hash >> 32 << 32) | (uint32_t)(i + 1);
     }
     return 0;
 }
@@ -172,7 +215,17 @@ static bool colon_follows(const struct rewriter *rewriter)
     return at < rewriter->end && *at == ':';
 }
 
-/* At the next token's first byte. 0, -ENOMEM, or 1: a key is there twice. */
+/* Of what is written as it stands: numbers, words, commas, colons, brackets. */
+static size_t length_of_rest(const struct rewriter *rewriter)
+{
+    const char *at = rewriter->at;
+    while (at < rewriter->end && (unsigned char)*at > ' ' && *at != '"' && *at != '{' && *at != '}') {
+        at++;
+    }
+    return (size_t)(at - rewriter->at);
+}
+
+/* At the next token's first byte. 0, a failure, or 1: a key is there twice. */
 static int write_token(struct rewriter *rewriter)
 {
     char c = *rewriter->at;
@@ -184,9 +237,15 @@ static int write_token(struct rewriter *rewriter)
         }
         return 0;
     }
-    rewriter->at++;
-    if (c == ' ' || c == '\t' || c == '\n' || c == '\r') {
+    size_t n = length_of_rest(rewriter);
+    if (n > 0) {
+        buf_append(rewriter->ret, rewriter->at, n);
+        rewriter->at += n;
         return 0;
+    }
+    rewriter->at++;
+    if (c != '{' && c != '}') {
+        return 0; /* a blank */
     }
     buf_putc(rewriter->ret, c);
     if (c == '{') {

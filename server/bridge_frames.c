@@ -18,6 +18,8 @@
 #define OUTPUTS_MAX       JOB_NAMED_MAX
 #define OUTPUTS_BYTES_MAX 65536u
 
+_Static_assert(JSON_REWRITTEN_KEYS_MAX == 65536, "what why_not_written() says");
+
 enum member {
     MEMBER_OP,
     MEMBER_ID,
@@ -58,6 +60,18 @@ bool bridge_read_number(const struct json_slice *slice, uint64_t *ret)
     return io_parse_u64(digits, ret) == 0;
 }
 
+static const char *why_not_written(int r)
+{
+    switch (r) {
+    case -EEXIST:
+        return "call_tool: the arguments have the same key twice";
+    case -E2BIG:
+        return "call_tool: an object in the arguments has more than 65536 keys";
+    default:
+        return "call_tool: out of memory";
+    }
+}
+
 static void handle_call(struct bridge *bridge, const struct frame *frame)
 {
     const struct json_slice *name = &frame->members[MEMBER_NAME], *args = &frame->members[MEMBER_ARGS];
@@ -81,9 +95,7 @@ static void handle_call(struct bridge *bridge, const struct frame *frame)
     int r = json_rewrite(args, &written);
     struct bridge_call *call = r < 0 ? NULL : calloc(1, sizeof *call);
     if (!call) {
-        bridge_send_error(bridge, frame->id,
-                          r == -EEXIST ? "call_tool: the arguments have the same key twice"
-                                       : "call_tool: out of memory");
+        bridge_send_error(bridge, frame->id, why_not_written(r));
         return;
     }
     size_t size = written.len;

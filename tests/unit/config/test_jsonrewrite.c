@@ -88,7 +88,7 @@ static void large_texts(void **state)
     assert_int_equal(rewrite(deep.data, deep.len, &written), 0);
     assert_string_equal(written.data, deep.data);
     buf_putc(&wide, '{');
-    for (unsigned i = 0; i < 100000; i++) {
+    for (unsigned i = 0; i < 60000; i++) {
         buf_printf(&wide, "\"%u\":1,", i);
     }
     buf_puts(&wide, "\"x\":1}");
@@ -97,6 +97,16 @@ static void large_texts(void **state)
     assert_string_equal(written.data, wide.data);
     memcpy(wide.data + wide.len - 6, "\"7\"", 3);
     assert_int_equal(rewrite(wide.data, wide.len, &written), -EEXIST);
+    wide.len -= 6;
+    for (unsigned i = 60000; i < JSON_REWRITTEN_KEYS_MAX; i++) {
+        buf_printf(&wide, "\"%u\":1,", i);
+    }
+    wide.data[wide.len - 1] = '}';
+    written.len = 0;
+    assert_int_equal(rewrite(wide.data, wide.len, &written), 0);
+    wide.data[wide.len - 1] = ',';
+    buf_puts(&wide, "\"x\":1}");
+    assert_int_equal(rewrite(wide.data, wide.len, &written), -E2BIG);
 }
 
 int main(void)
