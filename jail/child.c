@@ -310,31 +310,39 @@ static void __attribute__((noinline)) wipe_below(void)
     explicit_bzero(stack, sizeof stack);
 }
 
-static void __attribute__((noinline)) drop_below(void)
+static int __attribute__((noinline)) drop_below(void)
 {
     uintptr_t here = (uintptr_t)__builtin_frame_address(0);
     uintptr_t to = here / WIPED_PAGE_BYTES * WIPED_PAGE_BYTES - 2 * WIPED_PAGE_BYTES;
-    madvise((void *)(to - STACK_BYTES_MAX), STACK_BYTES_MAX, MADV_DONTNEED); /* most of it is a hole */
+    /* Most of it is a hole, and madvise() says so. */
+    return madvise((void *)(to - STACK_BYTES_MAX), STACK_BYTES_MAX, MADV_DONTNEED) < 0 && errno != ENOMEM
+               ? -errno
+               : 0;
 }
 
 /* The parent's stack, of which we never return to anything above `frame`, may hold words of other jobs. Its
  * heap is not ours (spawn.c). */
-static void forget_stack(void *frame)
+static int forget_stack(void *frame)
 {
 #ifndef STACK_IS_WATCHED
     explicit_bzero(frame, (size_t)((char *)__libc_stack_end - (char *)frame));
 #else
     (void)frame;
 #endif
-    drop_below();
+    int r = drop_below();
     wipe_below();
+    return r;
 }
 
 void child_main(struct child *child)
 {
-    forget_stack(__builtin_dwarf_cfa());
+    int forgotten = forget_stack(__builtin_dwarf_cfa());
     child->root = child->parent = child->listener = child->proc = -1;
     int r = prepare(child);
+    if (r == 0 && forgotten < 0) {
+        child->call = "madvise";
+        r = forgotten;
+    }
     bool prepared = r == 0;
     uint32_t index = 0;
     if (child->plan->namespaces & CLONE_NEWNET) {
