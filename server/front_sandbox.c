@@ -236,7 +236,8 @@ static const struct rule rules[] = {
     {SYS_setsockopt, 2, {IS(1, SOL_SOCKET), IS(2, SO_SNDBUF)}},
     {SYS_setsockopt, 2, {IS(1, SOL_SOCKET), IS(2, SO_KEEPALIVE)}},
     {SYS_setsockopt, 2, {IS(1, IPPROTO_TCP), IS(2, TCP_NODELAY)}},
-    {SYS_setsockopt, 2, {IS(1, IPPROTO_TCP), IS(2, TCP_CORK)}},
+    {SYS_setsockopt, 2, {IS(1, IPPROTO_TCP), IS(2, TCP_NOTSENT_LOWAT)}},
+    {SYS_setsockopt, 2, {IS(1, SOL_SOCKET), IS(2, SO_LINGER)}},
 };
 
 /* What callbacks and package indexes need besides: TCP of the internet's two families (AF_INET is 2, AF_INET6
