@@ -1,5 +1,6 @@
 """Whatever a request sizes, at its worst: what is allowed at its limit, what is refused far beyond it. Meanwhile somebody else's
-jobs are as fast as ever, and end by their deadlines. A field that has a size gets a row here."""
+jobs are as fast as ever, and end by their deadlines. A field that has a size gets a row here. (What is read of a body costs the
+front some 5 ms per MiB: rows have 8 MiB at most.)"""
 
 import base64
 import copy
@@ -13,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from bystander import QUIET_JOBS, Bystander, p99
-from harness import BUILD, Server, call, config_key, front_of, runtimes, wait_for
+from harness import BUILD, PATIENCE, Server, call, config_key, front_of, runtimes, wait_for
 
 WITHOUT_NODE = True
 CONFIG = "max_concurrent_jobs: 8\n" + config_key("attacker", "attacker", policy="*").replace(" }", " approver: true }")
 # Each of these sends one after the other, until somebody else has had so many jobs, some of which ended by their deadline.
 CALLERS, JOBS = 2, 40
-# What one request may cost an event loop that all share.
-CPU_MS = 50
+# What one request may cost an event loop that all share. (On a busy machine two processes share a core's parts, too.)
+CPU_MS = 50 * PATIENCE
 MIB = 1 << 20
 
 
@@ -90,7 +91,7 @@ ROWS = [
     Row("set_result", execute(code=LEAVE + NAME % 256)),
     Row("env", execute(env={"V" * 240 + str(number): "x" * 100 for number in range(256)})),
     refused("env_many", "env", execute(env={"V" * 100 + str(number): "x" for number in range(12000)})),
-    refused("env_very_many", "env", execute(env={"V" * 100 + str(number): "x" for number in range(65000)})),
+    refused("env_very_many", "env", execute(env={"V" * 50 + str(number): "x" for number in range(65000)})),
     Row("env_name", execute(env={LONG: "x"}), status=(413,)),
     Row("files", execute(files=[{"name": "f" * 60 + str(number), "content": "x"} for number in range(1024)])),
     Row("files_deep", execute(files=tree(250, 8))),
@@ -112,7 +113,7 @@ ROWS = [
     refused("unknown", "x" * 255, execute(**{"x" * MIB: 1})),
     refused("unknown_many", "outputt0", execute(**{f"outputt{number}": 1 for number in range(60000)})),
     *(refused(f"{field}_long", field, execute(**{field: LONG})) for field in ("runtime", "language", "session_id", "callback_url", "execution_id", "environment")),
-    Row("policy_long", execute(policy=LONG), status=(403,)),
+    Row("policy_long", execute(policy=LONG), status=(413,)),
     refused("image_long", "image", execute(environment="image", image=LONG)),
     refused("duplicate_keys", None, execute(env=None)),
     Row("run_code_source", run_code("//" + LONG), "/run-code", (404,)),
@@ -134,7 +135,7 @@ ROWS = [
 
 def body_of(row):
     if row.name == "duplicate_keys":
-        return "{" + ",".join(f'"{number % 60000:0100}":1' for number in range(65000)) + "}"
+        return "{" + ",".join(f'"{number % 60000:050}":1' for number in range(65000)) + "}"
     return json.dumps(row.body)
 
 
