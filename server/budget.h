@@ -20,8 +20,8 @@ bool budget_is_shared(const struct budget *budget);
 
 enum budget_answer {
     BUDGET_TAKEN,
-    BUDGET_FULL,      /* there are not so many left */
-    BUDGET_NO_SHARE,  /* the account would have more than is left for all others */
+    BUDGET_FULL,     /* there are not so many left */
+    BUDGET_NO_SHARE, /* the account would have more than is left for all others */
 };
 /* For what may be refused: nothing is taken then. However many accounts take all they can get, for the next
  * one there is as much left as the largest of them has. */

@@ -6,9 +6,9 @@ import signal
 
 import pytest
 from bystander import Bystander
-from conftest import IMMURE, SHIPPED
-from harness import Server, descendants, wait_for
+from harness import BUILD, ROOT, Server, descendants, wait_for
 
+SHIPPED = "max_concurrent_jobs: 8 max_timeout_ms: 600000\n" + (ROOT / "config/server.textproto").read_text()
 NAMED = """
 import ctypes
 def ready(word):
@@ -36,7 +36,7 @@ signal.pause()
 def server(tmp_path_factory):
     path = tmp_path_factory.mktemp("descriptors")
     (path / "server.textproto").write_text('environment: "test"\n' + SHIPPED)
-    with Server(path / "log", immure=IMMURE, SANDBOX_EXECUTOR_CONFIG=str(path / "server.textproto")) as server:
+    with Server(path / "log", immure=str(BUILD / "immure"), SANDBOX_EXECUTOR_CONFIG=str(path / "server.textproto")) as server:
         yield server
 
 

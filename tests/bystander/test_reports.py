@@ -4,7 +4,7 @@ import contextlib
 
 from bystander import Bystander
 from harness import wait_for
-from test_bystander_keys import KEYS, MIB, OTHER, ask_and_wait, front_bytes, metric
+from test_keys import KEYS, MIB, OTHER, ask_and_wait, front_bytes, metric
 
 WITHOUT_NODE = False
 
