@@ -321,8 +321,8 @@ def test_connections_that_say_nothing_leave_descriptors_to_others(tmp_path):
 
 
 def test_no_front_ever_serves(tmp_path):
-    """Address space for a warden, and none for a front's libraries."""
-    server = made(tmp_path, ["prlimit", "--as=7000000"])
+    """Address space for a warden, and none for a front's libraries: libcurl, for callbacks."""
+    server = made(tmp_path, ["prlimit", "--as=7000000"], 'callback { url: "http://127.0.0.1:8080" }\n')
     server.start()
     try:
         assert wait_for(lambda: server.process.poll(), "the end", END_S)
