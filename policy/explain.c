@@ -140,7 +140,7 @@ static void put_filter(const struct policy *policy, struct buf *ret)
     const struct policy_spec *spec = policy->spec;
     buf_puts(ret, "\nsystem calls: ");
     put_action(spec->seccomp_default, spec->seccomp_default_errno, ret);
-    buf_printf(ret, " but for what follows; calls of any ABI but %s end the program\n",
+    buf_printf(ret, " but for what follows; calls of any ABI but %s are never made (SIGSYS)\n",
                policy_native_architecture());
     for (size_t i = 0; i < spec->n_rules; i++) {
         const struct seccomp_rule *rule = &spec->rules[i];

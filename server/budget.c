@@ -25,7 +25,7 @@ void budget_close(struct budget *budget)
     *budget = (struct budget){0};
 }
 
-bool budget_is_shared(const struct budget *budget)
+static bool is_shared(const struct budget *budget)
 {
     return budget->n_accounts > 2;
 }
@@ -36,7 +36,7 @@ enum budget_answer budget_take(struct budget *budget, unsigned account, size_t b
     if (bytes > left) {
         return BUDGET_FULL;
     }
-    if (budget_is_shared(budget) && of_one + bytes > left - bytes) {
+    if (is_shared(budget) && of_one + bytes > left - bytes) {
         return BUDGET_NO_SHARE;
     }
     budget_add(budget, account, bytes);

@@ -15,8 +15,6 @@ struct budget {
 /* `n_accounts` at least 1. -ENOMEM. All zeros is a closed one. */
 int budget_open(struct budget *budget, size_t most_bytes, size_t most_of_one_bytes, size_t n_accounts);
 void budget_close(struct budget *budget);
-/* Whether there is more than one key, for whom something must be left. */
-bool budget_is_shared(const struct budget *budget);
 
 enum budget_answer {
     BUDGET_TAKEN,

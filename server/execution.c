@@ -103,7 +103,7 @@ static int check_files_fit(const struct job *job, const struct jail_limits *limi
     }
     qsort(sorted, job->n_files, sizeof *sorted, by_name);
     if (count_nodes(sorted, job->n_files) > limits->scratch_inodes || bytes > limits->scratch_bytes) {
-        return err_set(reterr, ERR_TOO_LARGE, ENOSPC, NULL,
+        return err_set(reterr, ERR_TOO_LARGE, ENOSPC, "files",
                        "the input files do not fit into the scratch limit");
     }
     return 0;

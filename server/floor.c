@@ -51,11 +51,11 @@ static bool decide(const struct floor *floor, const struct floor_limits *limits)
     return floor->available_bytes < least || (most > 0 && floor->kernel_bytes > most);
 }
 
-bool floor_look(struct floor *floor, const struct floor_limits *limits, uint64_t *ret_kernel_growth)
+bool floor_look(struct floor *floor, const struct floor_limits *limits, int64_t *ret_kernel_change)
 {
     char text[TEXT_BYTES];
     struct floor now = *floor;
-    *ret_kernel_growth = 0;
+    *ret_kernel_change = 0;
     ssize_t n = floor->fd < 0 ? -1 : pread(floor->fd, text, sizeof text - 1, 0);
     if (n < 0) {
         return floor->passed;
@@ -65,15 +65,24 @@ bool floor_look(struct floor *floor, const struct floor_limits *limits, uint64_t
         !find(text, "SUnreclaim:", &now.kernel_bytes)) {
         return floor->passed;
     }
-    if (floor->total_bytes > 0 && now.kernel_bytes > floor->kernel_bytes) {
-        *ret_kernel_growth = now.kernel_bytes - floor->kernel_bytes;
+    if (floor->total_bytes > 0) {
+        *ret_kernel_change = (int64_t)(now.kernel_bytes - floor->kernel_bytes);
     }
     now.passed = decide(&now, limits);
     *floor = now;
     return now.passed;
 }
 
-void floor_blame(struct floor_candidate *candidates, size_t n, uint64_t growth_bytes)
+static void forgive(struct floor_candidate *candidates, size_t n, uint64_t freed_bytes, uint64_t kernel_bytes)
+{
+    double kept = (double)kernel_bytes / (double)(kernel_bytes + freed_bytes);
+    for (size_t i = 0; i < n; i++) {
+        struct floor_account *account = candidates[i].account;
+        account->blamed_bytes = (uint64_t)((double)account->blamed_bytes * kept);
+    }
+}
+
+void floor_blame(struct floor_candidate *candidates, size_t n, int64_t change_bytes, uint64_t kernel_bytes)
 {
     uint64_t all_ns = 0;
     for (size_t i = 0; i < n; i++) {
@@ -83,9 +92,13 @@ void floor_blame(struct floor_candidate *candidates, size_t n, uint64_t growth_b
         one->cpu_ns = one->cpu_ns > before_ns ? one->cpu_ns - before_ns : 0; /* from here on: since then */
         all_ns += one->cpu_ns;
     }
+    if (change_bytes < 0) {
+        forgive(candidates, n, (uint64_t)-change_bytes, kernel_bytes);
+        return;
+    }
     for (size_t i = 0; i < n && all_ns > 0; i++) {
         double share = (double)candidates[i].cpu_ns / (double)all_ns;
-        candidates[i].account->blamed_bytes += (uint64_t)((double)growth_bytes * share);
+        candidates[i].account->blamed_bytes += (uint64_t)((double)change_bytes * share);
     }
 }
 

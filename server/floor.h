@@ -29,9 +29,9 @@ struct floor {
 /* Opens `path`, which is read again and again. */
 int floor_open(struct floor *floor, const char *path, struct err *reterr);
 void floor_close(struct floor *floor);
-/* Reads it once and decides. `*ret_kernel_growth` is by how much the kernel's memory has grown since the last
- * time. A text that says nothing changes nothing. Returns `floor->passed`. */
-bool floor_look(struct floor *floor, const struct floor_limits *limits, uint64_t *ret_kernel_growth);
+/* Reads it once and decides. `*ret_kernel_change` is by how much the kernel's memory has grown or shrunk
+ * since the last time. A text that says nothing changes nothing. Returns `floor->passed`. */
+bool floor_look(struct floor *floor, const struct floor_limits *limits, int64_t *ret_kernel_change);
 /* The figure that is passed first. */
 uint64_t floor_free_bytes(const struct floor *floor, const struct floor_limits *limits);
 
@@ -51,8 +51,8 @@ struct floor_candidate {
 
 /* Puts the growth of the kernel's memory down to the candidates, by the CPU time that they have used since
  * the last look. That is no proof: but what takes memory from the kernel has to ask for it, piece by piece.
- */
-void floor_blame(struct floor_candidate *candidates, size_t n, uint64_t growth_bytes);
+ * Where that memory has shrunk, to `kernel_bytes`, nobody's blame stays as large as it was. */
+void floor_blame(struct floor_candidate *candidates, size_t n, int64_t change_bytes, uint64_t kernel_bytes);
 /* Which of them has grown most: memory of its own and what it is blamed for. The first of equals; `n`: there
  * is none. */
 size_t floor_choose(const struct floor_candidate *candidates, size_t n);

@@ -41,9 +41,8 @@ size_t kernels_count(const struct kernels *kernels); /* takes NULL */
 
 /* Begins a call in the kernel of a session that the caller has entered; it is made where there is none, or
  * only one of an earlier text of the policy. ERR_BUSY: it runs another call, or one kernel more would be too
- * many;
- * `*ret_retry_after_ms` (0: unknown) says when to try again. ERR_RATE: too many of that key. ERR_INVALID: the
- * runtime has none, or the session has one of another runtime or policy. */
+ * many; `*ret_retry_after_ms` (0: unknown) says when to try again. ERR_RATE: too many of that key.
+ * ERR_INVALID: the runtime has none, or the session has one of another runtime or policy. */
 int kernel_enter(struct kernels *kernels, const struct server_config *config, const char *key,
                  struct session *session, const struct runtime_config *runtime, const struct policy *policy,
                  struct kernel **ret, uint64_t *ret_retry_after_ms, struct err *reterr);

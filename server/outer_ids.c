@@ -60,3 +60,8 @@ int outer_ids_take(uint32_t base, uint32_t count, bool fixed, uint32_t *ret_base
     }
     return 0;
 }
+
+bool outer_ids_may_be_a_jails(uint32_t id)
+{
+    return id - OUTER_IDS_BASE < TRIES * (OUTER_IDS_EACH + 1);
+}

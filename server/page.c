@@ -37,7 +37,8 @@ static bool is_any(const char *host)
     return strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
 }
 
-bool page_host_is_ours(const char *host, const struct listen_address *listen)
+/* `any_number`: where we listen on every address, each of them may be ours. */
+static bool is_ours(const char *host, const struct listen_address *listen, bool any_number)
 {
     char name[HOST_BYTES];
     struct in_addr ip4;
@@ -49,9 +50,15 @@ bool page_host_is_ours(const char *host, const struct listen_address *listen)
         return true;
     }
     if (inet_pton(AF_INET, name, &ip4) == 1) {
-        return ntohl(ip4.s_addr) >> 24 == 127 || is_any(listen->host);
+        return ntohl(ip4.s_addr) >> 24 == 127 || (any_number && is_any(listen->host));
     }
-    return inet_pton(AF_INET6, name, &ip6) == 1 && (IN6_IS_ADDR_LOOPBACK(&ip6) || is_any(listen->host));
+    return inet_pton(AF_INET6, name, &ip6) == 1 &&
+           (IN6_IS_ADDR_LOOPBACK(&ip6) || (any_number && is_any(listen->host)));
+}
+
+bool page_host_is_ours(const char *host, const struct listen_address *listen)
+{
+    return is_ours(host, listen, true);
 }
 
 bool page_origin_is_ours(const char *origin, const struct listen_address *listen)
@@ -60,7 +67,7 @@ bool page_origin_is_ours(const char *origin, const struct listen_address *listen
     for (size_t i = 0; origin && i < ARRAY_SIZE(schemes); i++) {
         size_t length = strlen(schemes[i]);
         if (strncasecmp(origin, schemes[i], length) == 0) {
-            return page_host_is_ours(origin + length, listen);
+            return is_ours(origin + length, listen, false);
         }
     }
     return !origin;

@@ -27,6 +27,7 @@
 #include "jail/idmap.h"
 #include "jail/keeper.h"
 #include "jail/scratch.h"
+#include "server/admission.h"
 #include "server/execution.h"
 #include "server/host.h"
 #include "server/log.h"
@@ -50,7 +51,7 @@ static int owner_of(const struct server_config *config, const char *key, unsigne
     for (size_t i = 0; i < config->n_keys; i++) {
         if (strcmp(config->keys[i].name, key) == 0) {
             memcpy(ret, config->keys[i].sha256, KEY_HASH_BYTES);
-            *ret_max_sessions = config->keys[i].max_sessions;
+            *ret_max_sessions = admission_sessions_of(config, &config->keys[i]);
             return 0;
         }
     }

@@ -22,6 +22,7 @@
 #include "jail/hostdir.h"
 #include "jail/idmap.h"
 #include "jail/scratch.h"
+#include "server/outer_ids.h"
 
 #define FIELD "session_directory"
 
@@ -63,7 +64,8 @@ static int check_owner(struct store *store, const char *path, const struct idmap
         return st.st_uid == geteuid() ? 0
                                       : refuse(reterr, ERR_CONFIG, EPERM, path, "it is not the server's own");
     }
-    if (st.st_uid == 0 || st.st_gid == 0 || st.st_uid - base < count || st.st_gid - base < count) {
+    if (st.st_uid == 0 || st.st_gid == 0 || st.st_uid - base < count || st.st_gid - base < count ||
+        outer_ids_may_be_a_jails(st.st_uid) || outer_ids_may_be_a_jails(st.st_gid)) {
         return refuse(reterr, ERR_CONFIG, EPERM, path,
                       "programs' files would belong to root, or to other jobs: chown it to a user and a "
                       "group that nothing else uses");

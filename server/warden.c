@@ -33,16 +33,15 @@
 #include "server/notify.h"
 #include "server/sessions.h"
 #include "server/settings.h"
+#include "server/outer_ids.h"
 #include "server/verdict.h"
 #include "server/warden_filter.h"
 #include "server/warden_internal.h"
 #include "server/warm.h"
 
-#define OUTER_UID_BASE_DEFAULT 1879048192u /* config/server.proto */
-/* How many outer uids are ours from outer_uid_base up: more than jobs can run at once, so that each is reused
- * late. */
+/* Fewer for a test that counts them. */
 #ifndef OUTER_UIDS
-#define OUTER_UIDS 4096
+#define OUTER_UIDS OUTER_IDS_EACH
 #endif
 
 /* After the drain's time is over, how long fronts get to send the last replies. */
@@ -214,7 +213,7 @@ static int open_host(struct warden *warden, struct err *reterr)
         .best_effort = "cgroup: BEST_EFFORT in the configuration, or SANDBOX_EXECUTOR_CGROUP=BEST_EFFORT",
         .outer_uid_base = config->outer_uid_base,
         .n_outer_uids = OUTER_UIDS,
-        .outer_uids_fixed = config->outer_uid_base != OUTER_UID_BASE_DEFAULT,
+        .outer_uids_fixed = config->outer_uid_base != OUTER_IDS_BASE,
     };
     int r = host_open(&options, &warden->host, reterr);
     if (r < 0) {

@@ -32,6 +32,8 @@ static struct floor_limits limits_of(const struct warden *warden)
                                  .kernel_percent = config->kernel_memory_percent};
 }
 
+static void floor_due(void *arg, uint32_t events);
+
 int warden_floor_open(struct warden *warden, struct err *reterr)
 {
     struct err err = {0};
@@ -53,7 +55,8 @@ static size_t collect(struct warden *warden, struct floor_candidate *ret, size_t
 {
     size_t n = 0;
     for (struct warden_job *job = warden->jobs; job && n < room; job = job->next) {
-        if (!job->is_selftest && execution_state(job->execution) == EXECUTION_RUNNING) {
+        if (!job->is_selftest && !job->ended_for_memory &&
+            execution_state(job->execution) == EXECUTION_RUNNING) {
             ret[n] = (struct floor_candidate){
                 .account = execution_account(job->execution), .owner = job, .is_job = true};
             execution_usage(job->execution, &ret[n].memory_bytes, &ret[n].cpu_ns);
@@ -72,6 +75,7 @@ static void end_one(struct warden *warden, const struct floor_candidate *one)
         LOG_FIELD_U64("blamed_bytes", one->account->blamed_bytes));
     warden->state.ended_for_memory++;
     if (job) {
+        ((struct warden_job *)one->owner)->ended_for_memory = true;
         execution_end_for_memory(((struct warden_job *)one->owner)->execution);
     } else {
         kernel_end_idle(one->owner);
@@ -93,13 +97,14 @@ static void tell(struct warden *warden, bool passed)
 static void look(struct warden *warden)
 {
     const struct floor_limits limits = limits_of(warden);
-    uint64_t growth, now_ns = clock_now_ns();
-    bool passed = floor_look(&warden->floor, &limits, &growth);
+    int64_t change;
+    uint64_t now_ns = clock_now_ns();
+    bool passed = floor_look(&warden->floor, &limits, &change);
     warden->floor_looked_ns = now_ns;
     size_t room = warden->n_jobs + kernels_count(warden->kernels) + 1;
     CLEANUP(freep) struct floor_candidate *candidates = calloc(room, sizeof *candidates);
     size_t n = candidates ? collect(warden, candidates, room) : 0;
-    floor_blame(candidates, n, growth);
+    floor_blame(candidates, n, change, warden->floor.kernel_bytes);
     if (passed != warden->state.short_of_memory) {
         tell(warden, passed);
     }
@@ -110,7 +115,7 @@ static void look(struct warden *warden)
     }
 }
 
-void floor_due(void *arg, uint32_t events)
+static void floor_due(void *arg, uint32_t events)
 {
     (void)events;
     struct warden *warden = arg;

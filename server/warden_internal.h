@@ -84,7 +84,8 @@ struct warden_job {
     struct warden_job *next; /* in warden->jobs or warden->dying */
     struct front *front;     /* who hears the verdict; NULL: nobody any more */
     bool is_selftest;
-    bool is_reported; /* the verdict is out; waits in warden->dying for its jail to be gone */
+    bool ended_for_memory; /* it is on its way out */
+    bool is_reported;      /* the verdict is out; waits in warden->dying for its jail to be gone */
     uint64_t id;
     struct session *session;             /* NULL: it has a workspace of its own */
     bool has_left;                       /* its session */
@@ -260,7 +261,6 @@ int warden_floor_open(struct warden *warden, struct err *reterr);
 void warden_floor_close(struct warden *warden);
 /* A job has begun: the host is looked at from now on. */
 void warden_floor_arm(struct warden *warden);
-void floor_due(void *arg, uint32_t events);
 /* ERR_BUSY while the host is short of memory. */
 int warden_floor_check(struct warden *warden, uint64_t *ret_retry_after_ms, struct err *reterr);
 

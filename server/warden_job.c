@@ -75,7 +75,7 @@ static void report_setup_error(struct front *front, uint64_t id, const struct er
 static bool is_callers_fault(enum err_kind kind)
 {
     return kind == ERR_BUSY || kind == ERR_INVALID || kind == ERR_DENIED || kind == ERR_RATE ||
-           kind == ERR_CONFLICT || kind == ERR_APPROVAL;
+           kind == ERR_CONFLICT || kind == ERR_APPROVAL || kind == ERR_TOO_LARGE;
 }
 
 static void report_failure(struct front *front, uint64_t id, const struct err *err, uint64_t retry_after_ms)

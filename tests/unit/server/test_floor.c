@@ -73,7 +73,7 @@ static void test_passed_and_over(void **state)
         {900, 201, true}, {900, 180, true}, {900, 174, false}, {900, 199, false},
         {99, 201, true},  {900, 201, true}, {99, 10, true},    {900, 10, false},
     };
-    uint64_t growth;
+    int64_t growth;
     for (size_t i = 0; i < ARRAY_SIZE(looks); i++) {
         say_memory(host, looks[i].available_mib, looks[i].kernel_mib);
         assert_int_equal(floor_look(&host->floor, &limits, &growth), looks[i].passed);
@@ -83,7 +83,7 @@ static void test_passed_and_over(void **state)
 static void test_the_larger_of_two(void **state)
 {
     struct host *host = *state;
-    uint64_t growth;
+    int64_t growth;
     const struct floor_limits bytes = {.free_bytes = 300 * MIB, .free_percent = 10}, none = {0};
     say_memory(host, 299, 900);
     assert_true(floor_look(&host->floor, &bytes, &growth));
@@ -97,7 +97,7 @@ static void test_growth(void **state)
 {
     struct host *host = *state;
     static const unsigned kernel_mib[] = {10, 30, 25, 25, 27}, grown_mib[] = {0, 20, 0, 0, 2};
-    uint64_t growth;
+    int64_t growth;
     for (size_t i = 0; i < ARRAY_SIZE(kernel_mib); i++) {
         say_memory(host, 900, kernel_mib[i]);
         floor_look(&host->floor, &limits, &growth);
@@ -109,7 +109,7 @@ static void test_growth(void **state)
 static void test_what_says_nothing(void **state)
 {
     struct host *host = *state;
-    uint64_t growth;
+    int64_t growth;
     say_memory(host, 99, 10);
     assert_true(floor_look(&host->floor, &limits, &growth));
     say(host, "MemTotal: 5 kB\n");
@@ -129,16 +129,16 @@ static void test_blame_follows_cpu_time(void **state)
         {.account = &accounts[1], .cpu_ns = 100},
         {.account = &accounts[2], .cpu_ns = 50}, /* it slept */
     };
-    floor_blame(candidates, 3, 1000);
+    floor_blame(candidates, 3, 1000, 5000);
     assert_int_equal(accounts[0].blamed_bytes, 750);
     assert_int_equal(accounts[1].blamed_bytes, 250);
     assert_int_equal(accounts[2].blamed_bytes, 0);
     for (size_t i = 0; i < 3; i++) {
         candidates[i].cpu_ns = accounts[i].cpu_ns;
     }
-    floor_blame(candidates, 3, 1000); /* none of them has run */
+    floor_blame(candidates, 3, 1000, 5000); /* none of them has run */
     assert_int_equal(accounts[0].blamed_bytes, 750);
-    floor_blame(NULL, 0, 1000);
+    floor_blame(NULL, 0, 1000, 5000);
 }
 
 static void test_who_has_grown_most(void **state)

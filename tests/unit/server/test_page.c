@@ -82,6 +82,10 @@ static void knows_its_origins(void **state)
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         assert_int_equal(page_origin_is_ours(rows[i].origin, &listen), rows[i].ours);
     }
+    /* Each of our addresses may be asked for, but not by a page of any address. */
+    assert_int_equal(listen_parse("0.0.0.0:9099", &listen, NULL), 0);
+    assert_true(page_origin_is_ours("http://127.0.0.1:9099", &listen));
+    assert_false(page_origin_is_ours("http://203.0.113.5", &listen));
 }
 
 int main(void)
