@@ -77,7 +77,7 @@ void guesses_free(struct guesses *guesses)
 static struct guesser *find(struct guesses *guesses, uint64_t network)
 {
     uint64_t mixed = (network ^ guesses->seed) * 0x9e3779b97f4a7c15ull;
-    struct guesser *set = guesses->table[(mixed >> 32) % SETS];
+    struct guesser *set = guesses->table[(mixed >> 55) % SETS];
     struct guesser *least = set;
     for (size_t i = 0; i < WAYS; i++) {
         if (set[i].network == network) {

@@ -154,6 +154,9 @@ static enum budget_answer count_body(struct http_request *request, size_t size)
 static void take_body(struct http_request *request, const char *data, size_t size)
 {
     struct http_server *server = request->server;
+    if (size == 0) {
+        return;
+    }
     if (size > server->options.max_body_bytes - request->body.len) {
         fault(request, HTTP_FAULT_BODY_TOO_LARGE);
         return;
@@ -306,7 +309,8 @@ static bool read_head(struct http_connection *connection)
 /* Nothing of the caller's is left, or what is left is read and dropped. */
 static void end_connection(struct http_connection *connection, bool complete)
 {
-    if (complete && connection->in.len == 0 && !connection->readable) {
+    if (complete && connection->in.len == 0 && !connection->readable &&
+        !http_connection_is_sending(connection, &connection->acknowledged)) {
         http_connection_close(connection);
     } else {
         http_connection_shut_output(connection);
@@ -319,7 +323,7 @@ static void finish(struct http_connection *connection)
 {
     bool complete = connection->request->complete;
     request_end(connection->request, true);
-    if (connection->last) {
+    if (connection->last || server_of(connection)->draining) {
         end_connection(connection, complete);
     } else {
         http_connection_enter(connection, HTTP_IDLE);
@@ -496,6 +500,19 @@ size_t http_server_unread_bytes(const struct http_server *server)
 
 /* ---- Deadlines ---- */
 
+/* Its caller has more time as long as it takes something of what the kernel still has of the reply. */
+static void linger_on(struct http_connection *connection)
+{
+    struct http_connections *all = connection->all;
+    uint64_t before = connection->acknowledged;
+    if (http_connection_is_sending(connection, &connection->acknowledged) &&
+        connection->acknowledged > before) {
+        deadline_join(&all->deadlines, &connection->deadline, &all->queues[HTTP_LINGERING]);
+    } else {
+        http_connection_reset(connection);
+    }
+}
+
 void http_on_late(struct http_connection *connection)
 {
     struct http_connections *all = connection->all;
@@ -512,6 +529,9 @@ void http_on_late(struct http_connection *connection)
         if (connection->half_closed) {
             http_connection_ready(connection);
         }
+        break;
+    case HTTP_LINGERING:
+        linger_on(connection);
         break;
     default:
         http_connection_close(connection);

@@ -5,7 +5,8 @@
 #include "server/http_connection.h"
 
 #include <errno.h>
-#include <netinet/tcp.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -16,6 +17,9 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/base/loop.h"
+
+/* In the upper half of an IPv4 address's number, where no network of IPv6 has it. */
+#define IP4_NETWORK 0xffffffff00000000ull
 
 #define DROP_BYTES   65536
 #define UNSENT_BYTES 131072 /* of a reply in the kernel, beside what is on its way */
@@ -46,7 +50,7 @@ static struct http_connection_list *list_of(struct http_connection *connection)
 /* Whoever has many addresses cannot choose which share a list. */
 static size_t hash_of(const struct http_connections *all, uint64_t network)
 {
-    return (((network ^ all->seed) * 0x9e3779b97f4a7c15ull) >> 32) % HTTP_NETWORK_LISTS;
+    return (((network ^ all->seed) * 0x9e3779b97f4a7c15ull) >> 54) % HTTP_NETWORK_LISTS;
 }
 
 static void join_network(struct http_connection *connection)
@@ -88,11 +92,13 @@ uint64_t http_address_network(const union http_address *address)
 {
     uint64_t network = 0;
     if (address->any.sa_family == AF_INET) {
-        network = address->ip4.sin_addr.s_addr;
+        network = IP4_NETWORK | address->ip4.sin_addr.s_addr;
     } else if (address->any.sa_family == AF_INET6) {
         const struct in6_addr *ip6 = &address->ip6.sin6_addr;
         memcpy(&network, ip6, sizeof network);
-        network ^= IN6_IS_ADDR_V4MAPPED(ip6) ? ip6->s6_addr32[3] : 0;
+        if (IN6_IS_ADDR_V4MAPPED(ip6)) {
+            network = IP4_NETWORK | ip6->s6_addr32[3];
+        }
     }
     return network;
 }
@@ -274,6 +280,29 @@ void http_connection_close(struct http_connection *connection)
     }
 }
 
+bool http_connection_is_sending(const struct http_connection *connection, uint64_t *ret_acknowledged)
+{
+    struct tcp_info info = {0};
+    socklen_t size = sizeof info;
+    *ret_acknowledged = 0;
+    if (connection->address.any.sa_family == AF_UNIX ||
+        getsockopt(connection->fd, IPPROTO_TCP, TCP_INFO, &info, &size) < 0) {
+        return false;
+    }
+    *ret_acknowledged = info.tcpi_bytes_acked;
+    return info.tcpi_unacked > 0 || info.tcpi_notsent_bytes > 0;
+}
+
+void http_connection_reset(struct http_connection *connection)
+{
+    const struct linger at_once = {.l_onoff = 1};
+    uint64_t acknowledged;
+    if (!connection->closed && http_connection_is_sending(connection, &acknowledged)) {
+        setsockopt(connection->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    }
+    http_connection_close(connection);
+}
+
 void http_connections_bury(struct http_connections *all)
 {
     while (all->dead) {
@@ -383,7 +412,8 @@ void http_connection_drop_input(struct http_connection *connection)
         http_connection_close(connection);
         return;
     }
-    connection->readable = false; /* epoll tells of the rest */
+    explicit_bzero(data, n > 0 ? (size_t)n : 0); /* there may be a key in it */
+    connection->readable = false;                /* epoll tells of the rest */
     watch(connection, connection->watched | EPOLLIN);
 }
 

@@ -59,6 +59,8 @@ struct http_connection {
     struct buf head, body; /* what waits to be written, `sent` bytes of it having gone */
     size_t sent;
     uint64_t sent_in_all;
+    uint64_t acknowledged; /* of it, when it was looked at last */
+    unsigned account;      /* whose key has been shown last; 0: nobody's */
     struct http_request *request;
     struct http_connection *previous, *next;           /* of the known or the strangers */
     struct http_connection *same_before, *same_behind; /* of the networks with the same hash */
@@ -106,6 +108,11 @@ struct http_connection *http_connection_new(struct http_connections *all, int fd
                                             const union http_address *address);
 /* Ends its request and closes it; it is freed by http_connections_bury(). */
 void http_connection_close(struct http_connection *connection);
+/* The same, and the kernel forgets what it has not delivered, which it would keep for minutes. */
+void http_connection_reset(struct http_connection *connection);
+/* Whether the kernel still has something to deliver, and how much of all it has delivered (TCP only: a unix
+ * socket has handed over what it was given). */
+bool http_connection_is_sending(const struct http_connection *connection, uint64_t *ret_acknowledged);
 void http_connections_bury(struct http_connections *all);
 
 void http_connection_enter(struct http_connection *connection, enum http_phase phase);

@@ -88,7 +88,7 @@ void http_client(const struct http_request *request, char *ret, size_t size)
 
 void http_set_account(struct http_request *request, unsigned account)
 {
-    request->account = account;
+    request->account = request->connection->account = account;
 }
 
 void http_set_user(struct http_request *request, void *user)

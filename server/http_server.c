@@ -35,6 +35,42 @@
 
 /* ---- Places ---- */
 
+/* Of the connections of that account, and of that network (NULL: any): the oldest that waits for its caller,
+ * idle ones first. */
+static struct http_connection *waiting_of(const struct http_server *server, unsigned account,
+                                          const uint64_t *network)
+{
+    static const enum http_phase waiting[] = {HTTP_IDLE, HTTP_HEADING, HTTP_RECEIVING};
+    for (size_t i = 0; i < sizeof waiting / sizeof waiting[0]; i++) {
+        for (struct http_connection *at = server->connections.known.first; at; at = at->next) {
+            if (at->phase == waiting[i] && at->account == account && (!network || at->network == *network)) {
+                return at;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* Where there are several keys: one of the connections of the key that has most of those places, if that is
+ * more than its share. NULL: there is none that could go. */
+static struct http_connection *beyond_share(const struct http_server *server, unsigned places,
+                                            const uint64_t *network)
+{
+    size_t n_keys = server->options.n_accounts - 1;
+    unsigned account = 0, most = 0;
+    if (n_keys < 2) {
+        return NULL;
+    }
+    memset(server->counts, 0, server->options.n_accounts * sizeof server->counts[0]);
+    for (const struct http_connection *at = server->connections.known.first; at; at = at->next) {
+        if ((!network || at->network == *network) && ++server->counts[at->account] > most) {
+            most = server->counts[at->account];
+            account = at->account;
+        }
+    }
+    return most > places / n_keys ? waiting_of(server, account, network) : NULL;
+}
+
 /* Those with a key make room only where they hold most places, and one of them does nothing. */
 static struct http_connection *dispensable(const struct http_server *server)
 {
@@ -48,7 +84,8 @@ static struct http_connection *dispensable(const struct http_server *server)
             return connection;
         }
     }
-    return all->strangers.first;
+    return all->strangers.first ? all->strangers.first
+                                : beyond_share(server, server->options.max_connections, NULL);
 }
 
 static bool is_full(const struct http_server *server)
@@ -56,19 +93,22 @@ static bool is_full(const struct http_server *server)
     return http_connections_count(&server->connections) >= server->options.max_connections;
 }
 
-/* False: the address has as many as it may, and has shown a key on each. */
+/* False: the address has as many as it may, has shown a key on each, and no key has more than its share of
+ * them. */
 static bool make_room_for(struct http_server *server, const union http_address *address)
 {
-    struct http_connection *stranger;
+    struct http_connection *dispensed;
+    uint64_t network = http_address_network(address);
     unsigned most = server->options.max_connections_per_address;
     if (most == 0 || address->any.sa_family == AF_UNIX ||
-        http_connections_of(&server->connections, http_address_network(address), &stranger) < most) {
+        http_connections_of(&server->connections, network, &dispensed) < most) {
         return true;
     }
-    if (stranger) {
-        http_connection_close(stranger);
+    dispensed = dispensed ? dispensed : beyond_share(server, most, &network);
+    if (dispensed) {
+        http_connection_reset(dispensed);
     }
-    return stranger;
+    return dispensed;
 }
 
 static void pause_listening(struct http_server *server)
@@ -96,7 +136,7 @@ static bool accept_one(struct http_server *server)
     }
     bool welcome = make_room_for(server, &address);
     if (welcome && is_full(server)) {
-        http_connection_close(dispensable(server));
+        http_connection_reset(dispensable(server));
     }
     if (!welcome || !http_connection_new(&server->connections, fd, &address)) {
         close(fd);
@@ -136,6 +176,8 @@ static int open_budgets(struct http_server *server, struct err *reterr)
     r = r < 0 ? r
               : budget_open(&server->small_bodies, options->max_small_bodies_bytes, SIZE_MAX,
                             options->n_accounts);
+    server->counts = calloc(options->n_accounts, sizeof server->counts[0]);
+    r = r < 0 || server->counts ? r : -ENOMEM;
     return r < 0 ? err_errno(reterr, -r, "starting the HTTP server") : http_unread_start(server, reterr);
 }
 
@@ -173,6 +215,7 @@ void http_server_free(struct http_server *server)
         http_unread_stop(server);
         budget_close(&server->bodies);
         budget_close(&server->small_bodies);
+        free(server->counts);
         free(server);
     }
 }
@@ -186,14 +229,16 @@ int http_server_timeout_ms(const struct http_server *server)
 /* Those that come meanwhile have their turn in the next round. */
 static void serve(struct http_connections *all, struct http_connection_queue *queue, unsigned most)
 {
-    const struct http_connection *last = queue->last;
-    struct http_connection *connection = NULL;
-    for (unsigned i = 0; i < most && (i == 0 || connection != last); i++) {
-        connection = http_connections_take(all, queue);
-        if (!connection) {
-            return;
-        }
+    struct http_connection_queue round = *queue;
+    struct http_connection *connection;
+    *queue = (struct http_connection_queue){0};
+    for (unsigned i = 0; i < most && (connection = http_connections_take(all, &round)); i++) {
         http_serve(connection);
+    }
+    if (round.first) { /* whoever had no turn is first in the next */
+        round.last->next_ready = queue->first;
+        *queue = (struct http_connection_queue){.first = round.first,
+                                                .last = queue->last ? queue->last : round.last};
     }
 }
 
@@ -222,15 +267,30 @@ static void close_idle(struct http_server *server)
     }
 }
 
+/* Another configuration is in force: who has been silent until now may say something to the old one for a
+ * moment. */
+static void hurry_new(struct http_server *server)
+{
+    struct http_connections *all = &server->connections;
+    for (struct deadline *at; (at = all->queues[HTTP_NEW].first);) {
+        deadline_join(&all->deadlines, at, &all->queues[HTTP_LINGERING]);
+    }
+}
+
 void http_server_drain(struct http_server *server, bool take_waiting)
 {
-    while (take_waiting && accept_one(server)) { /* what the kernel has accepted is not turned away */
+    unsigned most = server->options.max_connections;
+    for (unsigned i = 0; take_waiting && i < most && accept_one(server); i++) {
+        /* what the kernel has accepted is not turned away */
     }
     server->draining = true;
     server->paused_until_ns = 0;
     loop_remove(server->listening);
     server->listening = NULL;
     close_idle(server);
+    if (!take_waiting) {
+        hurry_new(server);
+    }
 }
 
 size_t http_server_busy(const struct http_server *server)

@@ -96,12 +96,13 @@ static void test_the_larger_of_two(void **state)
 static void test_growth(void **state)
 {
     struct host *host = *state;
-    static const unsigned kernel_mib[] = {10, 30, 25, 25, 27}, grown_mib[] = {0, 20, 0, 0, 2};
+    static const unsigned kernel_mib[] = {10, 30, 25, 25, 27};
+    static const int grown_mib[] = {0, 20, -5, 0, 2};
     int64_t growth;
     for (size_t i = 0; i < ARRAY_SIZE(kernel_mib); i++) {
         say_memory(host, 900, kernel_mib[i]);
         floor_look(&host->floor, &limits, &growth);
-        assert_int_equal(growth, grown_mib[i] * MIB);
+        assert_true(growth == grown_mib[i] * (int64_t)MIB);
     }
 }
 
@@ -139,6 +140,9 @@ static void test_blame_follows_cpu_time(void **state)
     floor_blame(candidates, 3, 1000, 5000); /* none of them has run */
     assert_int_equal(accounts[0].blamed_bytes, 750);
     floor_blame(NULL, 0, 1000, 5000);
+    floor_blame(candidates, 3, -5000, 5000); /* half of it has been given back */
+    assert_int_equal(accounts[0].blamed_bytes, 375);
+    assert_int_equal(accounts[1].blamed_bytes, 125);
 }
 
 static void test_who_has_grown_most(void **state)

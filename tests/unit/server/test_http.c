@@ -171,6 +171,88 @@ static void keeps_those_with_a_key(void **state)
     close_world(&world);
 }
 
+/* A key that has most places, all of them in the middle of something, gives one up for another key's. */
+static void one_key_does_not_take_all_places(void **state)
+{
+    (void)state;
+    struct world world;
+    struct client greedy[4], other;
+    struct http_options options = default_options;
+    options.max_connections = 4;
+    options.n_accounts = 3;
+    open_world(&world, options);
+    for (size_t i = 0; i < ARRAY_SIZE(greedy); i++) {
+        client_open(&greedy[i], &world);
+        client_send(&greedy[i], "GET /trust HTTP/1.1\r\nHost: x\r\nX-Account: 1\r\n\r\n");
+        client_expect(&greedy[i], "trusted");
+        client_send(&greedy[i],
+                    "POST /post HTTP/1.1\r\nHost: x\r\nX-Account: 1\r\nContent-Length: 9\r\n\r\n1");
+    }
+    client_open(&other, &world);
+    client_send(&other, "GET /trust HTTP/1.1\r\nHost: x\r\nX-Account: 2\r\n\r\n");
+    client_expect(&other, "trusted");
+    client_expect_end(&greedy[0]);
+    client_send(&greedy[1], "23456789");
+    client_expect(&greedy[1], "9 bytes");
+    for (size_t i = 0; i < ARRAY_SIZE(greedy); i++) {
+        client_close(&greedy[i]);
+    }
+    client_close(&other);
+    close_world(&world);
+}
+
+/* Whoever has more to say than one turn takes waits for the next round, and so does the rest of the loop's
+ * work. */
+static void a_round_ends(void **state)
+{
+    (void)state;
+    enum { REQUESTS = 200 };
+    struct world world;
+    struct client talker, last;
+    CLEANUP(buf_free) struct buf many = BUF_INIT;
+    for (int i = 0; i < REQUESTS; i++) {
+        buf_puts(&many, "GET /get HTTP/1.1\r\nHost: x\r\n\r\n");
+    }
+    static const char once[] = "GET /get HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    open_world(&world, default_options);
+    ask(&talker, &world, "/trust", "trusted");
+    ask(&last, &world, "/trust", "trusted");
+    int before = world.n_headers;
+    assert_int_equal(send(talker.fd, many.data, many.len, MSG_NOSIGNAL), (ssize_t)many.len);
+    assert_int_equal(send(last.fd, once, strlen(once), MSG_NOSIGNAL), (ssize_t)strlen(once));
+    pump(&world);
+    assert_in_range(world.n_headers - before, 1, REQUESTS / 2);
+    client_expect_end(&last);
+    PUMP_UNTIL(&world, world.n_headers - before == REQUESTS + 1);
+    client_close(&talker);
+    client_close(&last);
+    close_world(&world);
+}
+
+/* A connection that has said all it had to say is there, and counted, until its caller has taken it, or takes
+ * nothing. */
+static void counts_what_the_kernel_still_has_to_deliver(void **state)
+{
+    (void)state;
+    struct world world;
+    struct client client;
+    int small = 4096;
+    open_world(&world, default_options);
+    client_open(&client, &world);
+    setsockopt(client.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    client_send(&client, "GET /large/60000 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    PUMP_UNTIL(&world, world.n_ends == 1);
+    assert_int_equal(http_server_connections(world.server), 1);
+    PUMP_UNTIL(&world, http_server_connections(world.server) == 0);
+    char data[65536];
+    ssize_t n;
+    while ((n = recv(client.fd, data, sizeof data, MSG_DONTWAIT)) > 0) {
+    }
+    assert_true(n < 0 && errno == ECONNRESET);
+    client_close(&client);
+    close_world(&world);
+}
+
 static void limits_the_connections_of_an_address(void **state)
 {
     (void)state;
@@ -414,6 +496,9 @@ int main(void)
         cmocka_unit_test(forgets_what_is_held_back),
         cmocka_unit_test(closes_the_oldest_for_the_newest),
         cmocka_unit_test(keeps_those_with_a_key),
+        cmocka_unit_test(one_key_does_not_take_all_places),
+        cmocka_unit_test(a_round_ends),
+        cmocka_unit_test(counts_what_the_kernel_still_has_to_deliver),
         cmocka_unit_test(limits_the_connections_of_an_address),
         cmocka_unit_test(counts_ipv6_by_network),
         cmocka_unit_test(replies_to_who_sends_no_more),
