@@ -9,11 +9,13 @@
  * descriptor that it was taken by, and is gone when its owner closes any descriptor of that file: it cannot
  * be moved from one that was not looked at yet to one that was. A table can be moved, to a task that is born
  * sharing it. Pids are given in ascending order, as tasks are listed: so one that is born meanwhile is seen
- * as long as the numbers do not start again. In any doubt nothing more is let go on. What may still be missed
- * are the calls under way (one for each task) and locks of flock(2), of which an open file has one at most,
- * while nothing but a mapping or a message holds that file or while it is handed about: the memory of files
- * is the job's own. Locks of open files (F_OFD_SETLK), of which one file may have any number, are never let
- * go on.
+ * as long as the numbers do not start again. Threads that share a table are counted once: a task only ever
+ * leaves its table for a new one, so if it shares that of a thread that was looked at and lives, either that
+ * one had it then already, or this one is born meanwhile. In any doubt nothing more is let go on. What may
+ * still be missed are the calls under way (one for each task) and locks of flock(2), of which an open file
+ * has one at most, while nothing but a mapping or a message holds that file or while it is handed about: the
+ * memory of files is the job's own. Locks of open files (F_OFD_SETLK), of which one file may have any number,
+ * are never let go on.
  *
  * Raw system calls only, as in init.c. The work is the job's: PID 1 is in its cgroup, and looks for a limited
  * time. */
@@ -22,6 +24,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/kcmp.h>
 #include <linux/seccomp.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -119,6 +122,7 @@ static bool has_ended(int error)
 struct look {
     uint64_t until_ns;
     uint32_t most, locks;
+    uint32_t counted;      /* the thread of this process that was counted last; 0: none */
     uint32_t newborn_from; /* a task with a higher pid is not older than the look, or as old as the system */
     uint32_t newborn;      /* the first of those; UINT32_MAX: none */
 };
@@ -149,19 +153,30 @@ static bool count_descriptor(int fdinfo, const char *number, struct look *look)
     return n >= 0 || has_ended(-errno);
 }
 
+/* False too where that cannot be told: then its locks are counted again. */
+static bool shares_counted_table(uint32_t tid, const struct look *look)
+{
+    return look->counted && syscall(SYS_kcmp, look->counted, tid, KCMP_FILES, 0, 0) == 0;
+}
+
 static bool count_task(int tasks, const char *tid, struct look *look)
 {
+    uint32_t number = read_number(tid);
+    if (shares_counted_table(number, look)) {
+        return true;
+    }
     CLEANUP(fd_closep) int fdinfo = open_directory(tasks, tid, "/fdinfo");
     if (fdinfo < 0) {
         return has_ended(fdinfo); /* it may have made itself unreadable, too */
     }
     struct numbers descriptors = {.dir = fdinfo};
-    const char *number;
-    while (look->locks < look->most && (number = next_number(&descriptors))) {
-        if (!count_descriptor(fdinfo, number, look)) {
+    const char *descriptor;
+    while (look->locks < look->most && (descriptor = next_number(&descriptors))) {
+        if (!count_descriptor(fdinfo, descriptor, look)) {
             return false;
         }
     }
+    look->counted = number;
     return descriptors.n >= 0 || has_ended(-errno);
 }
 
@@ -196,6 +211,7 @@ static bool for_each_task(int proc, task_fn fn, struct look *look)
         }
         threads.dir = tasks;
         threads.n = threads.at = 0;
+        look->counted = 0;
         while ((tid = next_number(&threads))) {
             if (!fn(tasks, tid, look) || clock_now_ns() > look->until_ns) {
                 return false;

@@ -255,6 +255,25 @@ def file_locks_out_of_sight():
         hoarder.kill()
 
 
+@attack("not counted again for each thread: none", {"given back": "done"}, limits={"pids": 64}, timeout_ms=60000)
+def file_locks_of_threads():
+    """Holds a few locks, and takes and gives back others, in a process of many threads: all share its descriptors."""
+    import fcntl, threading
+    wait = threading.Event()
+    for _ in range(50):
+        threading.Thread(target=wait.wait, daemon=True).start()
+    file = open("locked", "w+b")
+    for held in range(330):
+        fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * held)
+
+    def work():
+        for _ in range(20000):
+            fcntl.lockf(file, fcntl.LOCK_EX, 1, 2000)
+            fcntl.lockf(file, fcntl.LOCK_UN, 1, 2000)
+    attempt("given back", work)
+    wait.set()
+
+
 @attack("output beyond the limit is drained and forgotten", None, verdict={"stdout_truncated": True, "stderr_truncated": True},
         limits={"output_bytes": 1000})
 def output():
