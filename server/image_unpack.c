@@ -61,7 +61,7 @@ static const char policy_text[] =
     "  rule { action: ALLOW set: ['@basic-io', '@poll', '@file-read', '@file-write', '@memory', '@thread', "
     "'@execute',\n"
     "         '@process', '@signal', '@time', '@identity-read', '@resources', '@system-info'] }\n"
-    "  rule { action: ALLOW set: '@file-locks' }\n"
+    "  rule { action: COUNT set: '@file-locks' }\n"
     "  rule { action: ALLOW syscall: 'clone' condition { arg: 0 op: MASKED_EQ mask: 0x7e028000 value: 0 } }\n"
     "  rule { action: ERRNO errno: 'ENOSYS' syscall: 'clone3' }\n"
     "  rule { action: ALLOW syscall: 'mknodat' condition { arg: 2 op: MASKED_EQ mask: 0170000 value: 0010000 "
