@@ -122,6 +122,9 @@ static int heap_on_fork(int advice)
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t from = ((uintptr_t)end + page - 1) / page * page;
     uintptr_t to = ((uintptr_t)sbrk(0) + page - 1) / page * page;
+    if (to < from) { /* a heap that is elsewhere would not be wiped */
+        return -EINVAL;
+    }
     return to > from && madvise((void *)from, to - from, advice) < 0 && errno != ENOMEM ? -errno : 0;
 }
 

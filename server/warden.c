@@ -141,7 +141,8 @@ static int harden_self(const struct warden *warden, struct err *reterr)
     struct rlimit files;
     prctl(PR_SET_NAME, "immure-warden", 0, 0, 0);
     slice_shorten();
-    /* All that we allocate lies in the heap, which no jail is given a copy of (jail/spawn.c). */
+    /* What we allocate lies in the heap, which no jail is given a copy of (jail/spawn.c). Only where the heap
+     * cannot grow does glibc map memory all the same. */
     mallopt(M_MMAP_MAX, 0);
     int r = host_leave_session_keyring();
     if (r < 0) {
