@@ -2,10 +2,10 @@
  * do for them (load programs into itself, swap, read files by their number, count all processes) it never
  * needs. This does not make a warden that was taken over harmless: it still mounts and changes ids.
  *
- * Every jail inherits it. So it lists only what no program in a jail could ever be granted, since that takes
- * a privilege over the host, and it answers in the one way that leaves a policy's own filter the last word:
- * SECCOMP_RET_TRACE, which is weaker than every action of a policy but log and allow (PID 1 still hears of
- * what the policy denies, and counts it), and is ENOSYS where no tracer has asked for such calls. Nobody
+ * Every jail inherits it. No shipped policy allows what it lists; a policy of your own that does gets ENOSYS
+ * all the same in a server's jails. It answers in the one way that leaves a policy's own filter the last
+ * word: SECCOMP_RET_TRACE, which is weaker than every action of a policy but log and allow (PID 1 still hears
+ * of what the policy denies, and counts it), and is ENOSYS where no tracer has asked for such calls. Nobody
  * below the warden can become that tracer: that, too, is on the list. io_uring is not: none of what is listed
  * here can be had through it. */
 #include "server/warden_filter.h"
@@ -54,8 +54,10 @@ static const unsigned short refused[] = {
     /* files past every path, and what others do with files */
     SYS_open_by_handle_at,
     SYS_fanotify_init,
-#if defined(__x86_64__)
+#ifdef SYS_kexec_file_load
     SYS_kexec_file_load,
+#endif
+#if defined(__x86_64__)
     SYS_ioperm,
     SYS_iopl,
     SYS_uselib,
