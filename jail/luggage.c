@@ -27,11 +27,12 @@ static size_t align_up(size_t size)
 
 static const struct jail_step *exec_of(const struct jail_plan *plan)
 {
-    const struct jail_step *step = plan->steps;
-    while (step->kind != JAIL_STEP_EXEC) { /* jail_plan_check() has seen one */
-        step++;
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        if (plan->steps[i].kind == JAIL_STEP_EXEC) {
+            return &plan->steps[i];
+        }
     }
-    return step;
+    return NULL;
 }
 
 /* A run of `count` strings in the arena as a NULL-terminated vector. */
@@ -48,6 +49,9 @@ static void fill_vector(const struct jail_plan *plan, jail_ref run, uint32_t cou
 struct child *luggage_pack(struct luggage *luggage, const struct jail_plan *plan)
 {
     const struct jail_step *exec = exec_of(plan);
+    if (!exec) {
+        return NULL;
+    }
     size_t steps = align_up(sizeof(struct contents));
     size_t arena = align_up(steps + plan->n_steps * sizeof *plan->steps);
     size_t argv = align_up(arena + plan->arena_size);
