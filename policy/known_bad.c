@@ -21,9 +21,13 @@
 #include "jail/base/cleanup.h"
 
 /* What the C library's headers do not have, or not yet. */
-#define TIOCLINUX_REQUEST  0x541c
-#define SO_ZEROCOPY_OPTION 60
-#define PID_1              1
+#ifndef TIOCLINUX
+#define TIOCLINUX 0x541c
+#endif
+#ifndef SO_ZEROCOPY
+#define SO_ZEROCOPY 60
+#endif
+#define PID_1 1
 
 #define NONE 6
 
@@ -75,7 +79,7 @@ const struct known_bad_call known_bad_calls[] = {
     CALL(fsopen, "has file systems parse what the program writes"),
     CALL(pivot_root, "changes the root"),
     ARG1(ioctl, TIOCSTI, "types into the terminal of whoever started it"),
-    ARG1(ioctl, TIOCLINUX_REQUEST, "types into the console"),
+    ARG1(ioctl, TIOCLINUX, "types into the console"),
     ARG1(fcntl, F_NOTIFY, "tells when others read files"),
     ARG1(fcntl, F_SETLEASE, "makes others wait who open a file"),
     {.syscall = "fcntl",
@@ -92,7 +96,7 @@ const struct known_bad_call known_bad_calls[] = {
     OPTION(SOL_SOCKET, SO_ATTACH_REUSEPORT_EBPF, HOST_FILTERS),
     OPTION(SOL_SOCKET, SO_SNDBUF, HOST_MEMORY),
     OPTION(SOL_SOCKET, SO_RCVBUF, HOST_MEMORY),
-    OPTION(SOL_SOCKET, SO_ZEROCOPY_OPTION, "pins memory of the program"),
+    OPTION(SOL_SOCKET, SO_ZEROCOPY, "pins memory of the program"),
     OPTION(IPPROTO_UDP, UDP_ENCAP, "puts sockets into the hands of IPsec"),
     OPTION(IPPROTO_IP, IP_OPTIONS, HOST_MEMORY),
     FAMILY(AF_NETLINK, SOCK_RAW, "configures the kernel"),
