@@ -20,8 +20,6 @@
 #include "jail/base/err.h"
 
 #define EVENTS_PER_ROUND 64
-/* How often sources without a watch are told again of what they take for edges. */
-#define POLLED_AGAIN_MS 50
 
 struct loop_source {
     struct loop *loop;
@@ -32,7 +30,6 @@ struct loop_source {
     void *arg;
     uint32_t events;
     bool polled;              /* in loop->polled: it has no watch */
-    bool told;                /* of an edge: not again in this round */
     struct loop_source *next; /* in loop->removed, or in loop->polled */
 };
 
@@ -122,7 +119,6 @@ int loop_add(struct loop *loop, int fd, uint32_t events, loop_fn fn, void *arg, 
 int loop_modify(struct loop_source *source, uint32_t events)
 {
     source->events = events;
-    source->told = false;
     if (source->polled) {
         return 0;
     }
@@ -206,11 +202,7 @@ static int wait_polled(struct loop *loop, struct pollfd *fds, struct loop_source
     fds[n++] = (struct pollfd){.fd = loop->epoll, .events = POLLIN};
     for (struct loop_source *source = loop->polled; source; source = source->next) {
         sources[n] = source;
-        fds[n++] = (struct pollfd){.fd = source->told ? -1 : source->fd, .events = (short)source->events};
-        if (source->told && (timeout_ms < 0 || timeout_ms > POLLED_AGAIN_MS)) {
-            timeout_ms = POLLED_AGAIN_MS;
-        }
-        source->told = false;
+        fds[n++] = (struct pollfd){.fd = source->fd, .events = (short)source->events};
     }
     return poll(fds, n, timeout_ms);
 }
@@ -228,7 +220,6 @@ static int poll_beside(struct loop *loop, int timeout_ms, struct err *reterr)
     }
     for (size_t i = 1; i < n; i++) {
         if (fds[i].revents) {
-            sources[i]->told = (sources[i]->events & EPOLLET) != 0;
             call(sources[i], (uint32_t)(unsigned short)fds[i].revents);
         }
     }
