@@ -29,7 +29,7 @@ struct policy_filter {
 };
 
 /* Compiles the rules of `spec` for the native architecture. Calls of every other ABI, x32 and i386 included,
- * end the program. Who decides about a call: the rules that name it; else the rules whose sets hold it; else
+ * bring SIGSYS. Who decides about a call: the rules that name it; else the rules whose sets hold it; else
  * the default action. Rules that could contradict each other are ERR_CONFIG, as is a filter under which
  * nothing could be started. */
 int policy_filter_compile(const struct policy_spec *spec, struct policy_filter *ret, struct err *reterr);

@@ -19,7 +19,7 @@ const char *policy_native_architecture(void);
 uint32_t policy_native_arch(void);
 
 /* The native architecture is among those that the policy was written for (all, if it names none), and no
- * foreign ABI of the same machine is: its calls are never filtered, they end the program. */
+ * foreign ABI of the same machine is: its calls are never filtered, they bring SIGSYS. */
 int seccomp_check_architectures(const struct policy_spec *spec, struct err *reterr);
 
 /* What a filter returns for an action: SECCOMP_RET_*, with the errno. `errno_name`: for ERRNO; NULL is EPERM.
