@@ -429,9 +429,9 @@ static void add_between_tree_and_exec(struct jail_plan *plan, const struct polic
     jail_plan_add(plan, JAIL_STEP_UMASK)->umask.mask = policy->spec->umask;
     jail_ref working_directory = jail_plan_text(plan, policy->spec->working_directory);
     jail_plan_add(plan, JAIL_STEP_WORKDIR)->workdir.path = working_directory;
+    add_landlock(plan, policy, ceilings); /* it needs a descriptor, of which the job may have no more */
     add_rlimits(plan, policy->spec, ceilings, limits);
     add_speculation(plan, policy->spec);
-    add_landlock(plan, policy, ceilings);
     struct jail_step *step = jail_plan_add(plan, JAIL_STEP_SECCOMP);
     step->seccomp.bpf = bpf;
     step->seccomp.length = policy->filter.length;
