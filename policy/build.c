@@ -383,13 +383,10 @@ static void append_path(struct buf *run, const char *path, uint32_t *count)
     }
 }
 
-/* A program that may mount, may not once it is behind Landlock: its policy goes without. */
 static void add_landlock(struct jail_plan *plan, const struct policy *policy,
                          const struct policy_ceilings *ceilings)
 {
-    static const uint64_t unknown[6];
-    if (ceilings->landlock_abi == 0 || policy_allows(policy, "mount", 0, unknown) ||
-        policy_allows(policy, "move_mount", 0, unknown)) {
+    if (ceilings->landlock_abi == 0 || policy_mounting_call(policy)) {
         return;
     }
     CLEANUP(buf_free) struct buf writable = BUF_INIT;

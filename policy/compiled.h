@@ -20,6 +20,10 @@ struct policy {
     uint32_t bpf; /* where in the tree's arena */
 };
 
+/* The call by which programs under this policy may mount, under conditions or not; NULL: they may not.
+ * Landlock would deny it: such a policy goes without. */
+const char *policy_mounting_call(const struct policy *policy);
+
 /* A policy that was compiled while the program was built. */
 int policy_from_embedded(const struct embedded_policy *row, struct policy **ret, struct err *reterr);
 

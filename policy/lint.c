@@ -288,6 +288,10 @@ static void lint_filter(const struct policy *policy, bool strict, struct finding
             findings,
             "seccomp: default_action allows every call that no rule names, those of future kernels included");
     }
+    const char *mounts = policy_mounting_call(policy);
+    if (mounts) {
+        find(findings, "seccomp: without Landlock: allows %s", mounts);
+    }
     lint_dangers(policy, findings);
     lint_known_bad(policy, findings);
     for (size_t i = 0; i < spec->n_rules; i++) {

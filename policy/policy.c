@@ -173,6 +173,25 @@ static bool is_allowing(enum seccomp_action_kind action)
     return action == ACTION_ALLOW || action == ACTION_LOG;
 }
 
+/* With some arguments. */
+static bool may_allow(const struct policy *policy, const char *syscall)
+{
+    int nr = policy_syscall_number(syscall, NULL);
+    for (size_t i = 0; i < policy->filter.n_entries; i++) {
+        const struct filter_entry *entry = &policy->filter.entries[i];
+        const struct seccomp_rule rule = policy_filter_rule(policy->spec, entry);
+        if (entry->nr == nr && (is_allowing(rule.action) || rule.n_conditions == 0)) {
+            return is_allowing(rule.action);
+        }
+    }
+    return nr >= 0 && is_allowing(policy->spec->seccomp_default);
+}
+
+const char *policy_mounting_call(const struct policy *policy)
+{
+    return may_allow(policy, "mount") ? "mount" : may_allow(policy, "move_mount") ? "move_mount" : NULL;
+}
+
 bool policy_allows(const struct policy *policy, const char *syscall, unsigned known,
                    const uint64_t arguments[6])
 {
