@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -205,6 +206,14 @@ def test_mounts_below_a_source_come_along_or_nothing_does(run, tmp_path, recursi
         assert (done.returncode, done.stderr) == (0, b"")
     else:
         assert done.returncode == 125 and b"(bind /there): open_tree: Invalid argument; a source with mounts" in done.stderr
+
+
+def test_few_descriptors(run, tmp_path):
+    """What building the jail needs is not held against the program: Landlock takes one, which only a policy without mounts has."""
+    policy = tmp_path / "few.textproto"
+    policy.write_text(Path(policy_with(tmp_path, 'rlimit { resource: NOFILE soft: 5 }')).read_text().replace(
+        "default_action: ALLOW", 'default_action: ALLOW rule { action: ERRNO syscall: ["mount", "move_mount"] }'))
+    assert (run(TRUE, policy=str(policy)).returncode, run.verdict["status"]) == (0, "success")
 
 
 def test_a_policy_that_is_not_there(run):
