@@ -84,6 +84,7 @@ void warden_reload_succeeded(struct warden *warden)
     warden->warm = NULL;
     settings_unref(warden->settings);
     warden->settings = settings_ref(warden->current->settings);
+    warden->floor_looked_ns = 0; /* another floor may be in force */
     const struct server_config *config = warden->settings->config;
     approvals_configure(warden->approvals, config);
     struct log *log = log_new(2, config->log_format, config->log_level, "warden");
