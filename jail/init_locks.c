@@ -7,11 +7,11 @@
  *
  * What must hold: no POSIX lock is missed. It belongs to a descriptor table, shows in `fdinfo` of the
  * descriptor that it was taken by, and is gone when its owner closes any descriptor of that file: it cannot
- * be moved from one that was not looked at yet to one that was. A table can be moved, to a task that is born
- * sharing it. Pids are given in ascending order, as tasks are listed: so one that is born meanwhile is seen
- * as long as the numbers do not start again. Threads that share a table are counted once: a task only ever
- * leaves its table for a new one, so if it shares that of a thread that was looked at and lives, either that
- * one had it then already, or this one is born meanwhile. In any doubt nothing more is let go on. What may
+ * be moved from one that was not looked at yet to one that was. A table can be moved in two ways. To a task
+ * that is born sharing it: so a look counts only if nobody was born meanwhile. And to its process's leader,
+ * whose place a thread takes that executes another program: so leaders are looked at last. Threads that share
+ * a table are counted once: who shares that of a thread that was looked at and lives had it then already,
+ * since a task only ever leaves its table for a new one. In any doubt nothing more is let go on. What may
  * still be missed are the calls under way (one for each task) and locks of flock(2), of which an open file
  * has one at most, while nothing but a mapping or a message holds that file or while it is handed about: the
  * memory of files is the job's own. Locks of open files (F_OFD_SETLK), of which one file may have any number,
@@ -36,9 +36,10 @@
 #define LOCKS_PER_CALL 2u
 /* So many times as many calls, ever, where PID 1 has no procfs to count again. */
 #define UNCOUNTED_FACTOR 8u
-#define LOOKS            8
+/* A job that starts processes all the time needs some until nobody is born meanwhile. */
+#define LOOKS_NS (800 * NS_PER_MS)
 /* Far less than it takes to give every pid once (32768 at least). */
-#define LOOK_NS         (50 * NS_PER_MS)
+#define LOOK_NS         (100 * NS_PER_MS)
 #define CHUNK_BYTES     4096
 #define NUMBER_TEXT_MAX 24
 
@@ -122,9 +123,7 @@ static bool has_ended(int error)
 struct look {
     uint64_t until_ns;
     uint32_t most, locks;
-    uint32_t counted;      /* the thread of this process that was counted last; 0: none */
-    uint32_t newborn_from; /* a task with a higher pid is not older than the look, or as old as the system */
-    uint32_t newborn;      /* the first of those; UINT32_MAX: none */
+    uint32_t counted; /* the thread of this process that was counted last; 0: none */
 };
 
 /* Adds the lines of a descriptor's `fdinfo` that begin with "lock:". */
@@ -180,20 +179,8 @@ static bool count_task(int tasks, const char *tid, struct look *look)
     return descriptors.n >= 0 || has_ended(-errno);
 }
 
-static bool find_newborn(int tasks, const char *tid, struct look *look)
-{
-    (void)tasks;
-    uint32_t number = read_number(tid);
-    if (number > look->newborn_from && number < look->newborn) {
-        look->newborn = number;
-    }
-    return true;
-}
-
-typedef bool (*task_fn)(int tasks, const char *tid, struct look *look);
-
 /* Every task but PID 1. */
-static bool for_each_task(int proc, task_fn fn, struct look *look)
+static bool count_tasks(int proc, struct look *look)
 {
     CLEANUP(fd_closep) int root = openat(proc, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct numbers processes = {.dir = root}, threads;
@@ -213,11 +200,15 @@ static bool for_each_task(int proc, task_fn fn, struct look *look)
         threads.n = threads.at = 0;
         look->counted = 0;
         while ((tid = next_number(&threads))) {
-            if (!fn(tasks, tid, look) || clock_now_ns() > look->until_ns) {
+            bool is_leader = strcmp(tid, pid) == 0;
+            if (!is_leader && (!count_task(tasks, tid, look) || clock_now_ns() > look->until_ns)) {
                 return false;
             }
         }
         if (threads.n < 0 && !has_ended(-errno)) {
+            return false;
+        }
+        if (!count_task(tasks, pid, look) || clock_now_ns() > look->until_ns) {
             return false;
         }
     }
@@ -240,21 +231,13 @@ static uint32_t last_pid(int proc)
 
 static bool count_once(int proc, uint32_t most, uint32_t *ret)
 {
-    struct look look = {.until_ns = clock_now_ns() + LOOK_NS,
-                        .most = most,
-                        .newborn_from = last_pid(proc),
-                        .newborn = UINT32_MAX};
-    if (look.newborn_from == 0 || !for_each_task(proc, count_task, &look)) {
-        return false;
-    }
-    /* Whoever was born meanwhile and lives may have a table that was nobody's when it should have been seen.
-     */
-    if (look.locks < most && !for_each_task(proc, find_newborn, &look)) {
-        return false;
-    }
+    struct look look = {.until_ns = clock_now_ns() + LOOK_NS, .most = most};
     uint32_t last = last_pid(proc);
+    if (last == 0 || !count_tasks(proc, &look)) {
+        return false;
+    }
     *ret = look.locks;
-    return look.locks >= most || (last >= look.newborn_from && look.newborn > last);
+    return look.locks >= most || last_pid(proc) == last;
 }
 
 bool init_locks_allow(struct child *child)
@@ -262,7 +245,8 @@ bool init_locks_allow(struct child *child)
     struct lock_count *locks = &child->locks;
     bool is_known = false;
     uint32_t held = 0;
-    for (int i = 0; locks->calls_left == 0 && child->proc >= 0 && !is_known && i < LOOKS; i++) {
+    uint64_t until_ns = clock_now_ns() + LOOKS_NS;
+    while (locks->calls_left == 0 && child->proc >= 0 && !is_known && clock_now_ns() < until_ns) {
         is_known = count_once(child->proc, locks->most, &held);
     }
     if (is_known && held < locks->most) {

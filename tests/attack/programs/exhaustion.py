@@ -255,6 +255,43 @@ def file_locks_out_of_sight():
         hoarder.kill()
 
 
+@attack(LOCKS + ", while nobody is born and leaders last", {"bounded": "True", "alive": "True"}, denied={"fcntl": None}, timeout_ms=60000)
+def file_locks_across_exec():
+    """Holds all locks in a table that a thread takes over from its leader, and gives back to it by executing a program, again and again."""
+    import fcntl, subprocess, sys, time
+    program = """if 1:
+        import ctypes, fcntl, os, sys, threading
+        again = [sys.executable, "-S", "-E", "-c", sys.argv[1], sys.argv[1]]
+        if len(sys.argv) > 2:
+            for _ in range(200):
+                os.set_inheritable(os.open("/dev/null", os.O_RDONLY), True)
+            file, held = os.open("locked", os.O_RDWR | os.O_CREAT), 0
+            os.set_inheritable(file, True)
+            try:
+                while True:
+                    fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * held)
+                    held += 1
+            except OSError:
+                print(held, flush=True)
+        left = threading.Event()
+        threading.Thread(target=lambda: left.wait() and os.execv(again[0], again)).start()
+        ctypes.CDLL(None).syscall(436, 4000, 4000, 2)  # close_range(CLOSE_RANGE_UNSHARE)
+        left.set()
+    """
+    hoarder = subprocess.Popen([sys.executable, "-S", "-E", "-c", program, program, "first"], stdout=subprocess.PIPE, text=True)
+    held = int(hoarder.stdout.readline())
+    file, more, until = open("own", "w+b"), 0, time.monotonic() + 4
+    while time.monotonic() < until and held + more <= 16384:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * more)
+            more += 1
+        except OSError as error:
+            assert error.errno == errno.ENOLCK
+    found("bounded", held + more <= 16384)
+    found("alive", hoarder.poll() is None)
+    hoarder.kill()
+
+
 @attack("not counted again for each thread: none", {"given back": "done"}, limits={"pids": 64}, timeout_ms=60000)
 def file_locks_of_threads():
     """Holds a few locks, and takes and gives back others, in a process of many threads: all share its descriptors."""
