@@ -37,9 +37,10 @@
 /* So many times as many calls, ever, where PID 1 has no procfs to count again. */
 #define UNCOUNTED_FACTOR 8u
 /* A job that starts processes all the time needs some until nobody is born meanwhile. */
-#define LOOKS_NS (800 * NS_PER_MS)
-/* Far less than it takes to give every pid once (32768 at least). */
-#define LOOK_NS         (100 * NS_PER_MS)
+#define LOOKS_NS (4 * NS_PER_S)
+/* Enough on a slow and busy machine. Should every pid (32768 at least) be given once meanwhile, the one that
+ * was given last would have to be the same again by chance. */
+#define LOOK_NS         NS_PER_S
 #define CHUNK_BYTES     4096
 #define NUMBER_TEXT_MAX 24
 

@@ -103,7 +103,9 @@ static void test_landlock_is_a_second_wall(void **state)
     assert_non_null(strstr(shut.output, "own\nmine\n"));
     assert_non_null(strstr(shut.output, "/tmp/a: Permission denied"));
     assert_non_null(strstr(shut.output, "'/tmp/d': Permission denied"));
-    assert_non_null(strstr(shut.output, "Operation not permitted"));
+    if (landlock_abi() >= 6) { /* it knows of signals */
+        assert_non_null(strstr(shut.output, "Operation not permitted"));
+    }
     assert_non_null(strstr(shut.output, "'/tmp/*': No such file"));
 }
 
