@@ -5,6 +5,7 @@
  */
 #include "jail/luggage.h"
 
+#include <errno.h>
 #include <stdalign.h>
 #include <stdint.h>
 #include <string.h>
@@ -50,6 +51,7 @@ struct child *luggage_pack(struct luggage *luggage, const struct jail_plan *plan
 {
     const struct jail_step *exec = exec_of(plan);
     if (!exec) {
+        errno = EINVAL;
         return NULL;
     }
     size_t steps = align_up(sizeof(struct contents));

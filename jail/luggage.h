@@ -12,6 +12,6 @@ struct luggage {
 };
 
 /* A child with its own copy of the plan and the vectors of its EXEC step, zeroed but for these; in a mapping
- * of its own. NULL: no memory. */
+ * of its own. NULL: see errno. */
 struct child *luggage_pack(struct luggage *luggage, const struct jail_plan *plan);
 void luggage_free(struct luggage *luggage);

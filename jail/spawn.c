@@ -199,7 +199,7 @@ static int launch(struct jail *jail, const struct jail_spawn_options *options, i
     CLEANUP(luggage_free) struct luggage luggage = {0};
     struct child *child = luggage_pack(&luggage, jail->plan);
     if (!child) {
-        return err_errno(reterr, ENOMEM, "preparing a jail");
+        return err_errno(reterr, errno, "preparing a jail");
     }
     child->control = childs_end;
     child->drop_groups = options->drop_groups;

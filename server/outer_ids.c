@@ -46,7 +46,7 @@ int outer_ids_take(uint32_t base, uint32_t count, bool fixed, uint32_t *ret_base
     }
     int r = -EAGAIN;
     for (uint32_t i = 0; i < TRIES && (r == -EAGAIN || r == -EACCES) && (i == 0 || !fixed); i++) {
-        *ret_base = base + i * (count + before);
+        *ret_base = base + i * (OUTER_IDS_EACH + 1); /* past a server that has as many as servers have */
         r = lock(fd, *ret_base - before, (uint64_t)count + before);
     }
     if (r == -EAGAIN || r == -EACCES) {

@@ -45,9 +45,9 @@ static void test_nobody_has_a_uid_of_another(void **state)
     take(base + COUNT - 1, COUNT, true, -EBUSY, 0);
     take(base - 1, 1, true, -EBUSY, 0); /* the front's */
     take(base + COUNT, COUNT, true, -EBUSY, 0);
-    take(base, COUNT, false, 0, base + COUNT + 1);
-    take(base, COUNT, false, 0, base + 2 * (COUNT + 1));
-    take(base + COUNT - 1, 1, false, 0, base + 3 * (COUNT + 1) - 1);
+    take(base, COUNT, false, 0, base + OUTER_IDS_EACH + 1); /* whatever the others have */
+    take(base, COUNT, false, 0, base + 2 * (OUTER_IDS_EACH + 1));
+    take(base + COUNT - 1, 1, false, 0, base + COUNT - 1 + 3 * (OUTER_IDS_EACH + 1));
 }
 
 static void test_they_are_free_again_at_the_end(void **state)
@@ -56,7 +56,7 @@ static void test_they_are_free_again_at_the_end(void **state)
     if (geteuid() != 0) {
         skip();
     }
-    uint32_t base = BASE + 8192;
+    uint32_t base = BASE + 14000;
     for (int i = 0; i < 2; i++) {
         pid_t pid = fork();
         if (pid == 0) {
