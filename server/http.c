@@ -323,7 +323,7 @@ static void finish(struct http_connection *connection)
 {
     bool complete = connection->request->complete;
     request_end(connection->request, true);
-    if (connection->last || server_of(connection)->draining) {
+    if (connection->last) {
         end_connection(connection, complete);
     } else {
         http_connection_enter(connection, HTTP_IDLE);
