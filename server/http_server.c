@@ -267,16 +267,6 @@ static void close_idle(struct http_server *server)
     }
 }
 
-/* Another configuration is in force: who has been silent until now may say something to the old one for a
- * moment. */
-static void hurry_new(struct http_server *server)
-{
-    struct http_connections *all = &server->connections;
-    for (struct deadline *at; (at = all->queues[HTTP_NEW].first);) {
-        deadline_join(&all->deadlines, at, &all->queues[HTTP_LINGERING]);
-    }
-}
-
 void http_server_drain(struct http_server *server, bool take_waiting)
 {
     unsigned most = server->options.max_connections;
@@ -288,9 +278,6 @@ void http_server_drain(struct http_server *server, bool take_waiting)
     loop_remove(server->listening);
     server->listening = NULL;
     close_idle(server);
-    if (!take_waiting) {
-        hurry_new(server);
-    }
 }
 
 size_t http_server_busy(const struct http_server *server)
