@@ -45,14 +45,20 @@ static uint64_t stalled_since(struct http_request *request, uint64_t now_ns)
 static void drop(struct http_request *request, enum http_drop why)
 {
     struct http_server *server = request->server;
+    struct http_connection *connection = request->connection;
     const struct linger at_once = {.l_onoff = 1};
     if (server->events.dropped) {
         server->events.dropped(server->arg, request, why, request->unread.bytes);
     }
     http_unread_end(request);
-    setsockopt(request->connection->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-    request->connection->dropped = true;
-    http_connection_ready(request->connection);
+    setsockopt(connection->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    if (connection->phase == HTTP_REPLYING) { /* a stream's may be in use further up */
+        buf_free(&connection->head);
+        buf_free(&connection->body);
+        connection->sent = 0;
+    }
+    connection->dropped = true;
+    http_connection_ready(connection);
 }
 
 static struct http_request *request_of(struct deadline *deadline)
