@@ -45,7 +45,7 @@ static void keys_by_turns(void **state)
     turn_leave(&works[2].turn);
     turn_leave(&works[2].turn);
     assert_int_equal(order, 0); /* nothing happens but in the loop */
-    for (int rounds = 0; order < 5; rounds++) {
+    while (order < 5) {
         int before = order;
         assert_int_equal(loop_once(loop, -1, NULL), 0);
         assert_true(order <= before + 1); /* whatever else is due has its round between two */
