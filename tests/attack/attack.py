@@ -69,6 +69,7 @@ def body_of(function):
 
 
 def make(function, refused_by, expect, denied=(), verdict=None, outside=False, alone=False, unfiltered=False, in_image=(), **request):
+    assert "timeout_ms" not in request or "begun" in inspect.getsource(function), "such a deadline may pass before the attack begins"
     return Attack(
         name=function.__name__, kind=function.__module__, tries=" ".join(function.__doc__.split()), refused_by=refused_by,
         code=PRELUDE + "\n\n" + body_of(function), expect=expect,

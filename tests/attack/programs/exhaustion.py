@@ -203,7 +203,7 @@ def epoll_watches():
 LOCKS = "PID 1 counts them, and says ENOLCK beyond `file_locks`"
 
 
-@attack(LOCKS, {"error": "ENOLCK", "held": "True", "open file": "EINVAL", "given back": "done"}, denied={"fcntl": None}, timeout_ms=60000)
+@attack(LOCKS, {"error": "ENOLCK", "held": "True", "open file": "EINVAL", "given back": "done"}, denied={"fcntl": None})
 def file_locks():
     """Hoards file locks, which the kernel charges to nobody: in many files, and split in two; then gives some back and takes others."""
     import fcntl, struct
@@ -223,7 +223,7 @@ def file_locks():
 
 
 @attack(LOCKS + "; what it cannot count it takes for too many", {"unread": "ENOLCK", "held": "True", "tables": "ENOLCK"},
-        denied={"fcntl": None}, timeout_ms=60000)
+        denied={"fcntl": None})
 def file_locks_out_of_sight():
     """Hoards locks in processes whose descriptors nobody may look at, each with a descriptor table of its own."""
     import shutil, subprocess, sys
@@ -255,7 +255,7 @@ def file_locks_out_of_sight():
         hoarder.kill()
 
 
-@attack(LOCKS + ", while nobody is born and leaders last", {"bounded": "True", "alive": "True"}, denied={"fcntl": None}, timeout_ms=60000)
+@attack(LOCKS + ", while nobody is born and leaders last", {"bounded": "True", "alive": "True"}, denied={"fcntl": None})
 def file_locks_across_exec():
     """Holds all locks in a table that a thread takes over from its leader, and gives back to it by executing a program, again and again."""
     import fcntl, subprocess, sys, time
@@ -263,13 +263,12 @@ def file_locks_across_exec():
         import ctypes, fcntl, os, sys, threading
         again = [sys.executable, "-S", "-E", "-c", sys.argv[1], sys.argv[1]]
         if len(sys.argv) > 2:
-            for _ in range(200):
-                os.set_inheritable(os.open("/dev/null", os.O_RDONLY), True)
-            file, held = os.open("locked", os.O_RDWR | os.O_CREAT), 0
-            os.set_inheritable(file, True)
+            files, held = [os.open(f"locked{number}", os.O_RDWR | os.O_CREAT) for number in range(200)], 0
+            for file in files:
+                os.set_inheritable(file, True)
             try:
                 while True:
-                    fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * held)
+                    fcntl.lockf(files[held % 200], fcntl.LOCK_EX, 1, held // 200 * 2)
                     held += 1
             except OSError:
                 print(held, flush=True)
@@ -292,7 +291,7 @@ def file_locks_across_exec():
     hoarder.kill()
 
 
-@attack("not counted again for each thread: none", {"given back": "done"}, limits={"pids": 64}, timeout_ms=60000)
+@attack("not counted again for each thread: none", {"given back": "done"}, limits={"pids": 64})
 def file_locks_of_threads():
     """Holds a few locks, and takes and gives back others, in a process of many threads: all share its descriptors."""
     import fcntl, threading
