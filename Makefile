@@ -12,8 +12,8 @@ Q          := $(if $(filter 1,$(V)),,@)
 say         = $(if $(filter 1,$(V)),,@printf '  %-8s %s\n' $(1) $(2);)
 
 VERSION := $(shell sed -n 's/^## \[\([0-9][^]]*\)\].*/\1/p' CHANGELOG.md 2>/dev/null | head -n 1)
-# libcurl and libmagic are loaded by the front (server/callback.c, content_type.c), not linked;
-# so is cJSON, by who reads JSON (config/json.c).
+# libcurl and libmagic are loaded by the front (server/bridge/callback.c, server/doors/content_type.c), not linked;
+# so is cJSON, by who reads JSON (config/format/json.c).
 PKGS    := libnl-3.0 libseccomp libprotobuf-c libcjson nettle
 
 CFLAGS   ?= -O2 -g
@@ -23,7 +23,7 @@ HARDEN   := -fPIE -fstack-protector-strong -fno-strict-aliasing $(if $(SAN),,-D_
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 # What a server must never have: a front that attacks its own warden, for tests/fort.
 CPPFLAGS_HOOKS := $(if $(HOOKS),-DIMMURE_HOOKS)
-SRC_hooks := server/front_misbehave.c server/die_here.c
+SRC_hooks := server/front/misbehave.c server/kit/die_here.c
 CPPFLAGS_ALL = -D_GNU_SOURCE $(CPPFLAGS_HOOKS) -DIMMURE_VERSION='"$(or $(VERSION),0)"' -I. -I$(BUILD)/gen $(PKG_CFLAGS) $(CPPFLAGS)
 CFLAGS_ALL   = -std=c17 $(WARN) $(HARDEN) $(SANFLAGS) $(CFLAGS)
 LDFLAGS_ALL  = -pie -Wl,-z,relro,-z,now,-z,noexecstack $(SANFLAGS) $(LDFLAGS)
@@ -37,11 +37,11 @@ PKG_LIBS    := $(foreach l,$(patsubst -l%,%,$(filter-out -lcjson,$(shell pkg-con
 # Layers, lowest first. A layer's archive may use those before it.
 LAYERS := base jail config policy server
 SRC_base   := $(wildcard jail/base/*.c)
-SRC_jail   := $(wildcard jail/*.c)
-SRC_config := $(wildcard config/*.c)
-SRC_policy := $(wildcard policy/*.c)
-SRC_server := $(filter-out server/main.c $(if $(HOOKS),,$(SRC_hooks)),$(wildcard server/*.c))
-PROTO      := $(wildcard config/*.proto)
+SRC_jail   := $(wildcard jail/*.c jail/plan/*.c jail/resources/*.c jail/child/*.c)
+SRC_config := $(wildcard config/*.c config/*/*.c)
+SRC_policy := $(wildcard policy/*.c policy/filter/*.c)
+SRC_server := $(filter-out $(if $(HOOKS),,$(SRC_hooks)),$(wildcard server/*/*.c))
+PROTO      := $(wildcard config/*.proto config/*/*.proto)
 GEN        := $(PROTO:%.proto=$(BUILD)/gen/%.pb-c.c)
 
 obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
@@ -55,7 +55,7 @@ LINK_jail   := jail base
 LINK_config := config base
 LINK_policy := policy config jail base
 LINK_server := server policy config jail base
-UNIT_SRC := $(wildcard tests/unit/*/test_*.c)
+UNIT_SRC := $(wildcard tests/unit/*/test_*.c tests/unit/*/*/test_*.c)
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(UNIT_SRC))
 TOOLS    := $(patsubst tests/tools/%.c,$(BUILD)/tests/tools/%,$(wildcard tests/tools/*.c))
 FUZZ     := $(patsubst tests/fuzz/fuzz_%.c,$(BUILD)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -108,7 +108,7 @@ $(BUILD)/obj/%.o: %.c | $(GEN)
 
 # The shipped configuration is part of the binary (config/shipped.c includes the files as they are).
 $(BUILD)/obj/config/shipped.o: $(wildcard config/*.textproto config/policies/*.textproto jail/runtime/*/prelude/*)
-$(BUILD)/obj/server/openapi.o: server/openapi.json
+$(BUILD)/obj/server/front/openapi.o: server/front/openapi.json
 
 # The prelude as code, which saves each interpreter's start the compiling. It says which version can run it. Where that version is
 # not at hand, it is empty, and jobs compile the text (immure.pth).
@@ -121,7 +121,7 @@ $(BUILD)/obj/config/shipped.o: $(BUILD)/gen/$(PRELUDE).pyc
 
 define layer_rule
 $(BUILD)/lib$(1).a: $(OBJ_$(1))
-	$$(call say,AR,$$@)rm -f $$@ && ar rcs $$@ $$^
+	$$(call say,AR,$$@)rm -f $$@ && ar qcs $$@ $$^
 endef
 $(foreach l,$(LAYERS),$(eval $(call layer_rule,$(l))))
 
@@ -148,7 +148,7 @@ $(BUILD)/tests/unit/policy/test_embedded: $(EMBEDDED).o
 # The program with numbers that let the fault tests see at once what is not given back, and wait little; and whose
 # self-test does not come between them.
 FAULTS     := -DOUTER_UIDS=4 -DRESTART_DELAY_NS=10000000ull -DBACKOFF_FREE=1000000u -DAGAIN_NS=10000000ull -DDOUBT_PAUSE_NS=NS_PER_S*100000
-FAULTS_OBJ := $(patsubst %,$(BUILD)/faults/server/%.o,warden warden_selftest warm_template backoff)
+FAULTS_OBJ := $(patsubst %,$(BUILD)/faults/server/%.o,warden/warden warden/selftest warden/backoff run/warm_template)
 $(BUILD)/faults/%.o: %.c | $(GEN)
 	$(call say,CC,$< $(FAULTS))mkdir -p $(@D) && $(CC) $(CPPFLAGS_ALL) $(FAULTS) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 $(BUILD)/tests/faults/immure: $(FAULTS_OBJ) $(BUILD)/obj/server/main.o $(EMBEDDED).o $(LIBS)
@@ -171,7 +171,7 @@ $(BUILD)/tests/warm/immure-python3.11: $(OBJ_python) $(BUILD)/obj/tests/warm/zyg
 # The schema that the text format's and JSON's tests read into.
 EVERYTHING := $(BUILD)/gen/tests/config/everything.pb-c
 gen: $(EVERYTHING).c
-EVERYTHING_USERS := tests/tools/textproto2bin $(addprefix tests/unit/config/test_,textformat jsonformat) \
+EVERYTHING_USERS := tests/tools/textproto2bin $(addprefix tests/unit/config/format/test_,textformat jsonformat) \
   $(addprefix tests/fuzz/fuzz_,text json_format)
 $(EVERYTHING_USERS:%=$(BUILD)/obj/%.o): | $(EVERYTHING).c
 $(addprefix $(BUILD)/,$(subst fuzz_,,$(EVERYTHING_USERS))): $(EVERYTHING).o

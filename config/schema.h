@@ -5,4 +5,4 @@ struct ProtobufCMessageDescriptor;
 
 extern const struct ProtobufCMessageDescriptor immure__server__descriptor; /* config/server.proto */
 extern const struct ProtobufCMessageDescriptor immure__policy__descriptor; /* config/policy.proto */
-extern const struct ProtobufCMessageDescriptor immure__msg__descriptor;    /* config/message.proto */
+extern const struct ProtobufCMessageDescriptor immure__msg__descriptor;    /* config/message/message.proto */

@@ -22,7 +22,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/io.h"
-#include "jail/proc_text.h"
+#include "jail/base/proc_text.h"
 
 #define PATH_CHARS     64
 #define CHILDREN_BYTES (16 << 20) /* of one list of children; more processes than PIDs there are */

@@ -22,9 +22,9 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/io.h"
-#include "jail/cgroup.h"
-#include "jail/denied.h"
-#include "jail/netns.h"
+#include "jail/child/denied.h"
+#include "jail/resources/cgroup.h"
+#include "jail/resources/netns.h"
 #include "jail/watch.h"
 
 #define TICK_NS (5 * (long)NS_PER_MS)

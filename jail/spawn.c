@@ -37,12 +37,12 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
-#include "jail/cgroup.h"
-#include "jail/child.h"
+#include "jail/child/child.h"
+#include "jail/child/luggage.h"
 #include "jail/jail.h"
-#include "jail/luggage.h"
-#include "jail/netns.h"
-#include "jail/network.h"
+#include "jail/resources/cgroup.h"
+#include "jail/resources/netns.h"
+#include "jail/resources/network.h"
 #include "jail/watch.h"
 
 #define SETUP_TIMEOUT_MS 10000

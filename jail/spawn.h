@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/resource.h>
 
-#include "jail/plan.h"
+#include "jail/plan/plan.h"
 
 struct err;
 struct jail;

@@ -12,9 +12,9 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
-#include "jail/cgroup.h"
-#include "jail/child.h"
+#include "jail/child/child.h"
 #include "jail/jail.h"
+#include "jail/resources/cgroup.h"
 #include "jail/watch.h"
 
 #define RUN_TIMEOUT_MS 10000

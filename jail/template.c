@@ -17,9 +17,9 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
-#include "jail/cgroup.h"
 #include "jail/jail.h"
-#include "jail/zygote_message.h"
+#include "jail/plan/zygote_message.h"
+#include "jail/resources/cgroup.h"
 
 #define BUILD_TIMEOUT_MS 10000
 

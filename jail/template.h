@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "jail/plan.h"
+#include "jail/plan/plan.h"
 
 struct err;
 struct jail;

@@ -12,9 +12,9 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/census.h"
-#include "jail/cgroup.h"
 #include "jail/jail.h"
-#include "jail/scratch.h"
+#include "jail/resources/cgroup.h"
+#include "jail/resources/scratch.h"
 
 /* Faster than one machine's memory can be touched for the first time; what a jail can gain between two looks.
  */

@@ -37,8 +37,8 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/io.h"
-#include "jail/child.h"
-#include "jail/zygote_message.h"
+#include "jail/child/child.h"
+#include "jail/plan/zygote_message.h"
 
 #define STDIO_FDS 3u
 

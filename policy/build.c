@@ -10,11 +10,11 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "config/config.h"
+#include "config/server/config.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "jail/plan.h"
+#include "jail/plan/plan.h"
 #include "policy/check.h"
 #include "policy/compiled.h"
 

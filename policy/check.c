@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "config/policy_file.h"
+#include "config/policy/policy_file.h"
 #include "jail/base/err.h"
 
 int policy_bad(const struct policy_spec *spec, const struct source_position *at, struct err *reterr,

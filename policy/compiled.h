@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#include "policy/filter.h"
+#include "policy/filter/filter.h"
 
 struct embedded_policy;
 struct err;

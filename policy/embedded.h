@@ -4,8 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "config/policy_file.h"
-#include "policy/filter.h"
+#include "config/policy/policy_file.h"
+#include "policy/filter/filter.h"
 
 struct embedded_policy {
     const char *name; /* of the shipped policy; NULL in the last row */

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "config/policy_file.h"
+#include "config/policy/policy_file.h"
 #include "jail/base/cleanup.h"
 
 #define NAME_BYTES_MAX 255u

@@ -8,11 +8,11 @@
 
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
-#include "jail/plan.h"
+#include "jail/plan/plan.h"
 #include "policy/compiled.h"
-#include "policy/conditions.h"
-#include "policy/seccomp.h"
-#include "policy/syscall_sets.h"
+#include "policy/filter/conditions.h"
+#include "policy/filter/seccomp.h"
+#include "policy/filter/syscall_sets.h"
 
 #define LINE_WIDTH 110u
 

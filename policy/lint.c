@@ -1,6 +1,6 @@
 /* `immure policy lint`: what a policy allows that its author may not have meant. Nothing here stops a policy;
- * what must not be is refused by policy/check.c and policy/filter.c. Each finding is one line that begins
- * with where it is. */
+ * what must not be is refused by policy/check.c and policy/filter/filter.c. Each finding is one line that
+ * begins with where it is. */
 #include "policy/policy.h"
 
 #include <linux/sched.h>
@@ -14,11 +14,11 @@
 #include "policy/capabilities.h"
 #include "policy/check.h"
 #include "policy/compiled.h"
-#include "policy/conditions.h"
 #include "policy/env.h"
+#include "policy/filter/conditions.h"
+#include "policy/filter/seccomp.h"
+#include "policy/filter/syscall_sets.h"
 #include "policy/known_bad.h"
-#include "policy/seccomp.h"
-#include "policy/syscall_sets.h"
 
 struct findings {
     struct buf *text;

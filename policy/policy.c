@@ -13,13 +13,13 @@
 #include "jail/base/capability.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "jail/plan.h"
-#include "policy/bpf.h"
+#include "jail/plan/plan.h"
 #include "policy/check.h"
 #include "policy/compiled.h"
-#include "policy/conditions.h"
 #include "policy/embedded.h"
-#include "policy/seccomp.h"
+#include "policy/filter/bpf.h"
+#include "policy/filter/conditions.h"
+#include "policy/filter/seccomp.h"
 
 static void policy_freep(struct policy **policy)
 {

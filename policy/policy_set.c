@@ -10,13 +10,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config/format/textformat.h"
 #include "config/shipped.h"
-#include "config/textformat.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "policy/compiled.h"
 #include "policy/embedded.h"
-#include "policy/seccomp.h"
+#include "policy/filter/seccomp.h"
 
 #define POLICIES_MAX 256u
 

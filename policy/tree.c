@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "config/policy_file.h"
+#include "config/policy/policy_file.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "jail/plan.h"
+#include "jail/plan/plan.h"
 #include "policy/check.h"
 #include "policy/compiled.h"
 #include "policy/policy.h"

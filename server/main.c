@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "config/textformat.h"
+#include "config/format/textformat.h"
 #include "jail/base/cleanup.h"
-#include "server/command.h"
+#include "server/cli/command.h"
 
 struct command {
     const char *name;

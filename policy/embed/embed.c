@@ -14,11 +14,11 @@
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "jail/plan.h"
+#include "jail/plan/plan.h"
 #include "policy/compiled.h"
 #include "policy/embed/spec_source.h"
+#include "policy/filter/seccomp.h"
 #include "policy/policy.h"
-#include "policy/seccomp.h"
 
 #define INSTRUCTIONS_PER_LINE 3u
 #define ENTRIES_PER_LINE      6u

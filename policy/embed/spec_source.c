@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "config/policy_file.h"
+#include "config/policy/policy_file.h"
 
 _Static_assert(sizeof(struct policy_spec) == 440 && sizeof(struct policy_mount) == 88 &&
                    sizeof(struct seccomp_rule) == 80 && sizeof(struct seccomp_condition) == 24 &&

@@ -1,7 +1,7 @@
 """The warden is killed at every point of an approval's way; a job never runs before it is approved, never after a rejection or
 its expiry, never twice, and exactly once where nothing was killed.
 
-The build ends itself with SIGKILL at the place that IMMURE_DIE_AT names (server/die_here.c). A job counts its runs in the
+The build ends itself with SIGKILL at the place that IMMURE_DIE_AT names (server/kit/die_here.c). A job counts its runs in the
 workspace of a session, which lies on disk."""
 
 import os

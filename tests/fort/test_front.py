@@ -1,6 +1,6 @@
 """A front that somebody has taken over: each thing it tries fails, is told in the log, and costs at most that front.
 
-The build has a door that no other has: POST /misbehave makes the front do it (server/front_misbehave.c)."""
+The build has a door that no other has: POST /misbehave makes the front do it (server/front/misbehave.c)."""
 
 import errno
 import http.client

@@ -6,9 +6,9 @@
 
 #include <protobuf-c/protobuf-c.h>
 
-#include "config/source.h"
-#include "config/textformat.h"
-#include "config/wire.h"
+#include "config/format/source.h"
+#include "config/format/textformat.h"
+#include "config/format/wire.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"

@@ -4,13 +4,13 @@
 #include <errno.h>
 #include <string.h>
 
-#include "config/approval.h"
-#include "config/job.h"
-#include "config/json.h"
+#include "config/format/json.h"
+#include "config/message/approval.h"
+#include "config/message/job.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "server/door_approval.h"
+#include "server/doors/approval.h"
 #include "tests/fuzz/fuzz.h"
 
 static void require_json(const struct buf *written)

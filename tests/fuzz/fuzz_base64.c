@@ -2,7 +2,7 @@
  * and every content can be spelled. */
 #include <string.h>
 
-#include "config/digest.h"
+#include "config/format/digest.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "tests/fuzz/fuzz.h"

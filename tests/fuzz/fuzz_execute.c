@@ -4,17 +4,17 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "config/config.h"
-#include "config/job.h"
-#include "config/json.h"
-#include "config/message.h"
+#include "config/format/json.h"
+#include "config/message/job.h"
+#include "config/message/message.h"
+#include "config/server/config.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "jail/plan.h"
+#include "jail/plan/plan.h"
 #include "policy/policy.h"
-#include "server/door_execute.h"
-#include "server/ident.h"
+#include "server/doors/execute.h"
+#include "server/kit/ident.h"
 #include "tests/fuzz/fuzz.h"
 
 struct service {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "jail/base/cleanup.h"
-#include "server/glob.h"
+#include "server/run/glob.h"
 #include "tests/fuzz/fuzz.h"
 
 /* What the plain matcher can be asked without taking forever. */

@@ -5,15 +5,15 @@
 #include <string.h>
 #include <strings.h>
 
-#include "config/config.h"
-#include "config/digest.h"
+#include "config/format/digest.h"
+#include "config/server/config.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "server/auth.h"
-#include "server/ident.h"
-#include "server/listen.h"
-#include "server/routes.h"
+#include "server/callers/auth.h"
+#include "server/front/routes.h"
+#include "server/host/listen.h"
+#include "server/kit/ident.h"
 #include "tests/fuzz/fuzz.h"
 
 static const char right_key[] = "sesame:open";

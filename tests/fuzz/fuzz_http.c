@@ -12,7 +12,7 @@
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/loop.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/http_reference.h"
 

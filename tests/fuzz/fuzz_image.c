@@ -9,16 +9,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "config/digest.h"
-#include "config/job.h"
-#include "config/json.h"
+#include "config/format/digest.h"
+#include "config/format/json.h"
+#include "config/message/job.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
-#include "jail/tree.h"
-#include "server/image_manifest.h"
-#include "server/image_store.h"
+#include "jail/resources/tree.h"
+#include "server/image/manifest.h"
+#include "server/image/store.h"
 #include "tests/fuzz/fuzz.h"
 
 #define BLOBS      "blobs/sha256/"

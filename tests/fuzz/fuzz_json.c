@@ -4,11 +4,11 @@
 #include <math.h>
 #include <string.h>
 
-#include "config/json.h"
+#include "config/format/json.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "server/text.h"
+#include "server/kit/text.h"
 #include "tests/fuzz/fuzz.h"
 
 #define SLICES 3

@@ -3,16 +3,16 @@
 #include <errno.h>
 #include <string.h>
 
-#include "config/config.h"
-#include "config/job.h"
-#include "config/json.h"
+#include "config/format/json.h"
+#include "config/message/job.h"
+#include "config/server/config.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "server/auth.h"
-#include "server/door_execute.h"
-#include "server/mcp.h"
-#include "server/mcp_tool.h"
+#include "server/callers/auth.h"
+#include "server/doors/execute.h"
+#include "server/doors/mcp.h"
+#include "server/doors/mcp_tool.h"
 #include "tests/fuzz/fuzz.h"
 
 static const struct server_config *the_config(void)

@@ -6,7 +6,7 @@
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "jail/plan.h"
+#include "jail/plan/plan.h"
 #include "jail/template.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/plans.h"

@@ -2,11 +2,11 @@
  * there is one; what compiles yields a plan that holds to the rules. */
 #include <string.h>
 
+#include "config/policy/policy_file.h"
 #include "config/schema.h"
-#include "config/policy_file.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "jail/plan.h"
+#include "jail/plan/plan.h"
 #include "policy/policy.h"
 #include "tests/fuzz/formats.h"
 #include "tests/fuzz/fuzz.h"

@@ -7,7 +7,7 @@
 
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
-#include "jail/proc_text.h"
+#include "jail/base/proc_text.h"
 #include "tests/fuzz/fuzz.h"
 
 /* As the kernel writes paths into mountinfo. */

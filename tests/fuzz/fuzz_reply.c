@@ -3,14 +3,14 @@
  * comes in; the rest is written to stdout and stderr in turns. */
 #include <string.h>
 
-#include "config/job.h"
-#include "config/json.h"
+#include "config/format/json.h"
+#include "config/message/job.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "server/capture.h"
-#include "server/door_execute.h"
-#include "server/text.h"
+#include "server/doors/execute.h"
+#include "server/kit/capture.h"
+#include "server/kit/text.h"
 #include "tests/fuzz/fuzz.h"
 
 #define HEAD_BYTES 2

@@ -5,18 +5,18 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "config/config.h"
-#include "config/job.h"
-#include "config/json.h"
+#include "config/format/json.h"
+#include "config/message/job.h"
+#include "config/server/config.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
-#include "server/capture.h"
-#include "server/door_execute.h"
-#include "server/door_run_code.h"
-#include "server/function_ids.h"
-#include "server/ident.h"
+#include "server/doors/execute.h"
+#include "server/doors/function_ids.h"
+#include "server/doors/run_code.h"
+#include "server/kit/capture.h"
+#include "server/kit/ident.h"
 #include "tests/fuzz/fuzz.h"
 
 static const struct server_config *the_config(void)

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "config/message.h"
+#include "config/message/message.h"
 #include "config/schema.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"

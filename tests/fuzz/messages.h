@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "server/channel.h"
+#include "server/link/channel.h"
 
 /* What must hold, whichever end it is: what is accepted is the sender's to say, is written exactly as its
  * sender would write it, and comes with the descriptors that the table asks for; whatever is refused is

@@ -5,7 +5,7 @@
 
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
-#include "jail/plan.h"
+#include "jail/plan/plan.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/mutate.h"
 

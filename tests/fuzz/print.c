@@ -1,5 +1,5 @@
-/* Printers for the fuzz targets: the reverse of config/textformat.c and config/jsonformat.c, by the same
- * descriptors. Sharing no line with them, so that a mistake is not made twice. */
+/* Printers for the fuzz targets: the reverse of config/format/textformat.c and config/format/jsonformat.c, by
+ * the same descriptors. Sharing no line with them, so that a mistake is not made twice. */
 #include "tests/fuzz/print.h"
 
 #include <ctype.h>
@@ -9,10 +9,10 @@
 
 #include <protobuf-c/protobuf-c.h>
 
-#include "config/digest.h"
-#include "config/json.h"
+#include "config/format/digest.h"
+#include "config/format/json.h"
 #include "jail/base/buf.h"
-#include "server/text.h"
+#include "server/kit/text.h"
 
 struct printer {
     struct buf *ret;

@@ -8,18 +8,18 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "config/approval.h"
-#include "config/config.h"
-#include "config/job.h"
-#include "config/message.h"
+#include "config/message/approval.h"
+#include "config/message/job.h"
+#include "config/message/message.h"
+#include "config/server/config.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
-#include "jail/child.h"
-#include "jail/plan.h"
+#include "jail/child/child.h"
+#include "jail/plan/plan.h"
+#include "jail/plan/zygote_message.h"
 #include "jail/template.h"
-#include "jail/zygote_message.h"
 #include "policy/policy.h"
 
 static char python[] = "python", sha256[] = "00", id[] = "id-1", path[] = "a/b.txt", name[] = "openat";

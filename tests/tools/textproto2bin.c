@@ -13,10 +13,10 @@
 
 #include <protobuf-c/protobuf-c.h>
 
+#include "config/format/source.h"
+#include "config/format/textformat.h"
+#include "config/format/wire.h"
 #include "config/schema.h"
-#include "config/source.h"
-#include "config/textformat.h"
-#include "config/wire.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"

@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "jail/base/buf.h"
-#include "jail/base/clock.h"
 #include "jail/base/cleanup.h"
+#include "jail/base/clock.h"
 #include "jail/base/io.h"
 
 #define REQUEST_MAX (128u << 10)

@@ -1,8 +1,9 @@
 /* Keeps the random numbers of jobs apart. In the template, and in each process that it forks.
  *
  * What asks the kernel each time (os.urandom, secrets, uuid4) needs nothing, and random seeds its own
- * generator after a fork. A library that tells a fork by its PID sees this one (jail/child.h: no process of a
- * job has the template's). The rest is here: what stays in the memory of the process, whoever runs in it.
+ * generator after a fork. A library that tells a fork by its PID sees this one (jail/child/child.h: no
+ * process of a job has the template's). The rest is here: what stays in the memory of the process, whoever
+ * runs in it.
  *
  * What must hold: nothing that a preloaded module has drawn decides what a job draws. What cannot be seen
  * from outside, a number that a module of its own has put away, is the policy's matter. */

@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 #include "jail/base/cleanup.h"
-#include "jail/plan.h"
+#include "jail/plan/plan.h"
 #include "jail/runtime/python/job.h"
 #include "jail/runtime/python/match.h"
 #include "jail/runtime/python/template.h"

@@ -1,7 +1,7 @@
 /* Messages of every kind, filled in; packed and unpacked. */
 #pragma once
 
-#include "config/message.h"
+#include "config/message/message.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "config/message.pb-c.h"
+#include "config/message/message.pb-c.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 

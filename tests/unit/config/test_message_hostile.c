@@ -1,4 +1,4 @@
-/* config/message.c: nothing that an encoder did not write is accepted. */
+/* config/message/message.c: nothing that an encoder did not write is accepted. */
 #include "tests/unit/config/messages.h"
 
 /* What a hostile peer could pack with a protobuf library of its own. */

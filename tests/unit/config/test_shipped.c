@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "config/config.h"
-#include "config/policy_file.h"
+#include "config/policy/policy_file.h"
+#include "config/server/config.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/io.h"

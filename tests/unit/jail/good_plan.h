@@ -14,7 +14,7 @@
 
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "jail/plan.h"
+#include "jail/plan/plan.h"
 
 static inline void plan_freep(struct jail_plan **plan)
 {

@@ -26,9 +26,9 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
-#include "jail/idmap.h"
-#include "jail/landlock.h"
-#include "jail/scratch.h"
+#include "jail/child/landlock.h"
+#include "jail/resources/idmap.h"
+#include "jail/resources/scratch.h"
 #include "jail/spawn.h"
 #include "jail/watch.h"
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "jail/base/err.h"
-#include "jail/idmap.h"
+#include "jail/resources/idmap.h"
 
 struct outer_id {
     struct idmap_pool *pool;

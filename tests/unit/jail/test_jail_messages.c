@@ -23,9 +23,9 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/io.h"
-#include "jail/child.h"
-#include "jail/denied.h"
-#include "jail/plan.h"
+#include "jail/child/child.h"
+#include "jail/child/denied.h"
+#include "jail/plan/plan.h"
 #include "jail/spawn.h"
 #include "jail/standby.h"
 

@@ -5,7 +5,7 @@
 
 #include <sys/file.h>
 
-#include "jail/cgroup.h"
+#include "jail/resources/cgroup.h"
 
 static struct jail_cgroup_tree *tree; /* of the running test */
 

@@ -16,7 +16,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
-#include "jail/plan.h"
+#include "jail/plan/plan.h"
 
 struct wish {
     const char *path, *argv, *envp; /* runs of strings, without the last NUL */

@@ -7,12 +7,12 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "config/policy_file.h"
-#include "policy/bpf.h"
+#include "config/policy/policy_file.h"
 #include "policy/compiled.h"
-#include "policy/conditions.h"
-#include "policy/errno_names.h"
-#include "policy/seccomp.h"
+#include "policy/filter/bpf.h"
+#include "policy/filter/conditions.h"
+#include "policy/filter/errno_names.h"
+#include "policy/filter/seccomp.h"
 #include "tests/unit/policy/helper.h"
 
 /* A policy around a seccomp block that lets the launch through. */

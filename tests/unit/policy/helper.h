@@ -9,11 +9,11 @@
 
 #include <cmocka.h>
 
-#include "config/policy_file.h"
+#include "config/policy/policy_file.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "jail/plan.h"
+#include "jail/plan/plan.h"
 #include "policy/policy.h"
 
 /* The least that a policy needs, to put more behind. */

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "config/config.h"
+#include "config/server/config.h"
 #include "tests/unit/policy/helper.h"
 
 static const struct policy_ceilings server = {.cgroup = true, .default_timeout_ms = 1000};

@@ -6,10 +6,10 @@
 
 #include "tests/unit/policy/helper.h"
 
-#include "config/digest.h"
+#include "config/format/digest.h"
 #include "config/shipped.h"
 #include "policy/compiled.h"
-#include "policy/seccomp.h"
+#include "policy/filter/seccomp.h"
 
 static const struct embedded_policy *find(const char *sha256)
 {

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "config/config.h"
+#include "config/server/config.h"
 #include "jail/base/io.h"
 #include "tests/unit/policy/helper.h"
 

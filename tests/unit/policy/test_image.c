@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "config/config.h"
+#include "config/server/config.h"
 #include "tests/unit/policy/helper.h"
 
 #define MOUNTS                                                                                               \

@@ -1,5 +1,5 @@
-/* policy/capabilities.c, env.c, errno_names.c, syscall_sets.c and the names of policy/seccomp.c: tables that
- * say what they should. */
+/* policy/capabilities.c, env.c, errno_names.c, syscall_sets.c and the names of policy/filter/seccomp.c:
+ * tables that say what they should. */
 #include <errno.h>
 #include <linux/capability.h>
 #include <setjmp.h>
@@ -10,11 +10,11 @@
 #include <cmocka.h>
 
 #include "policy/capabilities.h"
-#include "policy/conditions.h"
 #include "policy/env.h"
-#include "policy/errno_names.h"
-#include "policy/seccomp.h"
-#include "policy/syscall_sets.h"
+#include "policy/filter/conditions.h"
+#include "policy/filter/errno_names.h"
+#include "policy/filter/seccomp.h"
+#include "policy/filter/syscall_sets.h"
 #include "tests/unit/policy/helper.h"
 
 static void test_capabilities(void **state)

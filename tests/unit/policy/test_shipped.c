@@ -19,7 +19,7 @@
 
 #include "config/shipped.h"
 #include "jail/base/buf.h"
-#include "policy/syscall_sets.h"
+#include "policy/filter/syscall_sets.h"
 #include "tests/unit/policy/answers.h"
 
 #define HIGH (1ull << 32) /* a bit that the kernel does not read */

@@ -20,12 +20,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "config/config.h"
+#include "config/server/config.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
-#include "jail/idmap.h"
-#include "jail/scratch.h"
+#include "jail/resources/idmap.h"
+#include "jail/resources/scratch.h"
 #include "jail/spawn.h"
 #include "jail/template.h"
 #include "policy/policy.h"

@@ -1,8 +1,8 @@
-/* jail/template_plan.c: policies whose jobs can be forked from a template, and those whose jobs would then
- * miss something. Needs no privileges. */
+/* jail/plan/template_plan.c: policies whose jobs can be forked from a template, and those whose jobs would
+ * then miss something. Needs no privileges. */
 #include "tests/unit/policy/helper.h"
 
-#include "config/config.h"
+#include "config/server/config.h"
 #include "jail/template.h"
 
 #define PROC "mount { destination: '/proc' proc {} }\n"

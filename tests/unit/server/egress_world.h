@@ -21,17 +21,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "config/config.h"
+#include "config/server/config.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/loop.h"
-#include "server/bridge.h"
-#include "server/egress.h"
-#include "server/egress_internal.h"
-#include "server/front_context.h"
-#include "server/log.h"
-#include "server/metrics.h"
-#include "server/tools.h"
+#include "server/bridge/bridge.h"
+#include "server/bridge/egress.h"
+#include "server/bridge/egress_internal.h"
+#include "server/bridge/tools.h"
+#include "server/jobs/front_context.h"
+#include "server/kit/log.h"
+#include "server/kit/metrics.h"
 
 struct test {
     struct front front;

@@ -22,16 +22,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "config/config.h"
+#include "config/server/config.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
 #include "jail/base/loop.h"
-#include "server/log.h"
-#include "server/settings.h"
-#include "server/warden_internal.h"
+#include "server/kit/log.h"
+#include "server/run/settings.h"
+#include "server/warden/warden_internal.h"
 
 #define MESSAGES_MAX 40
 #define JOBS_MAX     (MESSAGES_MAX * 2)

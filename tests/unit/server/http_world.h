@@ -1,5 +1,5 @@
-/* A server of server/http.h and its clients, over real sockets and in one thread: the test pumps the server's
- * loop while it waits for what its client is to see. */
+/* A server of server/http/http.h and its clients, over real sockets and in one thread: the test pumps the
+ * server's loop while it waits for what its client is to see. */
 #pragma once
 
 #include <setjmp.h>
@@ -21,7 +21,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/loop.h"
-#include "server/http.h"
+#include "server/http/http.h"
 
 #define WAIT_NS (60 * NS_PER_S)
 

@@ -101,7 +101,7 @@ function ask(name, args) {
 // ---- Values to text ----
 
 // A level takes up to three of the JSON text's (a map's), and the server takes 640 of these (JSON_PASSED_DEPTH_MAX in
-// config/json.h), the bridge's own among them.
+// config/format/json.h), the bridge's own among them.
 const DEPTH_MAX = 200;
 
 function refuse(what, path) {

@@ -18,7 +18,7 @@ const { parse, stringify } = JSON;
 const { isFinite } = Number;
 const { isNumberObject } = require('util').types;
 
-// Of values. The server breaks off over frames of more than 640 (JSON_PASSED_DEPTH_MAX in config/json.h).
+// Of values. The server breaks off over frames of more than 640 (JSON_PASSED_DEPTH_MAX in config/format/json.h).
 const LEVELS_MAX = 512;
 
 // A member as stringify() is to write it, once its toJSON() has been asked: what it would leave out or turn into null without

@@ -34,7 +34,7 @@ def refuse_constant(name):
     raise ValueError(f"{name} is not JSON")
 
 
-LEVELS_MAX = 512  # of values; the server breaks off over frames of more than 640 (JSON_PASSED_DEPTH_MAX in config/json.h)
+LEVELS_MAX = 512  # of values; the server breaks off over frames of more than 640 (JSON_PASSED_DEPTH_MAX in config/format/json.h)
 BRACKETS = b"[{]}"
 STEPS = bytes.maketrans(BRACKETS, b"\1\1\xff\xff")  # signed: a level down, a level up
 NO_BRACKETS = bytes(range(256)).translate(None, BRACKETS)

@@ -1,0 +1,79 @@
+/* JSON, read strictly: json.c is the only file that includes cJSON. Everything cJSON would let pass is
+ * refused before it is asked: duplicate keys, invalid UTF-8, lone surrogates, NUL in strings, more than
+ * JSON_DEPTH_MAX levels, bytes behind the value. Whole numbers are exact as far as 64 bits go. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct buf;
+struct err;
+struct json; /* a value inside a document; NULL stands for "absent" and every function takes it */
+struct json_doc;
+
+#define JSON_DEPTH_MAX 64
+#define JSON_VALUES_MAX                                                                                      \
+    (1u << 16) /* in one document, so that a small text cannot ask for much memory and time */
+
+enum json_type { JSON_ABSENT, JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
+
+/* Loads what the functions that build a document need; ERR_HOST where it is not to be had. They do so
+ * themselves, but who locks himself in could not any more. */
+int json_load(struct err *reterr);
+
+/* ERR_INVALID with "line L, column C: ..." on failure. Values live as long as the document, which needs the
+ * text no longer. */
+int json_parse(const char *text, size_t size, struct json_doc **ret, struct err *reterr);
+/* The same for an operator's file: ERR_CONFIG with item FILE:LINE:COLUMN. */
+int json_parse_file(const char *file, const char *text, size_t size, struct json_doc **ret,
+                    struct err *reterr);
+void json_free(struct json_doc *doc);
+const struct json *json_root(const struct json_doc *doc);
+
+/* A value as it stands in a text that is passed on, not read: `size` bytes at `text`. */
+struct json_slice {
+    const char *text;
+    size_t size;
+    enum json_type type; /* JSON_ABSENT: there is none */
+};
+
+/* Levels of such a text. Whatever a prelude sends has fewer, frame included: a value of Python's or Node's
+ * has 512 at most (jail/runtime), the evaluator's 200 take up to three each and one for what is in the last,
+ * and an event has three around that. It bounds the scan's recursion; nothing builds these texts. */
+#define JSON_PASSED_DEPTH_MAX 640
+
+/* Finds members of the object that `text` is, without building anything: `ret[i]` is the value of `names[i]`,
+ * which are ASCII and compared with keys as these read, escapes resolved. As strict as json_parse(), but that
+ * strings may hold NULs (as \u0000), that numbers may have any length and objects deeper down the same key
+ * twice, and that there may be more levels. -EINVAL with `*ret_why`. */
+int json_split(const char *text, size_t size, const char *const *names, size_t n, struct json_slice *ret,
+               const char **ret_why);
+
+/* Appends a slice of json_split()'s in one way to write it: no blanks, strings with the escapes that JSON
+ * asks for and no others, numbers as they stand. -EEXIST: an object in there has the same key twice; -E2BIG:
+ * one has more than JSON_REWRITTEN_KEYS_MAX, of which each costs time; -ENOMEM. */
+#define JSON_REWRITTEN_KEYS_MAX (1u << 16)
+int json_rewrite(const struct json_slice *slice, struct buf *ret);
+
+enum json_type json_type_of(const struct json *value);
+const char *json_type_to_string(enum json_type type); /* "a string", "an object", ... for messages */
+const struct json *json_get(const struct json *object, const char *key);
+const char *json_key(const struct json *member); /* the key of an object's member */
+const struct json *json_first(const struct json *array_or_object);
+const struct json *json_next(const struct json *member);
+size_t json_count(const struct json *array_or_object);
+size_t json_offset(const struct json *value);      /* of its first byte in the text that was parsed */
+const char *json_string(const struct json *value); /* NULL: not a string. Holds no NUL */
+size_t json_string_length(const struct json *value);
+bool json_bool(const struct json *value);
+/* False where it is not a whole number that the type holds. Exact, also above 2^53; 1.0 and 1e3 are whole. */
+bool json_u64(const struct json *value, uint64_t *ret);
+bool json_i64(const struct json *value, int64_t *ret);
+bool json_double(const struct json *value, double *ret); /* false: not a number, or one too large */
+bool json_is_exact(
+    const struct json *value); /* a number that a double holds as it is (config/format/decimal.h) */
+
+/* Writing: appends a quoted string; bytes that are not UTF-8 become U+FFFD, control characters are escaped.
+ */
+int json_write_string(struct buf *ret, const char *text, size_t len);

@@ -1,0 +1,181 @@
+/* Messages between front and warden: plain structs here, protobuf-c on the wire, one datagram each. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "config/message/approval.h"
+#include "config/message/job.h"
+#include "jail/base/err.h"
+
+struct buf;
+
+enum msg_type {
+    MSG_NONE,
+    MSG_CONFIG,
+    MSG_HELLO,
+    MSG_JOB,
+    MSG_CANCEL,
+    MSG_OUTPUTS,
+    MSG_REFUSED,
+    MSG_DONE,
+    MSG_STATE,
+    MSG_PING,
+    MSG_PONG,
+    MSG_SESSION_QUERY,
+    MSG_SESSION_ANSWER,
+    MSG_STARTED,
+    MSG_SUBMIT,
+    MSG_APPROVAL_QUERY,
+    MSG_APPROVAL_ANSWER,
+    MSG_APPROVAL_CHANGED,
+    MSG_APPROVAL_RUN,
+    MSG_RUN,
+    MSG_TYPE_COUNT
+};
+const char *msg_type_to_string(enum msg_type type);
+
+struct msg_refused {
+    uint64_t id;
+    enum err_kind kind;
+    char item[256], text[512];
+    uint64_t retry_after_ms;
+};
+
+/* Paths in the jail of files that a running job wants returned, instead of those that it named before. */
+struct msg_outputs {
+    uint64_t id;
+    char **paths;
+    size_t n_paths;
+};
+
+enum session_query { SESSION_LIST, SESSION_DELETE, SESSION_QUERY_COUNT };
+
+struct msg_session_query {
+    uint64_t id;
+    enum session_query what;
+    char key[65];                      /* the calling key's name */
+    char session_id[SESSION_ID_BYTES]; /* DELETE; else "" */
+};
+
+/* Times are milliseconds since the epoch. */
+struct session_row {
+    char session_id[SESSION_ID_BYTES];
+    uint64_t created_ms, used_ms, expires_ms; /* expires_ms 0: not while its jobs run */
+    uint64_t bytes, files;
+    uint32_t jobs;
+};
+#define MSG_SESSIONS_MAX 512
+
+struct msg_session_answer {
+    uint64_t id;
+    enum err_kind kind; /* ERR_NONE: done */
+    char text[512];
+    struct session_row *rows; /* owned */
+    size_t n_rows;
+};
+
+enum approval_query { APPROVAL_LIST, APPROVAL_GET, APPROVAL_DECIDE, APPROVAL_QUERY_COUNT };
+
+struct msg_approval_query {
+    uint64_t id;
+    enum approval_query what;
+    char key[APPROVAL_KEY_BYTES]; /* as it was shown; "" where the server is open */
+    char approval_id[APPROVAL_ID_BYTES];
+    bool approve;                       /* of DECIDE */
+    char reason[APPROVAL_REASON_BYTES]; /* of DECIDE; else "" */
+};
+
+struct msg_approval_answer {
+    uint64_t id;
+    enum err_kind kind; /* ERR_NONE: done */
+    char item[256], text[512];
+    bool not_needed;
+};
+
+struct msg_approval_changed {
+    char approval_id[APPROVAL_ID_BYTES];
+    enum approval_state state;
+    char reason[APPROVAL_REASON_BYTES];
+};
+
+/* Jails of one runtime that stand ready. */
+struct msg_warm {
+    char runtime[65];
+    uint32_t parked, building;
+    uint64_t pss_bytes; /* of one parked jail; 0: not measured yet */
+    uint64_t templates_replaced;
+};
+#define MSG_WARM_MAX 16
+
+struct msg_state {
+    bool ready, draining, enforced_by_cgroup;
+    bool superseded;    /* another front takes the connections from now on; no reason to refuse anything */
+    char why[512];      /* not ready: which step failed; "" when ready */
+    char degraded[512]; /* BEST_EFFORT: what is missing; "" otherwise */
+    uint64_t front_restarts, leftovers_swept;
+    uint64_t heap_bytes;  /* what the warden has allocated */
+    bool short_of_memory; /* the host; no job begins */
+    uint64_t ended_for_memory;
+    struct msg_warm warm[MSG_WARM_MAX];
+    size_t n_warm;
+    uint32_t sessions, kernels, approvals_pending;
+    uint32_t jobs_elsewhere; /* run for other fronts */
+    uint64_t approvals_approved, approvals_rejected, approvals_expired, approvals_lost;
+};
+
+struct msg {
+    enum msg_type type;
+    union {
+        struct {
+            bool audit;  /* a second descriptor is the audit log */
+            char **held; /* policies whose jobs may need an approval; received: owned */
+            size_t n_held;
+        } config;
+        struct job *job; /* owned */
+        struct {
+            uint64_t id;
+        } cancel, started;
+        struct msg_outputs outputs; /* received: owned */
+        struct msg_refused refused;
+        struct job_result done; /* owned; the files' fds are the caller's to send or set */
+        struct msg_state state;
+        struct {
+            uint64_t number;
+        } ping, pong;
+        struct msg_session_query session_query;
+        struct msg_session_answer session_answer;
+        struct {
+            uint64_t id;
+        } submit;
+        struct msg_approval_query approval_query;
+        struct msg_approval_answer approval_answer;
+        struct msg_approval_changed approval_changed;
+        struct {
+            uint64_t id; /* of MSG_RUN */
+            char approval_id[APPROVAL_ID_BYTES];
+        } approval_run, run;
+    };
+};
+
+#define MSG_BYTES_MAX (128u << 10)
+
+/* Beside MSG_JOB: the input, and the program's ends of stdin, stdout, stderr and of the bridge's two pipes.
+ */
+#define MSG_JOB_FDS 6
+/* Beside MSG_RUN: the same without the input. */
+#define MSG_RUN_FDS (MSG_JOB_FDS - 1)
+
+/* Appends the packed message. For MSG_DONE, files with fd >= 0 are marked as attached, in order.
+ * ERR_TOO_LARGE over MSG_BYTES_MAX. */
+int msg_encode(const struct msg *msg, struct buf *ret, struct err *reterr);
+/* As a number of descriptors: those of a MSG_DONE could not be received, and its files have none. */
+#define MSG_FDS_LOST SIZE_MAX
+/* Strict: every required field, known enum values, no embedded NUL in text, offsets that do not overflow. For
+ * MSG_DONE, attached files get fds from `fds` in order and must match n_fds exactly. On failure `*ret` is
+ * untouched and the descriptors are still the caller's. */
+int msg_decode(const void *data, size_t size, const int *fds, size_t n_fds, struct msg *ret,
+               struct err *reterr);
+void msg_clear(struct msg *msg);
+void msg_outputs_clear(struct msg_outputs *outputs); /* of a received one */

@@ -1,0 +1,139 @@
+/* struct policy_spec: a policy file decoded and checked as far as the schema goes, as plain data. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "config/format/source.h"
+#include "jail/base/err.h"
+
+enum policy_mount_kind {
+    POLICY_MOUNT_BIND,
+    POLICY_MOUNT_TMPFS,
+    POLICY_MOUNT_PROC,
+    POLICY_MOUNT_SYMLINK,
+    POLICY_MOUNT_FILE,
+    POLICY_MOUNT_SCRATCH,
+};
+
+struct policy_mount {
+    enum policy_mount_kind kind;
+    char *destination;
+    char *source;                /* BIND: host path; SYMLINK: target; SCRATCH: "work", "tmp" or "shm" */
+    bool recursive;              /* BIND */
+    uint64_t size_bytes, inodes; /* TMPFS */
+    uint32_t mode;               /* TMPFS, FILE */
+    bool subset_pid, hidepid;    /* PROC */
+    void *content;               /* FILE */
+    size_t content_size;
+    bool read_only, allow_devices, no_exec, optional;
+    struct source_position at; /* of its destination */
+};
+
+enum seccomp_action_kind {
+    ACTION_ALLOW,
+    ACTION_ERRNO,
+    ACTION_KILL_PROCESS,
+    ACTION_LOG,
+    ACTION_NOTIFY,
+    ACTION_COUNT
+};
+enum seccomp_op { OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE, OP_MASKED_EQ };
+
+struct seccomp_condition {
+    uint32_t arg;
+    enum seccomp_op op;
+    uint64_t value, mask;
+};
+
+struct seccomp_rule {
+    enum seccomp_action_kind action;
+    char **syscalls;
+    size_t n_syscalls;
+    char **sets; /* with the '@' */
+    size_t n_sets;
+    char *errno_name; /* NULL: EPERM */
+    struct seccomp_condition *conditions;
+    size_t n_conditions;
+    char *reason; /* NULL: none */
+    struct source_position at;
+};
+
+struct policy_rlimit {
+    uint32_t resource; /* RLIMIT_* */
+    uint64_t soft, hard;
+};
+
+struct policy_env {
+    char *name, *value;
+};
+
+enum approval_mode { APPROVAL_NEVER, APPROVAL_ALWAYS, APPROVAL_FIRST_USE };
+
+struct policy_limits {
+    uint64_t memory_bytes;
+    uint32_t pids, cpu_percent;
+    uint64_t cpu_ms, scratch_bytes, scratch_inodes, output_bytes, timeout_ms;
+    uint32_t output_files;
+    uint64_t output_file_bytes;
+    bool address_space;
+    uint32_t file_locks;
+};
+
+/* How much a policy wants a protection that only some processors offer; in the order of jail/plan/plan.h's.
+ */
+enum policy_speculation {
+    POLICY_SPECULATION_LEAVE,
+    POLICY_SPECULATION_IF_OFFERED,
+    POLICY_SPECULATION_INSIST
+};
+
+/* What a session keeps. */
+enum policy_state { POLICY_STATE_WORKSPACE, POLICY_STATE_KERNEL };
+
+/* Owned; policy_spec_free(). Meanings, units and defaults: config/policy.proto. */
+struct policy_spec {
+    char *name, *description, *hostname;
+    uint32_t uid, gid;
+    uint64_t namespaces; /* CLONE_NEW* bits */
+    bool loopback;
+    char **capabilities;
+    size_t n_capabilities;
+    struct policy_mount *mounts;
+    size_t n_mounts;
+    struct policy_env *env;
+    size_t n_env;
+    char **env_allow;
+    size_t n_env_allow;
+    char *working_directory;
+    uint32_t umask;
+    char **preload;
+    size_t n_preload;
+    char *image;   /* "": none */
+    char **images; /* that a request may choose; "*": any */
+    size_t n_images;
+    bool has_seccomp;
+    enum seccomp_action_kind seccomp_default;
+    char *seccomp_default_errno; /* NULL: EPERM */
+    char **architectures;
+    size_t n_architectures;
+    struct seccomp_rule *rules;
+    size_t n_rules;
+    struct policy_rlimit *rlimits;
+    size_t n_rlimits;
+    struct policy_limits limits;
+    enum policy_state state;
+    enum policy_speculation store_bypass, indirect_branch, core_sharing;
+    enum approval_mode approval;
+    /* For errors that are found by whoever knows the kernel's names. */
+    struct source_position working_directory_at, seccomp_at, default_errno_at, architectures_at;
+    char sha256[65]; /* of the file's bytes */
+    char *origin;    /* the file's path, or "shipped:python" */
+};
+
+/* Decodes one file (text, JSON or binary, told apart by extension: .json, .binpb, anything else text). */
+int policy_spec_load(const char *path, struct policy_spec **ret, struct err *reterr);
+int policy_spec_decode_text(const char *origin, const char *text, size_t size, struct policy_spec **ret,
+                            struct err *reterr);
+void policy_spec_free(struct policy_spec *spec);

@@ -1,0 +1,127 @@
+/* The rules of one call as a chain of comparisons. Runs where filters are compiled, never in a jail.
+ *
+ * Why: libseccomp (2.5) makes one tree of all the rules of a call. With EQ and MASKED_EQ it does that well,
+ * and a single rule may compare as it likes; but of several rules, some of which compare for order or
+ * difference, it now and then loses a branch or adds one, and a call is allowed that no rule allows. For
+ * those, rule after rule is written down here as it stands.
+ *
+ * What must hold: a rule holds if all its conditions do, as condition_holds() has it. An argument has 64
+ * bits, BPF compares 32 of them at a time. */
+#include "policy/filter/chain.h"
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+
+#include "config/policy/policy_file.h"
+#include "policy/filter/filter.h"
+#include "policy/filter/seccomp.h"
+
+#define LOAD (BPF_LD | BPF_W | BPF_ABS)
+#define AND  (BPF_ALU | BPF_AND | BPF_K)
+#define EQ   (BPF_JMP | BPF_JEQ | BPF_K)
+#define GT   (BPF_JMP | BPF_JGT | BPF_K)
+#define GE   (BPF_JMP | BPF_JGE | BPF_K)
+#define RET  (BPF_RET | BPF_K)
+
+/* Where a comparison leads: to the next instruction, or to a place that is known when the rule is complete.
+ * No rule is so long that a jump in it could be taken for one of them. */
+enum { NEXT = 0, PASS = 254, FAIL = 255 };
+
+struct chain {
+    struct sock_filter *to;
+    size_t room, n;
+};
+
+bool chain_is_needed(const struct policy_spec *spec, const struct filter_entry *entries, size_t n)
+{
+    for (size_t i = 0; n > 1 && i < n; i++) {
+        const struct seccomp_rule rule = policy_filter_rule(spec, &entries[i]);
+        for (size_t c = 0; c < rule.n_conditions; c++) {
+            if (rule.conditions[c].op != OP_EQ && rule.conditions[c].op != OP_MASKED_EQ) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static void put(struct chain *chain, uint16_t code, uint32_t k, uint8_t yes, uint8_t no)
+{
+    if (chain->n < chain->room) {
+        chain->to[chain->n] = (struct sock_filter){.code = code, .jt = yes, .jf = no, .k = k};
+    }
+    chain->n++;
+}
+
+/* From `first` on: what was to be known later is known now. */
+static void lead(struct chain *chain, size_t first, uint8_t what, size_t where)
+{
+    for (size_t i = first; i < chain->n && i < chain->room; i++) {
+        struct sock_filter *insn = &chain->to[i];
+        if (BPF_CLASS(insn->code) == BPF_JMP) {
+            insn->jt = insn->jt == what ? (uint8_t)(where - i - 1) : insn->jt;
+            insn->jf = insn->jf == what ? (uint8_t)(where - i - 1) : insn->jf;
+        }
+    }
+}
+
+static uint32_t half_of(uint64_t value, bool high)
+{
+    return (uint32_t)(high ? value >> 32 : value);
+}
+
+static void put_load(struct chain *chain, const struct seccomp_condition *condition, bool high)
+{
+    bool second = high == (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+    size_t at = offsetof(struct seccomp_data, args) + condition->arg * sizeof(uint64_t);
+    put(chain, LOAD, (uint32_t)(at + second * sizeof(uint32_t)), 0, 0);
+    if (condition->op == OP_MASKED_EQ) {
+        put(chain, AND, half_of(condition->mask, high), 0, 0);
+    }
+}
+
+/* The upper half decides, unless it is the constant's own. "Below" and its like are the opposite of "at
+ * least". */
+static void put_condition(struct chain *chain, const struct seccomp_condition *condition)
+{
+    static const struct {
+        uint16_t code;
+        bool opposite;
+    } ways[] = {
+        [OP_EQ] = {EQ, false}, [OP_NE] = {EQ, true},  [OP_MASKED_EQ] = {EQ, false}, [OP_GT] = {GT, false},
+        [OP_LE] = {GT, true},  [OP_GE] = {GE, false}, [OP_LT] = {GE, true},
+    };
+    uint16_t code = ways[condition->op].code;
+    uint8_t yes = ways[condition->op].opposite ? FAIL : PASS, no = ways[condition->op].opposite ? PASS : FAIL;
+    put_load(chain, condition, true);
+    if (code != EQ) {
+        put(chain, GT, half_of(condition->value, true), yes, NEXT);
+    }
+    put(chain, EQ, half_of(condition->value, true), NEXT, no);
+    put_load(chain, condition, false);
+    put(chain, code, half_of(condition->value, false), yes, no);
+}
+
+static void put_rule(struct chain *chain, const struct seccomp_rule *rule)
+{
+    size_t begin = chain->n;
+    for (size_t i = 0; i < rule->n_conditions; i++) {
+        size_t first = chain->n;
+        put_condition(chain, &rule->conditions[i]);
+        lead(chain, first, PASS, chain->n);
+    }
+    put(chain, RET, seccomp_answer(rule->action, rule->errno_name), 0, 0);
+    lead(chain, begin, FAIL, chain->n);
+}
+
+size_t chain_write(const struct policy_spec *spec, const struct filter_entry *entries, size_t n,
+                   struct sock_filter *ret, size_t room)
+{
+    struct chain chain = {.to = ret, .room = room};
+    for (size_t i = 0; i < n; i++) {
+        const struct seccomp_rule rule = policy_filter_rule(spec, &entries[i]);
+        put_rule(&chain, &rule);
+    }
+    put(&chain, RET, seccomp_answer(spec->seccomp_default, spec->seccomp_default_errno), 0, 0);
+    return chain.n;
+}

@@ -1,0 +1,130 @@
+/* Who may start a job now. Runs in the front, in the one place that every door's jobs pass. What the server
+ * as a whole has room for is the warden's to say, which also counts the jobs of other fronts.
+ *
+ * A rate is kept as one moment per key, the earliest at which the next job fits (a generic cell rate): a key
+ * that was quiet for a minute may start a whole minute's jobs at once. A reload begins anew.
+ *
+ * One key alone never has the last slot where there is another key: whoever comes then finds it. */
+#include "server/callers/admission.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "config/server/config.h"
+#include "jail/base/clock.h"
+#include "jail/base/err.h"
+#include "server/callers/auth.h"
+
+#define MINUTE_NS (60 * NS_PER_S)
+
+struct admission {
+    const struct server_config *config;
+    uint64_t next_ns[]; /* of each key: when a bucket that began empty would be full again */
+};
+
+struct admission *admission_new(const struct server_config *config)
+{
+    struct admission *admission =
+        calloc(1, sizeof *admission + config->n_keys * sizeof admission->next_ns[0]);
+    if (admission) {
+        admission->config = config;
+    }
+    return admission;
+}
+
+void admission_free(struct admission *admission)
+{
+    free(admission);
+}
+
+static uint64_t *next_of(struct admission *admission, const struct key_config *key)
+{
+    return &admission->next_ns[key - admission->config->keys];
+}
+
+uint32_t admission_share(const struct server_config *config, uint32_t most)
+{
+    return config->n_keys > 1 && most > 1 ? most - 1 : most;
+}
+
+uint32_t admission_jobs_of(const struct server_config *config, const struct key_config *key)
+{
+    return key->max_concurrent_jobs > 0 ? key->max_concurrent_jobs
+                                        : admission_share(config, config->max_concurrent_jobs);
+}
+
+uint32_t admission_sessions_of(const struct server_config *config, const struct key_config *key)
+{
+    if (config->n_keys <= 1) {
+        return key->max_sessions;
+    }
+    uint32_t share = admission_share(config, config->max_sessions);
+    return key->max_sessions > 0 && key->max_sessions < share ? key->max_sessions : share;
+}
+
+static int refuse(const struct admission_load *load, uint64_t now_ns, uint64_t *ret_retry_after_ms,
+                  const char *what, const char *name, unsigned most, const char *why, struct err *reterr)
+{
+    uint64_t end_ns = load->earliest_end_ns;
+    *ret_retry_after_ms = end_ns != UINT64_MAX && end_ns > now_ns ? (end_ns - now_ns) / NS_PER_MS : 0;
+    return err_set(reterr, ERR_RATE, EAGAIN, NULL, "%s '%.100s' may have %u jobs at once%s", what, name, most,
+                   why);
+}
+
+static int check_rate(const struct admission *admission, const struct key_config *key, uint64_t now_ns,
+                      uint64_t *ret_retry_after_ms, struct err *reterr)
+{
+    uint64_t next_ns = admission->next_ns[key - admission->config->keys];
+    uint64_t interval_ns = key->max_jobs_per_minute ? MINUTE_NS / key->max_jobs_per_minute : 0;
+    if (interval_ns == 0 || next_ns + interval_ns <= now_ns + MINUTE_NS) {
+        return 0;
+    }
+    *ret_retry_after_ms = (next_ns + interval_ns - now_ns - MINUTE_NS) / NS_PER_MS + 1;
+    return err_set(reterr, ERR_RATE, EAGAIN, NULL, "key '%.100s' may start %u jobs in a minute", key->name,
+                   key->max_jobs_per_minute);
+}
+
+int admission_check_load(const struct server_config *config, const struct caller *caller,
+                         const struct admission_load *load, uint64_t now_ns, uint64_t *ret_retry_after_ms,
+                         struct err *reterr)
+{
+    const struct key_config *key = caller->key;
+    /* Without other keys the slots' end is the warden's to tell. */
+    bool limited = key && (key->max_concurrent_jobs > 0 || config->n_keys > 1);
+    if (limited && load->of_key >= admission_jobs_of(config, key)) {
+        return refuse(load, now_ns, ret_retry_after_ms, "key", key->name, admission_jobs_of(config, key),
+                      key->max_concurrent_jobs > 0 ? "" : "; the last slot is kept for other keys", reterr);
+    }
+    const struct team_config *team = auth_team(config, caller);
+    if (team && team->max_concurrent_jobs > 0 && load->of_team >= team->max_concurrent_jobs) {
+        return refuse(load, now_ns, ret_retry_after_ms, "team", team->name, team->max_concurrent_jobs, "",
+                      reterr);
+    }
+    return 0;
+}
+
+int admission_check(const struct admission *admission, const struct caller *caller,
+                    const struct admission_load *load, uint64_t now_ns, uint64_t *ret_retry_after_ms,
+                    struct err *reterr)
+{
+    const struct key_config *key = caller->key;
+    *ret_retry_after_ms = 0;
+    if (!key) {
+        return 0;
+    }
+    if (!auth_team_may(admission->config, caller)) {
+        return err_set(reterr, ERR_DENIED, EPERM, NULL, "code execution is not enabled for team %.100s",
+                       key->team);
+    }
+    int r = admission_check_load(admission->config, caller, load, now_ns, ret_retry_after_ms, reterr);
+    return r < 0 ? r : check_rate(admission, key, now_ns, ret_retry_after_ms, reterr);
+}
+
+void admission_take(struct admission *admission, const struct caller *caller, uint64_t now_ns)
+{
+    const struct key_config *key = caller->key;
+    if (key && key->max_jobs_per_minute > 0) {
+        uint64_t *next_ns = next_of(admission, key);
+        *next_ns = (*next_ns > now_ns ? *next_ns : now_ns) + MINUTE_NS / key->max_jobs_per_minute;
+    }
+}

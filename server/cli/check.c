@@ -1,0 +1,222 @@
+/* `immure check`: what this host offers, layer by layer, what that means and what to do about it, and whether
+ * a jail really works. Changes nothing that outlives it. */
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/server/config.h"
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "server/cli/command.h"
+#include "server/cli/options.h"
+#include "server/cli/probe.h"
+#include "server/cli/selftest_jail.h"
+#include "server/kit/json_out.h"
+
+struct check_options {
+    bool json;
+};
+
+static const struct option_row check_rows[] = {
+    {"--json", NULL, "one JSON object instead of lines", OPTION_SWITCH, offsetof(struct check_options, json)},
+};
+
+static const struct option_table check_table = {
+    .command = "check",
+    .synopsis = "[--json]",
+    .about =
+        "Tries every layer that a jail is made of, then a jail, and says what is missing and what to do.",
+    .footer = "Exit code: 0 if jails work with every limit enforced by a cgroup (cgroup REQUIRED), 1 if only "
+              "with cgroup\n"
+              "BEST_EFFORT, 2 if none works.",
+    .rows = check_rows,
+    .n_rows = ARRAY_SIZE(check_rows),
+};
+
+/* Both the exit code and what works. */
+enum check_outcome { WORKS_REQUIRED, WORKS_BEST_EFFORT, WORKS_NOT };
+
+static const struct {
+    const char *word, *sentence;
+} outcomes[] = {
+    [WORKS_REQUIRED] = {"required", "jails work here, with every limit enforced by a cgroup"},
+    [WORKS_BEST_EFFORT] = {"best_effort", "jails work here with cgroup BEST_EFFORT only"},
+    [WORKS_NOT] = {"none", "no jail works here"},
+};
+
+static void print_row(const char *name, const struct probe_result *result)
+{
+    printf("%-8s %-22s %s\n", probe_status_to_string(result->status), name, result->found);
+    if (result->means[0] != '\0') {
+        printf("%31s means: %s\n", "", result->means);
+    }
+    if (result->remedy[0] != '\0') {
+        printf("%31s to do: %s\n", "", result->remedy);
+    }
+}
+
+static void write_row(struct buf *json, const char *name, const struct probe_result *result)
+{
+    json_out_separator(json);
+    buf_putc(json, '{');
+    json_out_text(json, "name", name);
+    json_out_text(json, "status", probe_status_to_string(result->status));
+    json_out_text(json, "found", result->found);
+    json_out_text(json, "means", result->means[0] ? result->means : NULL);
+    json_out_text(json, "remedy", result->remedy[0] ? result->remedy : NULL);
+    buf_putc(json, '}');
+}
+
+static void show(struct buf *json, const char *name, struct probe_result *result)
+{
+    result->found[strcspn(result->found, "\n")] = '\0';
+    if (json) {
+        write_row(json, name, result);
+    } else {
+        print_row(name, result);
+    }
+}
+
+/* A trial under both modes: the one that works decides. */
+static enum check_outcome try_jail(struct probe_result *ret)
+{
+    static const char *const argv[] = {"/usr/bin/true", NULL};
+    char why[sizeof ret->found];
+    struct err err = {0};
+    /* Opening the subtree moves processes; only where the probe says that it will succeed. */
+    if (jail_cgroup_probe(&err) == 0 &&
+        selftest_jail("python", CGROUP_REQUIRED, argv, why, sizeof why) == 0) {
+        probe_ok(ret, "/usr/bin/true ran under policy python, limits enforced by a cgroup");
+        return WORKS_REQUIRED;
+    }
+    if (selftest_jail("python", CGROUP_BEST_EFFORT, argv, why, sizeof why) == 0) {
+        probe_ok(ret, "/usr/bin/true ran under policy python, limits enforced by rlimits and watching");
+        return WORKS_BEST_EFFORT;
+    }
+    probe_fail(ret, PROBE_MISSING, why, "nothing can run", "see the rows above, and the step named here");
+    return WORKS_NOT;
+}
+
+static const char not_offered[] = "the shipped runtime of this name is not offered";
+
+/* The shipped runtimes: each one's smallest program, under its policy. */
+static const struct {
+    const char *name, *policy, *interpreter; /* NULL: the runtime's of that name */
+    const char *args[2];
+    const char *missing, *remedy;
+} runtimes[] = {
+    {"python", "python", NULL, {"-c", "pass"}, NULL, "install it, or name another: SANDBOX_PYTHON_BIN"},
+    {"node", "node", NULL, {"-e", "0"}, not_offered, "install nodejs, or name another: SANDBOX_NODE_BIN"},
+    {"isolate", "isolate", NULL, {"-e", "0"}, not_offered, "install nodejs"},
+    {"typescript",
+     "isolate",
+     "/usr/bin/esbuild",
+     {"--version", NULL},
+     "POST /run-code takes JavaScript only",
+     "install esbuild"},
+    {"bash", "bash", NULL, {"-c", ":"}, not_offered, "install bash"},
+};
+
+static bool says_interpreter(const char *variable)
+{
+    return strncmp(variable, "SANDBOX_PYTHON_BIN", strlen("SANDBOX_PYTHON_BIN")) == 0 ||
+           strncmp(variable, "SANDBOX_NODE_BIN", strlen("SANDBOX_NODE_BIN")) == 0;
+}
+
+/* The shipped configuration, with the interpreters that the environment names: of all else, a key above all,
+ * there need be nothing yet. */
+static int load_shipped(struct server_config **ret, struct err *reterr)
+{
+    char no_key[] = "SANDBOX_EXECUTOR_ENV=test";
+    size_t n = 0;
+    while (environ[n]) {
+        n++;
+    }
+    CLEANUP(freep) char **env = calloc(n + 2, sizeof *env);
+    if (!env) {
+        return err_errno(reterr, ENOMEM, "reading the shipped configuration");
+    }
+    size_t taken = 0;
+    env[taken++] = no_key;
+    for (size_t i = 0; i < n; i++) {
+        if (says_interpreter(environ[i])) {
+            env[taken++] = environ[i];
+        }
+    }
+    return server_config_load(NULL, env, ret, reterr);
+}
+
+static void try_runtime(size_t i, const struct server_config *config, struct probe_result *ret)
+{
+    const struct runtime_config *runtime = server_config_runtime(config, runtimes[i].name);
+    const char *interpreter = runtimes[i].interpreter ? runtimes[i].interpreter : runtime->interpreter;
+    const char *argv[] = {interpreter, runtimes[i].args[0], runtimes[i].args[1], NULL};
+    bool optional = !runtime || runtime->optional;
+    char why[sizeof ret->found];
+    if (optional && access(interpreter, X_OK) < 0) {
+        snprintf(why, sizeof why, "%s is not installed", interpreter);
+        probe_fail(ret, PROBE_WARN, why, runtimes[i].missing, runtimes[i].remedy);
+    } else if (selftest_jail(runtimes[i].policy, CGROUP_BEST_EFFORT, argv, why, sizeof why) == 0) {
+        probe_ok(ret, "%s starts in a jail", interpreter);
+    } else {
+        probe_fail(ret, PROBE_WARN, why, "the shipped runtime of this name does not work",
+                   runtimes[i].remedy);
+    }
+}
+
+static int check(bool as_json, const struct server_config *config)
+{
+    CLEANUP(buf_free) struct buf json = BUF_INIT;
+    struct buf *to = as_json ? &json : NULL;
+    buf_putc(&json, '{');
+    json_out_open(&json, "checks", '[');
+    for (const struct probe *probe = probes; probe->name; probe++) {
+        struct probe_result result = {0};
+        probe->run(probe, &result);
+        show(to, probe->name, &result);
+    }
+    struct probe_result jail = {0};
+    enum check_outcome outcome = try_jail(&jail);
+    show(to, "jail", &jail);
+    for (size_t i = 0; outcome != WORKS_NOT && i < ARRAY_SIZE(runtimes); i++) {
+        struct probe_result result = {0};
+        try_runtime(i, config, &result);
+        show(to, runtimes[i].name, &result);
+    }
+    buf_putc(&json, ']');
+    json_out_text(&json, "jail", outcomes[outcome].word);
+    buf_puts(&json, "}\n");
+    if (as_json && json.failed) {
+        return WORKS_NOT;
+    }
+    if (as_json) {
+        fputs(json.data, stdout);
+    } else {
+        printf("\n%s\n", outcomes[outcome].sentence);
+    }
+    return (int)outcome;
+}
+
+int cmd_check(int argc, char **argv)
+{
+    struct check_options options = {0};
+    struct err err = {0};
+    int n_arguments;
+    int r = options_parse(&check_table, argc, argv, &options, &n_arguments, &err);
+    if (r == OPTIONS_HELP) {
+        options_print_help(&check_table, stdout);
+        return EXIT_CODE_OK;
+    }
+    if (r == 0 && n_arguments > 0) {
+        r = err_set(&err, ERR_INVALID, 0, argv[1], "check takes no arguments");
+    }
+    struct server_config *config = NULL;
+    r = r < 0 ? r : load_shipped(&config, &err);
+    r = r < 0 ? command_fail("check", &err, EXIT_CODE_USAGE) : check(options.json, config);
+    server_config_free(config);
+    return r;
+}

@@ -1,0 +1,177 @@
+/* `immure policy lint` and `immure policy explain`: what a policy file says, before anything runs under it.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "policy/policy.h"
+#include "server/cli/command.h"
+#include "server/cli/options.h"
+
+struct lint_options {
+    bool strict, sets;
+};
+
+static const struct option_row lint_rows[] = {
+    {"--strict", NULL, "add advice on what could be tighter", OPTION_SWITCH,
+     offsetof(struct lint_options, strict)},
+    {"--sets", NULL, "list the shipped sets of system calls, with their reasons", OPTION_SWITCH,
+     offsetof(struct lint_options, sets)},
+};
+
+static const struct option_table lint_table = {
+    .command = "policy lint",
+    .synopsis = "[--strict] [--sets] NAME|FILE...",
+    .about = "Checks policies: a shipped one by name, or a file if there is a '/' or a '.' in it.",
+    .footer = "Exit code: 0 nothing found, 1 findings or errors, 2 wrong usage.",
+    .rows = lint_rows,
+    .n_rows = ARRAY_SIZE(lint_rows),
+};
+
+static const struct option_table explain_table = {
+    .command = "policy explain",
+    .synopsis = "NAME|FILE",
+    .about =
+        "Prints what a policy means: its limits, its filter in words, and every step that builds its jail.",
+    .footer = "Exit code: 0, 1 if the policy is not valid, 2 wrong usage.",
+};
+
+/* A file in the working directory is meant where the name has a dot, which no policy's name has. */
+static int resolve(const char *name, struct policy **ret, struct err *reterr)
+{
+    char path[4096];
+    if (!strchr(name, '/') && strchr(name, '.')) {
+        snprintf(path, sizeof path, "./%s", name);
+        name = path;
+    }
+    return policy_resolve(name, ret, reterr);
+}
+
+static int out_of_memory(const char *command)
+{
+    struct err err = {0};
+    err_set(&err, ERR_INTERNAL, 0, NULL, "out of memory");
+    return command_fail(command, &err, EXIT_CODE_FAILED);
+}
+
+/* Every line of `findings` with the policy's name before it. */
+static void print_findings(const char *name, const char *findings)
+{
+    while (*findings) {
+        size_t length = strcspn(findings, "\n");
+        printf("%s: %.*s\n", name, (int)length, findings);
+        findings += length + (findings[length] == '\n');
+    }
+}
+
+static int lint_one(const char *name, bool strict)
+{
+    struct err err = {0};
+    struct policy *policy = NULL;
+    if (resolve(name, &policy, &err) < 0) {
+        return command_fail("policy lint", &err, EXIT_CODE_FAILED);
+    }
+    CLEANUP(buf_free) struct buf findings = BUF_INIT;
+    int n_findings = policy_lint(policy, strict, &findings);
+    policy_free(policy);
+    if (findings.failed || n_findings < 0) {
+        return out_of_memory("policy lint");
+    }
+    if (findings.data) {
+        print_findings(name, findings.data);
+    }
+    if (n_findings == 0) {
+        printf("%s: nothing found\n", name);
+    }
+    return n_findings == 0 ? EXIT_CODE_OK : EXIT_CODE_FAILED;
+}
+
+static int print_sets(void)
+{
+    CLEANUP(buf_free) struct buf sets = BUF_INIT;
+    policy_print_sets(&sets);
+    if (sets.failed || !sets.data) {
+        return out_of_memory("policy lint");
+    }
+    fputs(sets.data, stdout);
+    return EXIT_CODE_OK;
+}
+
+static int policy_lint_main(int argc, char **argv)
+{
+    struct lint_options options = {0};
+    struct err err = {0};
+    int n_arguments;
+    int r = options_parse(&lint_table, argc, argv, &options, &n_arguments, &err);
+    if (r == OPTIONS_HELP) {
+        options_print_help(&lint_table, stdout);
+        return EXIT_CODE_OK;
+    }
+    if (r == 0 && n_arguments == 0 && !options.sets) {
+        r = err_set(&err, ERR_INVALID, 0, NULL, "which policy? `immure policy lint NAME|FILE...`");
+    }
+    if (r < 0) {
+        return command_fail("policy lint", &err, EXIT_CODE_USAGE);
+    }
+    int code = options.sets ? print_sets() : EXIT_CODE_OK;
+    for (int i = 1; i <= n_arguments; i++) {
+        int one = lint_one(argv[i], options.strict);
+        code = one != EXIT_CODE_OK ? one : code;
+    }
+    return code;
+}
+
+static int explain(const char *name)
+{
+    struct err err = {0};
+    struct policy *policy = NULL;
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    int r = resolve(name, &policy, &err);
+    if (r == 0) {
+        r = policy_explain(policy, &text, &err);
+        policy_free(policy);
+    }
+    if (r < 0) {
+        return command_fail("policy explain", &err, EXIT_CODE_FAILED);
+    }
+    if (text.failed || !text.data) {
+        return out_of_memory("policy explain");
+    }
+    fputs(text.data, stdout);
+    return EXIT_CODE_OK;
+}
+
+static int policy_explain_main(int argc, char **argv)
+{
+    struct err err = {0};
+    int n_arguments;
+    int r = options_parse(&explain_table, argc, argv, NULL, &n_arguments, &err);
+    if (r == OPTIONS_HELP) {
+        options_print_help(&explain_table, stdout);
+        return EXIT_CODE_OK;
+    }
+    if (r == 0 && n_arguments != 1) {
+        r = err_set(&err, ERR_INVALID, 0, NULL, "takes one policy: `immure policy explain NAME|FILE`");
+    }
+    return r < 0 ? command_fail("policy explain", &err, EXIT_CODE_USAGE) : explain(argv[1]);
+}
+
+int cmd_policy(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        int (*run)(int argc, char **argv);
+    } verbs[] = {{"lint", policy_lint_main}, {"explain", policy_explain_main}};
+    for (size_t i = 0; argc > 1 && i < ARRAY_SIZE(verbs); i++) {
+        if (strcmp(argv[1], verbs[i].name) == 0) {
+            return verbs[i].run(argc - 1, argv + 1);
+        }
+    }
+    return command_usage(argc, argv,
+                         "usage: immure policy lint [--strict] [--sets] NAME|FILE...\n"
+                         "       immure policy explain NAME|FILE\n"
+                         "\n"
+                         "`immure policy lint --help` and `immure policy explain --help` tell more.\n");
+}

@@ -1,0 +1,88 @@
+/* Media types by content, through libmagic: the only file that includes it. Runs in the front, on bytes that
+ * a program chose, behind the front's confinement: whoever finds a hole in libmagic is in a process that
+ * holds nothing but replies. It looks at the beginning of a file only, and into no archive. */
+#include "server/doors/content_type.h"
+
+#include <dlfcn.h>
+#include <magic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "jail/base/cleanup.h"
+#include "server/kit/log.h"
+
+/* Loaded when the front starts instead of linked: no other command waits for it. */
+#define LIBRARY "libmagic.so.1"
+#define FUNCTIONS                                                                                            \
+    X(buffer)                                                                                                \
+    X(close)                                                                                                 \
+    X(load)                                                                                                  \
+    X(open)
+
+/* A millisecond's worth, whatever the bytes are: everybody else waits meanwhile. */
+#define LOOKED_AT_BYTES 4096u
+
+/* What it would have to unpack, or parse deeply. */
+#define FLAGS                                                                                                \
+    (MAGIC_MIME_TYPE | MAGIC_ERROR | MAGIC_NO_CHECK_COMPRESS | MAGIC_NO_CHECK_ELF | MAGIC_NO_CHECK_CDF |     \
+     MAGIC_NO_CHECK_APPTYPE)
+
+struct content_types {
+    void *handle;
+    magic_t cookie;
+#define X(name) __typeof__(magic_##name) *name;
+    FUNCTIONS
+#undef X
+};
+
+static const char *load(struct content_types *types)
+{
+    types->handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (!types->handle) {
+        return dlerror();
+    }
+#define X(name)                                                                                              \
+    types->name = (__typeof__(types->name))dlsym(types->handle, "magic_" #name);                             \
+    if (!types->name) {                                                                                      \
+        return dlerror();                                                                                    \
+    }
+    FUNCTIONS
+#undef X
+    types->cookie = types->open(FLAGS);
+    return !types->cookie || types->load(types->cookie, NULL) != 0 ? "its database cannot be loaded" : NULL;
+}
+
+struct content_types *content_types_new(struct log *log)
+{
+    struct content_types *types = calloc(1, sizeof *types);
+    const char *why = types ? load(types) : "out of memory";
+    if (why) {
+        LOG(log, LOG_INFO, "no_libmagic", LOG_FIELD_STR("error", why),
+            LOG_FIELD_STR(
+                "means",
+                "output files without a known extension are text/plain or application/octet-stream"));
+        content_types_free(types);
+        return NULL;
+    }
+    return types;
+}
+
+void content_types_free(struct content_types *types)
+{
+    if (types) {
+        if (types->cookie) {
+            types->close(types->cookie);
+        }
+        free(types); /* the library stays loaded */
+    }
+}
+
+const char *content_type_of(const struct content_types *types, const char *content, size_t size)
+{
+    if (!types || size == 0) {
+        return NULL;
+    }
+    size_t looked_at = size < LOOKED_AT_BYTES ? size : LOOKED_AT_BYTES;
+    const char *type = types->buffer(types->cookie, content, looked_at);
+    return type && strchr(type, '/') ? type : NULL;
+}

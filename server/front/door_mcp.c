@@ -1,0 +1,442 @@
+/* POST and DELETE /mcp. Runs in the front.
+ *
+ * Each message is a request of its own; replies are JSON. A call that asks for progress, or whose client
+ * takes nothing else, gets a stream of events instead, which ends with its answer. Nothing is ever sent
+ * unasked, so there is no GET. A call is found again by its caller, its session and its id, to be cancelled:
+ * it gets no answer then, as the protocol says. */
+#include "server/front/door_mcp.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/format/json.h"
+#include "config/message/job.h"
+#include "config/server/config.h"
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/clock.h"
+#include "jail/base/err.h"
+#include "server/doors/execute.h"
+#include "server/doors/mcp.h"
+#include "server/doors/mcp_session.h"
+#include "server/doors/mcp_tool.h"
+#include "server/front/handlers.h"
+#include "server/http/http.h"
+#include "server/jobs/approvals.h"
+#include "server/jobs/dispatch.h"
+#include "server/jobs/front_context.h"
+#include "server/jobs/request.h"
+#include "server/jobs/stream.h"
+#include "server/kit/accept.h"
+#include "server/kit/log.h"
+#include "server/kit/metrics.h"
+
+/* A call of the tool whose answer is due. */
+struct mcp_call {
+    struct mcp *mcp;
+    struct mcp_call *previous, *next;
+    struct request *request;
+    char session[MCP_SESSION_BYTES]; /* "": none */
+    char id[MCP_ID_BYTES];
+    char progress_token[MCP_ID_BYTES]; /* "": nobody asks */
+    uint64_t started_ns, timeout_ms;
+};
+
+struct mcp {
+    struct mcp_sessions *sessions;
+    struct mcp_call *calls;
+};
+
+int mcp_new(struct mcp **ret, struct err *reterr)
+{
+    struct mcp *mcp = calloc(1, sizeof *mcp);
+    struct mcp_sessions *sessions = mcp_sessions_new();
+    if (!mcp || !sessions) {
+        free(mcp);
+        mcp_sessions_free(sessions);
+        return err_errno(reterr, ENOMEM, "making the table of MCP calls");
+    }
+    mcp->sessions = sessions;
+    *ret = mcp;
+    return 0;
+}
+
+void mcp_free(struct mcp *mcp)
+{
+    if (mcp) {
+        mcp_sessions_free(mcp->sessions);
+        free(mcp);
+    }
+}
+
+/* ---- Calls ---- */
+
+static struct mcp_call *call_new(struct request *request, const char *session, const char *id)
+{
+    struct mcp *mcp = request->front->mcp;
+    struct mcp_call *call = calloc(1, sizeof *call);
+    if (!call) {
+        return NULL;
+    }
+    *call =
+        (struct mcp_call){.mcp = mcp, .next = mcp->calls, .request = request, .started_ns = clock_now_ns()};
+    snprintf(call->session, sizeof call->session, "%s", session);
+    snprintf(call->id, sizeof call->id, "%s", id);
+    if (call->next) {
+        call->next->previous = call;
+    }
+    mcp->calls = call;
+    request->mcp = call;
+    return call;
+}
+
+void mcp_call_free(struct mcp_call *call)
+{
+    if (!call) {
+        return;
+    }
+    *(call->previous ? &call->previous->next : &call->mcp->calls) = call->next;
+    if (call->next) {
+        call->next->previous = call->previous;
+    }
+    call->request->mcp = NULL;
+    free(call);
+}
+
+/* `id` NULL: every call of that session. */
+static bool is_meant(const struct mcp_call *call, const struct caller *caller, const char *session,
+                     const char *id)
+{
+    return call->request->caller.key == caller->key && call->request->job &&
+           strcmp(call->session, session) == 0 && (!id || strcmp(call->id, id) == 0);
+}
+
+static void cancel_call(struct mcp_call *call)
+{
+    struct request *request = call->request;
+    dispatch_cancel(request->job); /* ends its stream, too, if it has begun */
+    if (!request->stream) {
+        request_reply_noted(request);
+    }
+}
+
+/* Clients without a session may use one id at the same time: then nobody can tell which is meant. */
+static void cancel(const struct request *request, const char *session, const char *id)
+{
+    struct mcp_call *meant = NULL, *next;
+    for (struct mcp_call *call = request->front->mcp->calls; call; call = next) {
+        next = call->next;
+        if (!is_meant(call, &request->caller, session, id)) {
+            continue;
+        }
+        if (session[0] != '\0') {
+            cancel_call(call);
+        } else if (meant) {
+            return;
+        } else {
+            meant = call;
+        }
+    }
+    if (meant) {
+        cancel_call(meant);
+    }
+}
+
+/* ---- Replies ---- */
+
+static void reply_error(struct request *request, unsigned status, const char *id, enum mcp_error code,
+                        const char *text)
+{
+    struct buf body = BUF_INIT;
+    mcp_write_error(id, code, text, &body);
+    request_reply(request, status, "application/json", &body);
+}
+
+static void reply_result(struct request *request, const char *id, const struct buf *result)
+{
+    struct buf body = BUF_INIT;
+    mcp_begin_result(id, &body);
+    buf_append(&body, result->data, result->len);
+    mcp_end_result(&body);
+    request_reply(request, 200, "application/json", &body);
+}
+
+int mcp_encode_result(const struct mcp_call *call, const struct job_result *result,
+                      const struct job_texts *texts, struct buf *ret, struct err *reterr)
+{
+    mcp_begin_result(call->id, ret);
+    int r = mcp_tool_encode(result, texts, ret, reterr);
+    mcp_end_result(ret);
+    return r;
+}
+
+/* What went wrong inside is in the log, under the request's id. */
+void mcp_encode_refusal(const struct mcp_call *call, const struct err *err, struct buf *ret)
+{
+    enum error_class class = error_class_of(err);
+    mcp_begin_result(call->id, ret);
+    mcp_tool_encode_refusal(class == ERROR_INTERNAL ? "internal error" : err->text, error_code(class), ret);
+    mcp_end_result(ret);
+}
+
+void mcp_refuse(struct request *request, const struct err *err)
+{
+    struct buf body = BUF_INIT;
+    metrics_add(request->front->metrics, METRIC_JOBS_REJECTED, error_code(error_class_of(err)), NULL, 1);
+    mcp_encode_refusal(request->mcp, err, &body);
+    request_reply(request, 200, "application/json", &body);
+}
+
+/* ---- Progress ---- */
+
+static double seconds_since(const struct mcp_call *call)
+{
+    return (double)(clock_now_ns() - call->started_ns) / (double)NS_PER_S;
+}
+
+static void put_progress(const struct mcp_call *call, const char *text, struct buf *ret)
+{
+    mcp_write_progress(call->progress_token, seconds_since(call), (double)call->timeout_ms / 1000, text, ret);
+}
+
+/* The stream's own comment would do for proxies, but not for a client that waits for progress. */
+static void on_beat(const struct request *request, struct buf *ret)
+{
+    if (request->mcp && request->mcp->progress_token[0] != '\0') {
+        buf_puts(ret, "event: message\ndata: ");
+        put_progress(request->mcp, "still running", ret);
+        buf_puts(ret, "\n\n");
+    } else {
+        buf_puts(ret, ": still running\n\n");
+    }
+}
+
+void mcp_begin_stream(struct request *request)
+{
+    static const struct stream_dialect dialect = {.reply_event = "message", .beat = on_beat};
+    const struct mcp_call *call = request->mcp;
+    CLEANUP(buf_free) struct buf progress = BUF_INIT;
+    stream_speak(request->stream, &dialect);
+    if (call->progress_token[0] != '\0') {
+        put_progress(call, "running", &progress);
+        stream_event(request->stream, "message", &progress);
+    }
+}
+
+/* ---- Methods ---- */
+
+struct message_context {
+    struct request *request;
+    const struct mcp_message *message;
+    const char *session; /* "": none */
+};
+
+static void initialize(const struct message_context *context)
+{
+    const struct mcp_message *message = context->message;
+    const struct json *version = json_get(message->params, "protocolVersion");
+    if (json_type_of(version) != JSON_STRING) {
+        reply_error(context->request, 200, message->id, MCP_INVALID_PARAMS,
+                    "protocolVersion: must be a string");
+        return;
+    }
+    struct buf body = BUF_INIT;
+    char session[MCP_SESSION_BYTES];
+    mcp_session_issue(&context->request->caller, session);
+    mcp_begin_result(message->id, &body);
+    mcp_write_initialized(mcp_negotiate(json_string(version)), &body);
+    mcp_end_result(&body);
+    request_reply_named(context->request, "Mcp-Session-Id", session, &body);
+}
+
+static void ping(const struct message_context *context)
+{
+    CLEANUP(buf_free) struct buf nothing = BUF_INIT;
+    buf_puts(&nothing, "{}");
+    reply_result(context->request, context->message->id, &nothing);
+}
+
+static void list_tools(const struct message_context *context)
+{
+    const struct request *request = context->request;
+    if (json_get(context->message->params, "cursor")) {
+        reply_error(context->request, 200, context->message->id, MCP_INVALID_PARAMS,
+                    "cursor: none was given out, since all tools come at once");
+        return;
+    }
+    CLEANUP(buf_free) struct buf tools = BUF_INIT;
+    mcp_tool_list(request->front->config, &request->caller, &tools);
+    reply_result(context->request, context->message->id, &tools);
+}
+
+/* params._meta.progressToken. False: it is none. */
+static bool read_progress_token(const struct json *params, char ret[MCP_ID_BYTES])
+{
+    const struct json *meta = json_get(params, "_meta"), *token = json_get(meta, "progressToken");
+    ret[0] = '\0';
+    return (!meta || json_type_of(meta) == JSON_OBJECT) && (!token || mcp_id_text(token, ret));
+}
+
+/* A client that takes JSON as well gets a stream only where there is something to be told before the end. */
+static enum dispatch_way way_of(const struct mcp_call *call)
+{
+    const char *accept = http_header(call->request->http, "Accept");
+    bool events = accept_lists(accept, "text/event-stream");
+    bool only = events && !accept_lists(accept, "application/json") && !accept_lists(accept, "*/*");
+    return only || (events && call->progress_token[0] != '\0') ? DISPATCH_STREAM : DISPATCH_REPLY;
+}
+
+static void start_job(struct mcp_call *call, struct execute_request *execute)
+{
+    struct request *request = call->request;
+    struct err err = {0};
+    uint64_t retry_after_ms;
+    call->timeout_ms = execute->job->limits.timeout_ms;
+    execute->job->key = strdup(request->caller.name);
+    if (!execute->job->key) {
+        err_errno(&err, ENOMEM, "starting a job");
+        request_refuse_err(request, &err, 0);
+    } else if (front_approvals_start(request, execute, way_of(call), &retry_after_ms, &err) < 0) {
+        request_refuse_err(request, &err, retry_after_ms);
+    }
+}
+
+static void call_tool(const struct message_context *context)
+{
+    struct request *request = context->request;
+    const struct mcp_message *message = context->message;
+    const struct server_config *config = request->front->config;
+    const struct json *name = json_get(message->params, "name");
+    char token[MCP_ID_BYTES];
+    if (json_type_of(name) != JSON_STRING || strcmp(json_string(name), MCP_TOOL_NAME) != 0 ||
+        !mcp_tool_is_for(config, &request->caller)) {
+        char text[160];
+        const char *given = json_string(name);
+        snprintf(text, sizeof text, "Unknown tool: %.100s", given ? given : "(name must be a string)");
+        reply_error(request, 200, message->id, MCP_INVALID_PARAMS, text);
+        return;
+    }
+    if (!read_progress_token(message->params, token)) {
+        reply_error(request, 200, message->id, MCP_INVALID_PARAMS,
+                    "_meta.progressToken: must be a short string or a whole number");
+        return;
+    }
+    struct mcp_call *call = call_new(request, context->session, message->id);
+    if (!call) {
+        reply_error(request, 200, message->id, MCP_INTERNAL_ERROR, "internal error");
+        return;
+    }
+    memcpy(call->progress_token, token, sizeof token);
+    CLEANUP(execute_request_clear) struct execute_request execute = EXECUTE_REQUEST_INIT;
+    struct err err = {0};
+    if (mcp_tool_decode(json_get(message->params, "arguments"), config, &request->caller, &execute, &err) <
+        0) {
+        request_refuse_err(request, &err, 0);
+        return;
+    }
+    start_job(call, &execute);
+}
+
+static const struct {
+    const char *name;
+    void (*handle)(const struct message_context *context);
+} methods[] = {
+    {"initialize", initialize},
+    {"ping", ping},
+    {"tools/list", list_tools},
+    {"tools/call", call_tool},
+};
+
+static void handle_call(const struct message_context *context)
+{
+    char text[160];
+    for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
+        if (strcmp(methods[i].name, context->message->method) == 0) {
+            methods[i].handle(context);
+            return;
+        }
+    }
+    snprintf(text, sizeof text, "Method not found: %.100s", context->message->method);
+    reply_error(context->request, 200, context->message->id, MCP_NO_SUCH_METHOD, text);
+}
+
+/* Those that mean nothing to us are taken like the others. */
+static void handle_notification(const struct message_context *context)
+{
+    char id[MCP_ID_BYTES];
+    if (strcmp(context->message->method, "notifications/cancelled") == 0 &&
+        mcp_id_text(json_get(context->message->params, "requestId"), id)) {
+        cancel(context->request, context->session, id);
+    }
+    request_reply_noted(context->request);
+}
+
+/* ---- HTTP ---- */
+
+/* What the headers say. Answers and returns false where that will not do. */
+static bool check_headers(struct request *request, const char **ret_session)
+{
+    const char *version = http_header(request->http, "MCP-Protocol-Version");
+    const char *session = http_header(request->http, "Mcp-Session-Id");
+    *ret_session = session ? session : "";
+    if (!request_origin_fits(request)) {
+        return false;
+    }
+    if (version && !mcp_speaks(version)) {
+        reply_error(request, 400, "null", MCP_INVALID_REQUEST, "MCP-Protocol-Version: unsupported");
+    } else if (session && !mcp_session_is_valid(request->front->mcp->sessions, &request->caller, session)) {
+        reply_error(request, 404, "null", MCP_NO_SUCH_SESSION, "Session not found");
+    } else {
+        return true;
+    }
+    return false;
+}
+
+static void json_freep(struct json_doc **doc)
+{
+    json_free(*doc);
+}
+
+void handle_mcp(struct request *request)
+{
+    CLEANUP(json_freep) struct json_doc *doc = NULL;
+    struct mcp_message message;
+    struct message_context context = {.request = request, .message = &message};
+    struct err err = {0};
+    if (!check_headers(request, &context.session)) {
+        return;
+    }
+    const struct buf *body = http_body(request->http);
+    if (json_parse(body->data ? body->data : "", body->len, &doc, &err) < 0) {
+        reply_error(request, 400, "null", MCP_PARSE_ERROR,
+                    err.kind == ERR_INVALID ? err.text : "internal error");
+        return;
+    }
+    http_free_body(request->http);
+    if (mcp_decode(json_root(doc), &message, &err) < 0) {
+        reply_error(request, 400, message.id, MCP_INVALID_REQUEST, err.text);
+    } else if (message.kind == MCP_REQUEST) {
+        handle_call(&context);
+    } else if (message.kind == MCP_NOTIFICATION) {
+        handle_notification(&context);
+    } else {
+        request_reply_noted(request);
+    }
+}
+
+void handle_mcp_end(struct request *request)
+{
+    const char *session;
+    if (!check_headers(request, &session)) {
+        return;
+    }
+    if (session[0] == '\0') {
+        reply_error(request, 400, "null", MCP_INVALID_REQUEST, "Mcp-Session-Id: is required");
+        return;
+    }
+    cancel(request, session, NULL);
+    mcp_session_end(request->front->mcp->sessions, session);
+    request_reply_empty(request);
+}

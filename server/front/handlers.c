@@ -1,0 +1,281 @@
+/* What the routes do. Runs in the front. */
+#include "server/front/handlers.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config/format/json.h"
+#include "config/message/job.h"
+#include "config/server/config.h"
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "server/doors/approval.h"
+#include "server/doors/execute.h"
+#include "server/doors/run_code.h"
+#include "server/front/openapi.h"
+#include "server/front/routes.h"
+#include "server/host/process_stats.h"
+#include "server/http/http.h"
+#include "server/jobs/approvals.h"
+#include "server/jobs/dispatch.h"
+#include "server/jobs/front_context.h"
+#include "server/jobs/reason.h"
+#include "server/jobs/request.h"
+#include "server/jobs/session_queries.h"
+#include "server/kit/accept.h"
+#include "server/kit/json_out.h"
+#include "server/kit/metrics.h"
+
+static void json_freep(struct json_doc **doc)
+{
+    json_free(*doc);
+}
+
+/* The body as JSON. Answers and returns NULL where it is none. */
+static struct json_doc *read_body(struct request *request)
+{
+    struct json_doc *doc = NULL;
+    struct err err = {0};
+    const struct buf *body = http_body(request->http);
+    if (body->len == 0) {
+        request_refuse(request, ERROR_NOT_JSON, "the body is empty; it must be a JSON object", NULL);
+        return NULL;
+    }
+    if (json_parse(body->data, body->len, &doc, &err) == 0) {
+        return doc;
+    }
+    if (err.kind == ERR_INVALID) {
+        char text[sizeof err.item + sizeof err.text + 2];
+        snprintf(text, sizeof text, "%s%s%s", err.item, *err.item ? ": " : "", err.text);
+        request_refuse(request, ERROR_NOT_JSON, text, NULL);
+    } else {
+        request_refuse_err(request, &err, 0);
+    }
+    return NULL;
+}
+
+/* Answers and returns false where the body is no request. */
+static bool read_execute(struct request *request, struct execute_request *ret)
+{
+    CLEANUP(json_freep) struct json_doc *doc = read_body(request);
+    struct err err = {0};
+    if (doc && execute_decode(json_root(doc), request->front->config, ret, &err) < 0) {
+        request_refuse_err(request, &err, 0);
+        return false;
+    }
+    return doc;
+}
+
+static bool read_run_code(struct request *request, struct execute_request *ret, bool *ret_stream)
+{
+    CLEANUP(json_freep) struct json_doc *doc = read_body(request);
+    const struct buf *body = http_body(request->http);
+    struct err err = {0};
+    if (doc && run_code_decode(json_root(doc), body->data, body->len, request->front->config, ret, ret_stream,
+                               &err) < 0) {
+        request_refuse_err(request, &err, 0);
+        return false;
+    }
+    return doc;
+}
+
+static bool may_use(struct request *request, const struct execute_request *execute)
+{
+    char text[256];
+    const struct runtime_config *runtime = execute->runtime;
+    const char *policy = execute->job->policy ? execute->job->policy : runtime->policy;
+    if (!auth_may_use_runtime(request->front->config, &request->caller, runtime)) {
+        snprintf(text, sizeof text, "this key may not use the runtime '%.100s'", runtime->name);
+        request_refuse(request, ERROR_FORBIDDEN, text, "runtime");
+        return false;
+    }
+    if (!auth_may_use_policy(request->front->config, &request->caller, runtime, execute->job->policy)) {
+        snprintf(text, sizeof text, "this key may not use the policy '%.100s'", policy);
+        request_refuse(request, ERROR_FORBIDDEN, text, "policy");
+        return false;
+    }
+    return true;
+}
+
+static bool accepts_events(const char *accept)
+{
+    return accept_lists(accept, "text/event-stream");
+}
+
+/* `?wait=false`: the caller does not wait for the verdict. Otherwise it may want to hear of what happens. */
+static bool read_way(struct request *request, enum dispatch_way *ret)
+{
+    const char *wait = http_argument(request->http, "wait");
+    if (wait && strcmp(wait, "false") != 0 && strcmp(wait, "true") != 0) {
+        request_refuse(request, ERROR_BAD_FIELD, "wait: must be true or false", "wait");
+        return false;
+    }
+    *ret = wait && *wait == 'f'                                   ? DISPATCH_KEEP
+           : accepts_events(http_header(request->http, "Accept")) ? DISPATCH_STREAM
+                                                                  : DISPATCH_REPLY;
+    return true;
+}
+
+static void start(struct request *request, struct execute_request *execute, enum dispatch_way way)
+{
+    struct err err = {0};
+    uint64_t retry_after_ms = 0;
+    http_free_body(request->http);
+    execute->job->key = strdup(request->caller.name);
+    if (!execute->job->key) {
+        err_errno(&err, ENOMEM, "starting a job");
+        request_refuse_err(request, &err, 0);
+    } else if (front_approvals_start(request, execute, way, &retry_after_ms, &err) < 0) {
+        request_refuse_err(request, &err, retry_after_ms);
+    }
+}
+
+void handle_execute(struct request *request)
+{
+    CLEANUP(execute_request_clear) struct execute_request execute = EXECUTE_REQUEST_INIT;
+    enum dispatch_way way;
+    if (read_execute(request, &execute) && may_use(request, &execute) && read_way(request, &way)) {
+        start(request, &execute, way);
+    }
+}
+
+void handle_run_code(struct request *request)
+{
+    CLEANUP(execute_request_clear) struct execute_request execute = EXECUTE_REQUEST_INIT;
+    bool stream = false;
+    if (read_run_code(request, &execute, &stream) && may_use(request, &execute)) {
+        stream = stream || accepts_events(http_header(request->http, "Accept"));
+        start(request, &execute, stream ? DISPATCH_STREAM : DISPATCH_REPLY);
+    }
+}
+
+/* Whether or not there is such a run: it may have ended meanwhile. */
+void handle_terminate(struct request *request)
+{
+    char id[IDENT_BYTES], reason[REASON_BYTES];
+    size_t length;
+    const char *argument = route_argument(request->route, http_path(request->http), &length);
+    if (!reason_decode_percent(argument, length, false, id, sizeof id) || !ident_is_sane(id)) {
+        request_refuse(request, ERROR_BAD_FIELD,
+                       "execution_id: must be 1 to 128 of A-Z a-z 0-9 . _ - : / + = @ ~", "execution_id");
+    } else if (reason_read(request, reason)) {
+        dispatch_terminate(request->front->dispatch, request->caller.key, id, *reason ? reason : NULL);
+        request_reply_empty(request);
+    }
+}
+
+void handle_sessions(struct request *request)
+{
+    struct err err = {0};
+    if (session_query_send(request, SESSION_LIST, NULL, &err) < 0) {
+        request_refuse_err(request, &err, 0);
+    }
+}
+
+void handle_session_end(struct request *request)
+{
+    struct err err = {0};
+    size_t length;
+    const char *session_id = route_argument(request->route, http_path(request->http), &length);
+    if (!session_id_is_valid(session_id)) {
+        request_refuse(request, ERROR_BAD_FIELD, "session_id: " SESSION_ID_RULE, "session_id");
+    } else if (session_query_send(request, SESSION_DELETE, session_id, &err) < 0) {
+        request_refuse_err(request, &err, 0);
+    }
+}
+
+static void ask_of_approvals(struct request *request, struct msg_approval_query *query)
+{
+    struct err err = {0};
+    size_t length;
+    const char *id = route_argument(request->route, http_path(request->http), &length);
+    bool one = query->what != APPROVAL_LIST;
+    if (one && !approval_id_is_valid(id)) {
+        request_refuse(request, ERROR_NO_SUCH_PATH, "no such approval", NULL);
+        return;
+    }
+    snprintf(query->approval_id, sizeof query->approval_id, "%s", one ? id : "");
+    if (front_approvals_ask(request, query, &err) < 0) {
+        request_refuse_err(request, &err, 0);
+    }
+}
+
+void handle_approvals(struct request *request)
+{
+    ask_of_approvals(request, &(struct msg_approval_query){.what = APPROVAL_LIST});
+}
+
+void handle_approval(struct request *request)
+{
+    ask_of_approvals(request, &(struct msg_approval_query){.what = APPROVAL_GET});
+}
+
+void handle_approval_decision(struct request *request)
+{
+    CLEANUP(json_freep) struct json_doc *doc = read_body(request);
+    struct msg_approval_query query = {.what = APPROVAL_DECIDE};
+    struct err err = {0};
+    if (!doc) {
+        return;
+    }
+    if (approval_decision_decode(json_root(doc), &query.approve, query.reason, &err) < 0) {
+        request_refuse_err(request, &err, 0);
+    } else {
+        ask_of_approvals(request, &query);
+    }
+}
+
+/* Alive. Whether jobs would work is /readyz's to say. */
+void handle_healthz(struct request *request)
+{
+    const struct front *front = request->front;
+    struct buf body = BUF_INIT;
+    buf_putc(&body, '{');
+    json_out_text(&body, "status", "ready");
+    json_out_open(&body, "limits", '{');
+    json_out_text(&body, "enforced_by", front->state.enforced_by_cgroup ? "cgroup2" : "rlimit");
+    buf_putc(&body, '}');
+    if (front->state.degraded[0] != '\0') {
+        json_out_text(&body, "degraded", front->state.degraded);
+    }
+    buf_puts(&body, "}\n");
+    request_reply(request, 200, "application/json", &body);
+}
+
+void handle_readyz(struct request *request)
+{
+    const struct front *front = request->front;
+    if (front->draining) {
+        request_refuse(request, ERROR_NOT_READY, "the server is shutting down", NULL);
+    } else if (front->state.short_of_memory) {
+        request_refuse(request, ERROR_NOT_READY, "the host is short of memory: no job begins", NULL);
+    } else if (!front->state.ready) {
+        request_refuse(request, ERROR_NOT_READY, front->state.why, NULL);
+    } else {
+        handle_healthz(request);
+    }
+}
+
+void handle_openapi(struct request *request)
+{
+    struct buf body = BUF_INIT;
+    buf_append(&body, openapi_data(), openapi_size());
+    request_reply(request, 200, "application/json", &body);
+}
+
+void handle_metrics(struct request *request)
+{
+    struct front *front = request->front;
+    struct buf body = BUF_INIT;
+    bool ready = front->state.ready && !front->draining && !front->state.short_of_memory;
+    metrics_set(front->metrics, METRIC_READY, NULL, NULL, ready);
+    metrics_set(front->metrics, METRIC_HTTP_CONNECTIONS, NULL, NULL,
+                (double)http_server_connections(front->http));
+    metrics_set(front->metrics, METRIC_HTTP_UNREAD, NULL, NULL,
+                (double)http_server_unread_bytes(front->http));
+    process_stats_update(front->process, front->metrics);
+    metrics_write(front->metrics, &body);
+    request_reply(request, 200, "text/plain; version=0.0.4; charset=utf-8", &body);
+}

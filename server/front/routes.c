@@ -1,0 +1,97 @@
+/* The front's routes, one row each. */
+#include "server/front/routes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "jail/base/cleanup.h"
+#include "server/front/handlers.h"
+#include "server/front/misbehave.h"
+
+static const struct route routes[] = {
+    {"POST", "/execute", ROUTE_FOR_KEYS, ROUTE_AT_END, true, handle_execute},
+    {"POST", "/run-code", ROUTE_FOR_KEYS, ROUTE_AT_END, true, handle_run_code},
+    {"POST", "/run-code/{execution_id}/terminate", ROUTE_FOR_KEYS, ROUTE_AT_END, false, handle_terminate},
+    {"POST", "/mcp", ROUTE_FOR_KEYS, ROUTE_AT_END, false, handle_mcp},
+    {"DELETE", "/mcp", ROUTE_FOR_KEYS, ROUTE_AT_END, false, handle_mcp_end},
+    {"GET", "/sessions", ROUTE_FOR_KEYS, ROUTE_AT_END, false, handle_sessions},
+    {"DELETE", "/workspace/{session_id}", ROUTE_FOR_KEYS, ROUTE_AT_END, false, handle_session_end},
+    {"GET", "/jobs/{job_id}", ROUTE_FOR_KEYS, ROUTE_AT_HEADERS, false, handle_job},
+    {"DELETE", "/jobs/{job_id}", ROUTE_FOR_KEYS, ROUTE_AT_END, false, handle_job_end},
+    {"GET", "/approvals", ROUTE_FOR_APPROVALS, ROUTE_AT_END, false, handle_approvals},
+    {"GET", "/approvals/{approval_id}", ROUTE_FOR_APPROVALS, ROUTE_AT_END, false, handle_approval},
+    {"POST", "/approvals/{approval_id}", ROUTE_FOR_APPROVALS, ROUTE_AT_END, false, handle_approval_decision},
+    {"GET", "/healthz", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false, handle_healthz},
+    {"GET", "/health", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false, handle_healthz},
+    {"GET", "/readyz", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false, handle_readyz},
+    {"GET", "/openapi.json", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false, handle_openapi},
+    {"GET", "/metrics", ROUTE_FOR_METRICS, ROUTE_AT_HEADERS, false, handle_metrics},
+#ifdef IMMURE_HOOKS
+    {"POST", "/misbehave", ROUTE_FOR_KEYS, ROUTE_AT_END, false, handle_misbehave},
+#endif
+};
+
+/* Bytes at the beginning of the route's path that a request's must have; all of them where it has no brace.
+ */
+static size_t fixed_bytes(const struct route *route)
+{
+    return strcspn(route->path, "{");
+}
+
+/* What comes behind the brace. */
+static const char *suffix_of(const struct route *route)
+{
+    const char *brace = strchr(route->path, '}');
+    return brace ? brace + 1 : "";
+}
+
+const char *route_argument(const struct route *route, const char *path, size_t *ret_length)
+{
+    size_t fixed = fixed_bytes(route);
+    if (route->path[fixed] == '\0') {
+        *ret_length = 0;
+        return "";
+    }
+    *ret_length = strlen(path) - fixed - strlen(suffix_of(route));
+    return path + fixed;
+}
+
+static bool is_at(const struct route *route, const char *path)
+{
+    size_t fixed = fixed_bytes(route);
+    if (route->path[fixed] == '\0') {
+        return strcmp(route->path, path) == 0;
+    }
+    const char *suffix = suffix_of(route);
+    size_t length = strlen(path), tail = strlen(suffix);
+    return strncmp(route->path, path, fixed) == 0 && length > fixed + tail &&
+           strcmp(path + length - tail, suffix) == 0 && (tail > 0 || !strchr(path + fixed, '/'));
+}
+
+static bool takes_method(const struct route *route, const char *method)
+{
+    return strcmp(route->method, method) == 0 ||
+           (strcmp(method, "HEAD") == 0 && strcmp(route->method, "GET") == 0);
+}
+
+const struct route *route_find(const char *method, const char *path, const struct route **ret_path,
+                               char ret_allow[ROUTE_ALLOW_BYTES])
+{
+    const struct route *found = NULL;
+    size_t len = 0;
+    *ret_path = NULL;
+    ret_allow[0] = '\0';
+    for (size_t i = 0; i < ARRAY_SIZE(routes); i++) {
+        if (!is_at(&routes[i], path)) {
+            continue;
+        }
+        bool get = strcmp(routes[i].method, "GET") == 0;
+        len += (size_t)snprintf(ret_allow + len, ROUTE_ALLOW_BYTES - len, "%s%s%s", len > 0 ? ", " : "",
+                                routes[i].method, get ? ", HEAD" : "");
+        *ret_path = &routes[i];
+        if (takes_method(&routes[i], method)) {
+            found = &routes[i];
+        }
+    }
+    return found;
+}

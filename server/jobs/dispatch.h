@@ -1,0 +1,76 @@
+/* struct dispatch: the jobs that are with the warden, and the replies that wait for them. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct approval_pending;
+struct caller;
+struct channel;
+struct dispatch;
+struct err;
+struct execute_request;
+struct front;
+struct job;
+struct job_result;
+struct key_config;
+struct msg_refused;
+struct request;
+struct running;
+
+/* Both stay the caller's. */
+int dispatch_new(struct front *front, struct channel *channel, struct dispatch **ret, struct err *reterr);
+/* Forgets all jobs; their requests must have ended. Takes NULL. */
+void dispatch_free(struct dispatch *dispatch);
+
+/* How many wait for their verdict, with or without a caller. */
+size_t dispatch_jobs(const struct dispatch *dispatch);
+/* In /metrics, with those of other fronts. */
+void dispatch_show_jobs(const struct dispatch *dispatch);
+
+/* When a request is answered. */
+enum dispatch_way {
+    DISPATCH_REPLY,  /* when the verdict is there */
+    DISPATCH_KEEP,   /* when the program has started; the verdict is kept (server/jobs/kept_jobs.h) */
+    DISPATCH_STREAM, /* from then on, until the verdict is there (server/jobs/stream.h) */
+};
+
+/* Gives a job to the warden. Takes what `execute` holds where it
+ * succeeds. ERR_RATE, with `*ret_retry_after_ms`: the key's own limit. */
+int dispatch_start(struct dispatch *dispatch, struct request *request, struct execute_request *execute,
+                   enum dispatch_way way, uint64_t *ret_retry_after_ms, struct err *reterr);
+
+/* Whether this caller may start a job now, as dispatch_start() would say, and that it has; lowers the job's
+ * timeout to the key's own. */
+int dispatch_check(struct dispatch *dispatch, const struct caller *caller, struct job *job,
+                   uint64_t *ret_retry_after_ms, struct err *reterr);
+void dispatch_count(struct dispatch *dispatch, const struct caller *caller);
+
+/* Who had asked for a job, and under which names. */
+struct dispatch_origin {
+    const struct caller *caller;
+    const char *request_id, *traceparent; /* NULL: none */
+    uint64_t start_ns;
+    const char *approval_id;          /* NULL: it needed no approval */
+    struct approval_pending *waiting; /* what its request has waited in until now; NULL: none */
+};
+/* Runs a job that has been approved, which the warden has. Its result is kept under the approval's id; a
+ * request (NULL: none) is answered with it as well. Takes what `execute` holds, and `origin->waiting`, where
+ * it succeeds. */
+int dispatch_run(struct dispatch *dispatch, struct request *request, const struct dispatch_origin *origin,
+                 struct execute_request *execute, struct err *reterr);
+
+/* The caller has gone: the job is to end, and nobody waits for its verdict but the audit log. */
+void dispatch_cancel(struct running *job);
+
+/* Ends a job for which no request waits. `reason` (NULL: none) becomes the verdict's sentence. */
+void dispatch_end(struct running *job, const char *reason);
+
+/* Ends the runs of POST /run-code that this caller has given this name; the others go on. */
+void dispatch_terminate(struct dispatch *dispatch, const struct key_config *key, const char *execution_id,
+                        const char *reason);
+
+/* The warden's answers. -ENOENT where it answers for a job that it was not given. */
+int dispatch_done(struct dispatch *dispatch, struct job_result *result);
+int dispatch_started(struct dispatch *dispatch, uint64_t id);
+int dispatch_refused(struct dispatch *dispatch, const struct msg_refused *refused);

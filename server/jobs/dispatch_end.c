@@ -1,0 +1,336 @@
+/* Jobs whose verdict has come: what is counted, what the audit log says, and the reply. Runs in the front. A
+ * caller may have left before that; then there is no reply. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/message/job.h"
+#include "config/message/message.h"
+#include "config/server/config.h"
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/clock.h"
+#include "jail/base/err.h"
+#include "server/audit/job_line.h"
+#include "server/bridge/bridge.h"
+#include "server/bridge/egress.h"
+#include "server/doors/error_reply.h"
+#include "server/doors/execute.h"
+#include "server/doors/run_code.h"
+#include "server/front/door_mcp.h"
+#include "server/jobs/approvals.h"
+#include "server/jobs/dispatch.h"
+#include "server/jobs/dispatch_internal.h"
+#include "server/jobs/front_context.h"
+#include "server/jobs/job_io.h"
+#include "server/jobs/kept_jobs.h"
+#include "server/jobs/request.h"
+#include "server/jobs/stream.h"
+#include "server/kit/log.h"
+#include "server/kit/metrics.h"
+
+/* The caller goes, the job goes on. */
+static void reply_kept(struct running *job)
+{
+    struct request *request = job->request;
+    request->job = NULL;
+    job->request = NULL;
+    kept_job_reply_accepted(job->kept, request);
+}
+
+int dispatch_started(struct dispatch *dispatch, uint64_t id)
+{
+    struct running *job = dispatch_find(dispatch, id);
+    if (!job) {
+        return -ENOENT;
+    }
+    if (job->kept && job->request) {
+        reply_kept(job);
+    } else if (job->streams && job->request) {
+        dispatch_begin_stream(job);
+    }
+    return 0;
+}
+
+static void count_result(struct front *front, const struct running *job, const struct job_result *result)
+{
+    struct metrics *metrics = front->metrics;
+    metrics_add(metrics, METRIC_JOBS, job->runtime->name, job_status_to_string(result->status), 1);
+    const struct team_config *team = auth_team(front->config, &job->caller);
+    if (team) {
+        metrics_add(metrics, METRIC_TEAM_JOBS, team->name, job_status_to_string(result->status), 1);
+    }
+    if (result->status == JOB_SETUP_ERROR) {
+        return;
+    }
+    metrics_observe(metrics, METRIC_JOB_DURATION, (double)result->duration_ns / (double)NS_PER_S);
+    metrics_observe(metrics, METRIC_JAIL_SETUP, (double)result->setup_ns / (double)NS_PER_S);
+    if (result->has_cpu) {
+        metrics_add(metrics, METRIC_JOB_CPU, NULL, NULL, (double)result->cpu_ns / (double)NS_PER_S);
+    }
+    if (result->has_memory_peak) {
+        metrics_observe(metrics, METRIC_JOB_MEMORY_PEAK, (double)result->memory_peak_bytes);
+    }
+    for (size_t i = 0; i < result->n_denied; i++) {
+        const char *name = result->denied[i].name;
+        metrics_add(metrics, METRIC_DENIED_SYSCALLS, strcmp(name, "?") == 0 ? "other" : name, NULL,
+                    (double)result->denied[i].count);
+    }
+}
+
+static void audit(struct front *front, const struct running *job, const struct job_result *result)
+{
+    audit_write(front->audit,
+                &(struct audit_job){
+                    .key = job->caller.name,
+                    .team = job->caller.key ? job->caller.key->team : NULL,
+                    .request_id = job->request_id,
+                    .execution_id = job->execution_id,
+                    .traceparent = job->traceparent,
+                    .runtime = job->runtime->name,
+                    .code_sha256 = job->code_sha256,
+                    .code = job->code,
+                    .session_id = job->session_id,
+                    .total_ns = clock_now_ns() - job->start_ns,
+                },
+                result);
+}
+
+static void reply_setup_error(struct request *request, const struct job_result *result)
+{
+    struct err err = {.kind = ERR_SETUP};
+    snprintf(err.step, sizeof err.step, "%s", result->step ? result->step : "");
+    snprintf(err.text, sizeof err.text, "%s",
+             result->error_text ? result->error_text : "the jail could not be built");
+    request_refuse_err(request, &err, 0);
+}
+
+static int encode_result(struct running *job, const struct job_result *result, struct buf *ret,
+                         struct err *reterr)
+{
+    int r = job_io_finish(job->io, (size_t)result->limits.output_bytes, reterr);
+    if (r < 0) {
+        return r;
+    }
+    if (job->run_code) {
+        size_t size;
+        const char *output = bridge_output(job->bridge, &size);
+        return run_code_encode(job->run_code, result, output, size, job_io_capture(job->io), ret, reterr);
+    }
+    struct job_texts texts = {.execution_id = job->execution_id,
+                              .capture = job_io_capture(job->io),
+                              .types = job->dispatch->front->types};
+    texts.output = bridge_output(job->bridge, &texts.output_size);
+    if (job->request && job->request->mcp) {
+        return mcp_encode_result(job->request->mcp, result, &texts, ret, reterr);
+    }
+    return execute_encode(result, &texts, ret, reterr);
+}
+
+static void reply_result(struct running *job, const struct job_result *result)
+{
+    struct request *request = job->request;
+    struct buf body = BUF_INIT;
+    struct err err = {0};
+    int r = encode_result(job, result, &body, &err);
+    if (r < 0) {
+        buf_free(&body);
+        request_refuse_err(request, &err, 0);
+    } else {
+        request_reply(request, 200, "application/json", &body);
+    }
+}
+
+/* What has not been told yet, and the reply as the last event; an empty one is an error's. */
+static void end_stream(struct running *job, struct buf *reply)
+{
+    job_io_on_output(job->io, NULL, NULL);
+    bool printed = !job->run_code && !job->request->mcp;
+    stream_end(job->request->stream, printed ? TAKE_PTR(job->io) : NULL, reply);
+}
+
+static void stream_lost(struct running *job, const struct err *err)
+{
+    struct buf body = BUF_INIT;
+    log_err(job->dispatch->front->log, LOG_ERROR, "reply_lost", err);
+    if (job->request->mcp) {
+        mcp_encode_refusal(job->request->mcp, err, &body);
+    }
+    end_stream(job, &body);
+}
+
+static void stream_result(struct running *job, const struct job_result *result)
+{
+    struct buf body = BUF_INIT;
+    struct err err = {0};
+    if (encode_result(job, result, &body, &err) < 0) {
+        buf_free(&body);
+        stream_lost(job, &err);
+    } else {
+        end_stream(job, &body);
+    }
+}
+
+/* What the caller of DELETE /jobs/{job_id} gave as its reason. */
+static void take_reason(struct running *job, struct job_result *result)
+{
+    if (result->status == JOB_CANCELLED && job->reason) {
+        free(result->error_text);
+        result->error_text = TAKE_PTR(job->reason);
+    }
+}
+
+/* A caller that has waited for the decision, and then for this. `lost`: why there is no body; NULL: there is
+ * one. */
+static void reply_copy(struct running *job, const struct job_result *result, const struct buf *body,
+                       const struct err *lost)
+{
+    struct request *request = job->request;
+    struct buf copy = BUF_INIT;
+    request->job = NULL;
+    job->request = NULL;
+    if (result->status == JOB_SETUP_ERROR) {
+        reply_setup_error(request, result);
+    } else if (lost) {
+        request_refuse_err(request, lost, 0);
+    } else {
+        buf_append(&copy, body->data ? body->data : "", body->len);
+        request_reply(request, 200, "application/json", &copy);
+    }
+}
+
+static void keep_approved(struct running *job, const struct job_result *result)
+{
+    struct buf body = BUF_INIT;
+    struct err err = {0};
+    int r = encode_result(job, result, &body, &err);
+    if (r < 0) {
+        log_err(job->dispatch->front->log, LOG_ERROR, "reply_lost", &err);
+        buf_free(&body);
+    }
+    if (job->request) {
+        reply_copy(job, result, &body, r < 0 ? &err : NULL);
+    }
+    kept_job_end(job->kept, job_status_to_string(result->status), &body);
+}
+
+/* A caller that was to hear of the start has waited for nothing if there was none. */
+static void keep_result(struct running *job, const struct job_result *result)
+{
+    struct buf body = BUF_INIT;
+    struct err err = {0};
+    if (job->request && result->status == JOB_SETUP_ERROR) {
+        job->request->job = NULL;
+        reply_setup_error(job->request, result);
+        kept_job_drop(job->kept);
+        return;
+    }
+    if (job->request) {
+        reply_kept(job);
+    }
+    if (encode_result(job, result, &body, &err) < 0) {
+        log_err(job->dispatch->front->log, LOG_ERROR, "reply_lost", &err);
+        buf_free(&body);
+    }
+    kept_job_end(job->kept, job_status_to_string(result->status), &body);
+}
+
+int dispatch_done(struct dispatch *dispatch, struct job_result *result)
+{
+    struct running *job = dispatch_find(dispatch, result->id);
+    if (!job) {
+        return -ENOENT;
+    }
+    egress_job_free(TAKE_PTR(job->egress));
+    bridge_finish(job->bridge);
+    take_reason(job, result);
+    count_result(dispatch->front, job, result);
+    audit(dispatch->front, job, result);
+    dispatch_unlink(job);
+    if (job->approved) {
+        keep_approved(job, result);
+    } else if (job->kept) {
+        keep_result(job, result);
+    } else if (job->request) {
+        job->request->job = NULL;
+        if (job->streams && result->status != JOB_SETUP_ERROR) {
+            dispatch_begin_stream(job); /* unless it has begun */
+        }
+        if (job->request->stream) {
+            stream_result(job, result);
+        } else if (result->status == JOB_SETUP_ERROR) {
+            reply_setup_error(job->request, result);
+        } else {
+            reply_result(job, result);
+        }
+    }
+    dispatch_job_free(job);
+    return 0;
+}
+
+/* The policy's errors name the field in `item` only; ours, and so a caller's, in the sentence as well. */
+static void refusal_as_err(const struct running *job, const struct msg_refused *refused, struct err *ret)
+{
+    *ret = (struct err){.kind = refused->kind};
+    if (job->run_code && strcmp(refused->item, "limits.memory_bytes") == 0) {
+        run_code_refuse_memory(refused->text, ret);
+        return;
+    }
+    memcpy(ret->item, refused->item, sizeof ret->item);
+    bool named = *refused->item == '\0' || strncmp(refused->text, refused->item, strlen(refused->item)) == 0;
+    snprintf(ret->text, sizeof ret->text, "%s%s%.250s", named ? "" : refused->item, named ? "" : ": ",
+             refused->text);
+}
+
+/* An approved job has not begun, and waits on; so does its caller. */
+static void wait_on(struct running *job)
+{
+    if (job->request) {
+        job->request->job = NULL;
+        front_approvals_wait_on(job->request, TAKE_PTR(job->waiting));
+    }
+    kept_job_drop(job->kept);
+    dispatch_job_free(job);
+}
+
+/* A program that has begun is refused no more: it has ended, and what came of it is lost. */
+static void refuse(struct running *job, const struct err *err, uint64_t retry_after_ms)
+{
+    struct err ignored = {0};
+    if (job->request->stream) {
+        job_io_finish(job->io, 0, &ignored);
+        stream_lost(job, err);
+    } else {
+        request_refuse_err(job->request, err, retry_after_ms);
+    }
+}
+
+int dispatch_refused(struct dispatch *dispatch, const struct msg_refused *refused)
+{
+    struct running *job = dispatch_find(dispatch, refused->id);
+    if (!job) {
+        return -ENOENT;
+    }
+    struct err err;
+    refusal_as_err(job, refused, &err);
+    dispatch_unlink(job);
+    if (job->approved && err.kind == ERR_BUSY) {
+        wait_on(job);
+        return 0;
+    }
+    bool was_told = job->kept && !job->request; /* that it runs */
+    if (job->request) {
+        job->request->job = NULL;
+        refuse(job, &err, refused->retry_after_ms);
+    }
+    if (job->approved || was_told) {
+        struct buf body = BUF_INIT;
+        error_write_err(&body, &err);
+        kept_job_end(job->kept, "refused", &body);
+    } else {
+        kept_job_drop(job->kept);
+    }
+    dispatch_job_free(job);
+    return 0;
+}

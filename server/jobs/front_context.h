@@ -1,0 +1,47 @@
+/* What the parts of the front share. front.c owns one; nothing of it is a global. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "config/message/message.h"
+
+struct callback_client;
+struct content_types;
+struct dispatch;
+struct egress;
+struct front_approvals;
+struct guesses;
+struct http_server;
+struct kept_jobs;
+struct log;
+struct loop;
+struct mcp;
+struct metrics;
+struct process_stats;
+struct server_config;
+struct session_queries;
+struct streams;
+struct turns;
+
+struct front {
+    struct server_config *config;
+    struct loop *loop;
+    struct log *log;
+    struct log *audit;
+    struct metrics *metrics;
+    struct process_stats *process;
+    struct http_server *http;
+    struct dispatch *dispatch;
+    struct guesses *guesses;
+    struct session_queries *session_queries;
+    struct kept_jobs *kept_jobs;
+    struct front_approvals *approvals;
+    struct streams *streams;
+    struct turns *turns;
+    struct mcp *mcp;
+    struct content_types *types;       /* NULL: no libmagic */
+    struct callback_client *callbacks; /* NULL: there is nothing that could be called */
+    struct egress *egress;             /* NULL: there is no package index */
+    struct msg_state state;            /* the warden's last word */
+    bool draining;                     /* the server is shutting down: nothing new is begun */
+};

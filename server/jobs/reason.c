@@ -1,0 +1,85 @@
+/* Why a caller ends a job: text from a query or a body. Runs in the front. */
+#include "server/jobs/reason.h"
+
+#include <string.h>
+
+#include "config/format/json.h"
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "server/http/http.h"
+#include "server/jobs/request.h"
+
+static void json_freep(struct json_doc **doc)
+{
+    json_free(*doc);
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9') {
+        return c - '0';
+    }
+    c = (char)(c | 0x20);
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+bool reason_decode_percent(const char *text, size_t length, bool plus_is_blank, char *ret, size_t size)
+{
+    size_t n = 0;
+    const char *end = text + length;
+    for (; text < end && n + 1 < size; text++) {
+        char c = *text == '+' && plus_is_blank ? ' ' : *text;
+        if (c == '%') {
+            int high = end - text > 2 ? hex_digit(text[1]) : -1, low = high < 0 ? -1 : hex_digit(text[2]);
+            if (low < 0 || high + low == 0) {
+                return false;
+            }
+            c = (char)(high * 16 + low);
+            text += 2;
+        }
+        ret[n++] = c;
+    }
+    ret[n] = '\0';
+    return text == end;
+}
+
+/* {"reason": "..."} */
+static bool read_reason_body(const struct buf *body, char ret[REASON_BYTES])
+{
+    CLEANUP(json_freep) struct json_doc *doc = NULL;
+    struct err err = {0};
+    if (json_parse(body->data, body->len, &doc, &err) < 0) {
+        return false;
+    }
+    const struct json *root = json_root(doc);
+    if (json_type_of(root) != JSON_OBJECT || json_count(root) > 1) {
+        return false;
+    }
+    const struct json *reason = json_get(root, "reason");
+    if (!reason) {
+        return json_count(root) == 0;
+    }
+    if (json_type_of(reason) != JSON_STRING || json_string_length(reason) > REASON_BYTES - 1) {
+        return false;
+    }
+    memcpy(ret, json_string(reason), json_string_length(reason) + 1);
+    return true;
+}
+
+bool reason_read(struct request *request, char ret[REASON_BYTES])
+{
+    const struct buf *body = http_body(request->http);
+    const char *argument = http_argument(request->http, "reason");
+    ret[0] = '\0';
+    bool valid = body->len > 0 ? !argument && read_reason_body(body, ret)
+                               : !argument || reason_decode_percent(argument, strlen(argument), true, ret,
+                                                                    REASON_BYTES);
+    if (!valid) {
+        request_refuse(
+            request, ERROR_BAD_FIELD,
+            "reason: must be a string of at most 512 bytes, in the query or alone in the body's object",
+            "reason");
+    }
+    return valid;
+}

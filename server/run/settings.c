@@ -1,0 +1,261 @@
+/* The configuration together with the policies it names. Runs in the warden: at start, for --check-config, on
+ * SIGHUP. */
+#include "server/run/settings.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config/message/job.h"
+#include "config/server/config.h"
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "jail/base/io.h"
+#include "jail/plan/plan.h"
+#include "server/host/certificates.h"
+#include "server/kit/log.h"
+
+/* A runtime's own policy must be there, and one that its jobs can run under. */
+static int check_runtime(const struct settings *settings, size_t i, struct err *reterr)
+{
+    const struct runtime_config *runtime = &settings->config->runtimes[i];
+    const struct policy *policy = policy_set_find(settings->policies, runtime->policy);
+    char path[48];
+    snprintf(path, sizeof path, "runtime[%zu].policy", i);
+    if (!policy) {
+        return server_config_fail(settings->config, path, reterr,
+                                  "runtime '%s' names policy '%s', which is not among the policies loaded",
+                                  runtime->name, runtime->policy);
+    }
+    if (policy_spec(policy)->state == POLICY_STATE_KERNEL && runtime->kernel[0] == '\0') {
+        return server_config_fail(
+            settings->config, path, reterr,
+            "runtime '%s' has no kernel, which its policy '%s' (state: KERNEL) asks for", runtime->name,
+            runtime->policy);
+    }
+    return 0;
+}
+
+static int check_key(const struct settings *settings, size_t i, struct err *reterr)
+{
+    const struct key_config *key = &settings->config->keys[i];
+    for (size_t j = 0; j < key->n_policies; j++) {
+        const char *policy = key->policies[j];
+        char path[64];
+        snprintf(path, sizeof path, "key[%zu].policy[%zu]", i, j);
+        if (strcmp(policy, "*") != 0 && !policy_set_find(settings->policies, policy)) {
+            return server_config_fail(settings->config, path, reterr,
+                                      "key '%s' names policy '%s', which is not among the policies loaded",
+                                      key->name, policy);
+        }
+    }
+    return 0;
+}
+
+/* What config/ cannot know: that the names of policies lead somewhere. */
+static int check_references(const struct settings *settings, struct err *reterr)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < settings->config->n_runtimes; i++) {
+        r = check_runtime(settings, i, reterr);
+    }
+    for (size_t i = 0; r == 0 && i < settings->config->n_keys; i++) {
+        r = check_key(settings, i, reterr);
+    }
+    return r;
+}
+
+/* Here, because policy/ knows no field; what is wrong in a policy is told with its own place. */
+static int check_policy_paths(const struct server_config *config, struct err *reterr)
+{
+    for (size_t i = 0; i < config->n_policy_paths; i++) {
+        struct stat st;
+        char path[48];
+        snprintf(path, sizeof path, "policy_path[%zu]", i);
+        if (stat(config->policy_paths[i], &st) < 0) {
+            return server_config_fail(config, path, reterr, "\"%s\" cannot be read: %s",
+                                      config->policy_paths[i], strerror(errno));
+        }
+    }
+    return 0;
+}
+
+/* The front reads them, and could only end where it cannot. */
+static int check_certificates(const struct server_config *config, struct err *reterr)
+{
+    const struct {
+        const char *field, *path;
+    } files[] = {{"callback_ca_file", config->callback_ca_file},
+                 {"package_index_ca_file", config->package_index_ca_file}};
+    for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+        CLEANUP(buf_free) struct buf text = BUF_INIT;
+        const char *path = files[i].path;
+        int r = *path ? io_read_file_at(AT_FDCWD, path, CERTIFICATES_BYTES_MAX, &text) : 0;
+        if (r < 0) {
+            return server_config_fail(config, files[i].field, reterr, "\"%s\" cannot be read: %s", path,
+                                      io_read_error(-r));
+        }
+    }
+    return 0;
+}
+
+/* One whose path leads to nothing of the host's is for the self-test to judge. */
+static bool is_installed(const struct settings *settings, const struct runtime_config *runtime)
+{
+    char path[PATH_MAX];
+    const struct policy *policy = policy_set_find(settings->policies, runtime->policy);
+    return !policy_find_on_host(policy, runtime->interpreter, path) || access(path, X_OK) == 0;
+}
+
+/* Optional runtimes whose interpreter this host lacks are not offered. */
+static int set_absent_aside(const struct settings *settings, struct err *reterr)
+{
+    struct server_config *config = settings->config;
+    for (size_t i = 0; i < config->n_runtimes;) {
+        if (config->runtimes[i].optional && !is_installed(settings, &config->runtimes[i])) {
+            server_config_set_runtime_aside(config, i);
+        } else {
+            i++;
+        }
+    }
+    if (!server_config_runtime(config, config->default_runtime)) {
+        return server_config_fail(config, "default_runtime", reterr,
+                                  "the interpreter of the runtime '%s' is not installed",
+                                  config->default_runtime);
+    }
+    return 0;
+}
+
+void settings_log_absent(const struct settings *settings, struct log *log)
+{
+    const struct server_config *config = settings->config;
+    for (size_t i = 0; i < config->n_runtimes_aside; i++) {
+        const struct runtime_config *runtime = &config->runtimes[config->n_runtimes + i];
+        LOG(log, LOG_WARNING, "runtime_absent", LOG_FIELD_STR("runtime", runtime->name),
+            LOG_FIELD_STR("interpreter", runtime->interpreter),
+            LOG_FIELD_STR("means", "it is optional and not offered"));
+    }
+}
+
+int settings_check_start(const struct settings *settings, struct err *reterr)
+{
+    const struct server_config *config = settings->config;
+    if (config->open || config->n_keys > 0) {
+        return 0;
+    }
+    return server_config_fail(config, "key_file", reterr,
+                              "\"%s\" holds no key, and there is no other, so nobody could call; `immure key "
+                              "add` makes one",
+                              config->key_file);
+}
+
+void settings_log_no_caller(const struct settings *settings, struct log *log)
+{
+    const struct server_config *config = settings->config;
+    bool may_call = config->open;
+    for (size_t i = 0; i < config->n_keys; i++) {
+        may_call = may_call || !key_has_expired(&config->keys[i]);
+    }
+    if (!may_call) {
+        LOG(log, LOG_WARNING, "no_valid_key", LOG_FIELD_U64("keys", config->n_keys),
+            LOG_FIELD_STR("means", config->n_keys == 0 ? "there is no key: nobody may call"
+                                                       : "every key has expired: nobody may call"));
+    }
+}
+
+int settings_load(const char *path, char *const *env, struct settings **ret, struct err *reterr)
+{
+    CLEANUP(settings_unrefp) struct settings *settings = calloc(1, sizeof *settings);
+    if (!settings) {
+        return err_errno(reterr, ENOMEM, "loading the configuration");
+    }
+    settings->references = 1;
+    int r = server_config_load(path, env, &settings->config, reterr);
+    r = r < 0 ? r : check_policy_paths(settings->config, reterr);
+    if (r < 0) {
+        return r;
+    }
+    r = policy_set_load(settings->config->policy_paths, settings->config->n_policy_paths, &settings->policies,
+                        reterr);
+    if (r < 0) {
+        return r;
+    }
+    r = check_references(settings, reterr);
+    r = r < 0 ? r : check_certificates(settings->config, reterr);
+    r = r < 0 ? r : set_absent_aside(settings, reterr);
+    if (r < 0) {
+        return r;
+    }
+    *ret = TAKE_PTR(settings);
+    return 0;
+}
+
+struct settings *settings_ref(struct settings *settings)
+{
+    settings->references++;
+    return settings;
+}
+
+void settings_unref(struct settings *settings)
+{
+    if (!settings || --settings->references > 0) {
+        return;
+    }
+    policy_set_free(settings->policies);
+    server_config_free(settings->config);
+    free(settings);
+}
+
+const char *settings_fixed_difference(const struct settings *old, const struct settings *new)
+{
+    if (strcmp(old->config->listen, new->config->listen) != 0) {
+        return "listen";
+    }
+    if (old->config->cgroup_best_effort != new->config->cgroup_best_effort) {
+        return "cgroup";
+    }
+    if (old->config->outer_uid_base != new->config->outer_uid_base) {
+        return "outer_uid_base";
+    }
+    if (strcmp(old->config->session_directory, new->config->session_directory) != 0) {
+        return "session_directory";
+    }
+    if (strcmp(old->config->approval_directory, new->config->approval_directory) != 0) {
+        return "approval_directory";
+    }
+    return NULL;
+}
+
+static int unsupported_runtime(const struct server_config *config, const char *name, struct err *reterr)
+{
+    CLEANUP(buf_free) struct buf names = BUF_INIT;
+    for (size_t i = 0; i < config->n_runtimes; i++) {
+        buf_printf(&names, "%s%s", i == 0 ? "" : ", ", config->runtimes[i].name);
+    }
+    return err_set(reterr, ERR_INVALID, ENOENT, "runtime", "unsupported runtime: %.64s; supported: %s", name,
+                   names.data ? names.data : "");
+}
+
+int settings_find(const struct settings *settings, const struct job *job,
+                  const struct runtime_config **ret_runtime, const struct policy **ret_policy,
+                  struct err *reterr)
+{
+    const struct runtime_config *runtime = server_config_runtime(settings->config, job->runtime);
+    if (!runtime) {
+        return unsupported_runtime(settings->config, job->runtime, reterr);
+    }
+    const char *name = job->policy ? job->policy : runtime->policy;
+    const struct policy *policy = policy_set_find(settings->policies, name);
+    if (!policy) {
+        return err_set(reterr, ERR_INVALID, ENOENT, "policy", "there is no policy '%.64s'", name);
+    }
+    *ret_runtime = runtime;
+    *ret_policy = policy;
+    return 0;
+}

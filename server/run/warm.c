@@ -1,0 +1,370 @@
+/* The stock of parked jails: filled while the machine has time for it, handed out one job each, renewed with
+ * age. */
+#include "server/run/warm_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/policy/policy_file.h"
+#include "config/server/config.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/clock.h"
+#include "jail/base/err.h"
+#include "jail/base/loop.h"
+#include "jail/spawn.h"
+#include "jail/standby.h"
+#include "jail/watch.h"
+#include "policy/policy.h"
+#include "server/kit/log.h"
+#include "server/run/settings.h"
+
+/* A parked jail is replaced at this age, so that none outlives by much what the host looked like when it was
+ * made. */
+#define AGE_MAX_NS (10 * 60 * NS_PER_S)
+
+/* So many jobs of one template live at once: whoever in the kernel looks for all that share a page (to
+ * reclaim it, to see whether it is used) walks through all copies of it, and a template that forks waits
+ * meanwhile. From there on a template of its own serves the next ones. */
+#define COPIES_MAX 128u
+
+#define SUCCESSOR_PAUSE_NS (5 * NS_PER_S)
+
+/* Of those that have been relieved for their age or their jobs; each has memory of its own as long as one job
+ * of it runs. */
+#define LINGERING_MAX 8
+
+/* To start an interpreter keeps a processor busy for longer than most jobs run, beside one that has just
+ * begun: it may end first. */
+#define SHORT_JOB_NS (50 * NS_PER_MS)
+
+static void measure(struct warm_jail *jail)
+{
+    struct warm_template *template = jail->template;
+    if (template->pss_bytes == 0) {
+        jail_watch_memory(jail->jail, &template->pss_bytes, &template->private_bytes);
+        LOG(template->warm->options.log, LOG_INFO, "template_ready",
+            LOG_FIELD_STR("runtime", template->runtime->name),
+            LOG_FIELD_U64("parked_pss_bytes", template->pss_bytes),
+            LOG_FIELD_U64("parked_private_bytes", template->private_bytes));
+    }
+}
+
+/* One more or less of those that cannot be made at once: /metrics must promise none that is not there. */
+static void tell_standbys(const struct warm_template *template)
+{
+    if (warm_is_standby(template)) {
+        template->warm->options.publish(template->warm->options.publish_arg);
+    }
+}
+
+/* A jail of the stock is ready, or has ended before anybody took it. */
+void warm_on_parked_jail(void *arg, uint32_t events)
+{
+    (void)events;
+    struct warm_jail *jail = arg;
+    struct warm_template *template = jail->template;
+    struct warm *warm = template->warm;
+    switch (jail_dispatch(jail->jail)) {
+    case JAIL_PARKED:
+        if (!jail->ready) {
+            jail->ready = true;
+            jail->parked_ns = clock_now_ns();
+            template->n_building--;
+            template->n_ready++;
+            template->state = TEMPLATE_READY;
+            template->failures = 0;
+            measure(jail);
+            tell_standbys(template);
+        }
+        break;
+    case JAIL_ENDED: {
+        struct jail_result result;
+        struct err err = {0};
+        jail_collect(jail->jail, &result, &err);
+        err_set(&err, ERR_SETUP, 0, NULL, "a parked jail ended (%s)", jail_end_to_string(result.end));
+        warm_template_unstock(jail);
+        warm_jail_free(jail);
+        warm_template_stumble(template, &err);
+        tell_standbys(template);
+        return;
+    }
+    default:
+        return;
+    }
+    warm_tend(warm);
+}
+
+/* How many threads want a processor right now, we among them; UINT_MAX where the host does not tell. */
+static unsigned count_runnable(const struct warm *warm)
+{
+    char text[64];
+    unsigned runnable;
+    ssize_t n = warm->loadavg_fd < 0 ? -1 : pread(warm->loadavg_fd, text, sizeof text - 1, 0);
+    text[n > 0 ? n : 0] = '\0';
+    return sscanf(text, "%*s %*s %*s %u/", &runnable) == 1 ? runnable : UINT_MAX;
+}
+
+/* Parks while a processor has nothing else to do, one jail at a time: while fewer jobs run than there are
+ * CPUs, or most of them sleep. */
+static bool may_park(const struct warm *warm)
+{
+    return *warm->options.n_jobs < warm->n_cpus || count_runnable(warm) <= warm->n_cpus;
+}
+
+static void replace_aged(struct warm_template *template, uint64_t now_ns)
+{
+    struct warm_jail *oldest = template->stock;
+    if (oldest && oldest->ready && now_ns - oldest->parked_ns > AGE_MAX_NS) {
+        warm_template_unstock(oldest);
+        warm_jail_free(oldest);
+    }
+}
+
+static void tend_template(struct warm_template *template, uint64_t now_ns)
+{
+    struct err err = {0};
+    struct warm_jail *jail;
+    if (template->state == TEMPLATE_OFF && now_ns >= template->pause_ns) {
+        warm_template_start(template);
+        return;
+    }
+    if (template->state != TEMPLATE_READY) {
+        return;
+    }
+    replace_aged(template, now_ns);
+    unsigned stock = template->n_ready + template->n_building;
+    if (stock < template->runtime->warm_jails && template->n_building == 0 && may_park(template->warm) &&
+        now_ns >= template->pause_ns && warm_template_park(template, NULL, &jail, &err) < 0) {
+        warm_template_stumble(template, &err);
+    }
+}
+
+/* Its failures are its own: they are told, and it is started again. */
+static void raise_successor(struct warm_template *template, uint64_t now_ns)
+{
+    struct err err = {0};
+    if (!template->successor && now_ns >= template->successor_due_ns &&
+        warm_template_new(template->warm, template->runtime, template->policy, &template->successor, &err) <
+            0) {
+        log_err(template->warm->options.log, LOG_WARNING, "no_further_template", &err);
+        template->successor_due_ns = now_ns + SUCCESSOR_PAUSE_NS;
+    }
+    if (template->successor && template->successor->state == TEMPLATE_OFF) {
+        template->successor->is_successor = true;
+        tend_template(template->successor, now_ns);
+    }
+}
+
+/* Those that stand ready do not count: however large the stock is, a server without jobs is at rest. */
+static bool has_many_copies(const struct warm_template *template)
+{
+    unsigned n_stock = template->n_ready + template->n_building;
+    return template->references > 1 + n_stock + COPIES_MAX && template->state == TEMPLATE_READY &&
+           !warm_is_standby(template);
+}
+
+/* Those in whose place another has been put, and which a job keeps. */
+static unsigned count_lingering(const struct warm *warm)
+{
+    unsigned n_serving = 0;
+    for (const struct warm_template *template = warm->templates; template; template = template->next) {
+        n_serving += warm_is_standby(template) ? 0 : template->successor ? 2 : 1;
+    }
+    return *warm->options.n_templates - n_serving;
+}
+
+/* Its jobs know each other's layout and hash seed: time for another. */
+static bool is_worn_out(const struct warm_template *template, uint64_t now_ns)
+{
+    const struct runtime_config *runtime = template->runtime;
+    if (template->state != TEMPLATE_READY || template->n_jobs == 0 || warm_is_standby(template)) {
+        return false;
+    }
+    bool many = runtime->template_max_jobs > 0 && template->n_jobs >= runtime->template_max_jobs;
+    bool old =
+        runtime->template_ttl_ms > 0 && now_ns - template->started_ns >= runtime->template_ttl_ms * NS_PER_MS;
+    return (many || old) && count_lingering(template->warm) < LINGERING_MAX;
+}
+
+static void put_in_place(struct warm_template **at, uint64_t now_ns)
+{
+    struct warm_template *template = *at, *successor = TAKE_PTR(template->successor);
+    LOG(template->warm->options.log, LOG_INFO, "template_replaced",
+        LOG_FIELD_STR("runtime", template->runtime->name), LOG_FIELD_U64("jobs", template->n_jobs),
+        LOG_FIELD_U64("age_ms", (now_ns - template->started_ns) / NS_PER_MS));
+    successor->next = template->next;
+    successor->is_successor = false;
+    successor->n_replaced = template->n_replaced + 1;
+    *at = successor;
+    warm_template_retire(template);
+}
+
+/* `at` is its place in the list. */
+static void look_for_successor(struct warm_template **at, uint64_t now_ns)
+{
+    struct warm_template *template = *at;
+    if (template->successor && template->successor->state == TEMPLATE_READY) {
+        put_in_place(at, now_ns);
+    } else if (template->successor || has_many_copies(template) || is_worn_out(template, now_ns)) {
+        raise_successor(template, now_ns);
+    }
+}
+
+void warm_tend_by(struct warm *warm, uint64_t due_ns)
+{
+    if (due_ns < warm->due_ns) {
+        warm->due_ns = due_ns;
+        loop_timer_set(warm->timer, due_ns);
+    }
+}
+
+void warm_tend_empty(struct warm *warm)
+{
+    uint64_t now_ns = clock_now_ns();
+    for (struct warm_template *template = warm->templates; template; template = template->next) {
+        if (template->stock) {
+            continue;
+        }
+        if (warm_is_standby(template)) {
+            warm_tend_by(warm, now_ns + SHORT_JOB_NS);
+        } else {
+            tend_template(template, now_ns);
+        }
+    }
+}
+
+void warm_tend(struct warm *warm)
+{
+    uint64_t now_ns = clock_now_ns();
+    for (struct warm_template **at = warm ? &warm->templates : NULL; at && *at; at = &(*at)->next) {
+        look_for_successor(at, now_ns);
+        tend_template(*at, now_ns);
+    }
+}
+
+static void on_timer(void *arg, uint32_t events)
+{
+    (void)events;
+    struct warm *warm = arg;
+    warm_tend(warm);
+    warm->options.publish(warm->options.publish_arg);
+    warm->due_ns = clock_now_ns() + NS_PER_S;
+    loop_timer_set(warm->timer, warm->due_ns);
+}
+
+static int add_templates(struct warm *warm, struct err *reterr)
+{
+    const struct settings *settings = warm->options.settings;
+    for (size_t i = 0; i < settings->config->n_runtimes; i++) {
+        const struct runtime_config *runtime = &settings->config->runtimes[i];
+        if (runtime->template[0] == '\0' && (runtime->standby[0] == '\0' || runtime->warm_jails == 0)) {
+            continue;
+        }
+        const struct policy *policy = policy_set_find(settings->policies, runtime->policy);
+        if (policy_spec(policy)->image[0]) {
+            continue; /* looked for anew for each job */
+        }
+        struct warm_template *template;
+        int r = warm_template_new(warm, runtime, policy, &template, reterr);
+        if (r < 0) {
+            return r;
+        }
+        template->next = warm->templates;
+        warm->templates = template;
+    }
+    return 0;
+}
+
+int warm_new(const struct warm_options *options, struct warm **ret, struct err *reterr)
+{
+    struct warm *warm = calloc(1, sizeof *warm);
+    if (!warm) {
+        return err_errno(reterr, ENOMEM, "preparing warm starts");
+    }
+    warm->options = *options;
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    warm->n_cpus = cpus > 0 ? (unsigned)cpus : 1;
+    warm->loadavg_fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
+    int r = loop_add_timer(options->loop, on_timer, warm, &warm->timer, reterr);
+    r = r < 0 ? r : add_templates(warm, reterr);
+    if (r < 0) {
+        warm_free(warm);
+        return r;
+    }
+    on_timer(warm, 0);
+    *ret = warm;
+    return 0;
+}
+
+void warm_free(struct warm *warm)
+{
+    if (!warm) {
+        return;
+    }
+    while (warm->templates) {
+        struct warm_template *template = warm->templates;
+        warm->templates = template->next;
+        warm_template_retire(template);
+    }
+    loop_remove(warm->timer);
+    fd_closep(&warm->loadavg_fd);
+    free(warm);
+}
+
+static struct warm_template *find_template(const struct warm *warm, const struct runtime_config *runtime,
+                                           const struct policy *policy)
+{
+    for (struct warm_template *template = warm->templates; template; template = template->next) {
+        if (template->runtime == runtime && template->policy == policy) {
+            return template;
+        }
+    }
+    return NULL;
+}
+
+struct warm_jail *warm_take(struct warm *warm, const struct runtime_config *runtime,
+                            const struct policy *policy, const struct jail_plan *plan,
+                            const struct execution_session *session)
+{
+    struct warm_template *template = find_template(warm, runtime, policy);
+    if (!template || template->state != TEMPLATE_READY || (session && !template->session_plan)) {
+        return NULL;
+    }
+    /* To start an interpreter now is what the job can do itself. */
+    if (warm_is_standby(template) && (!template->stock || !jail_standby_fits(template->park_plan, plan))) {
+        return NULL;
+    }
+    struct warm_jail *jail = session ? NULL : template->stock; /* the oldest: ready if any is */
+    struct err err = {0};
+    if (!jail && warm_template_park(template, session, &jail, &err) < 0) {
+        warm_template_stumble(template, &err);
+        return NULL;
+    }
+    if (jail_dispatch(jail->jail) == JAIL_ENDED) {
+        warm_on_parked_jail(jail, 0);
+        return NULL;
+    }
+    warm_template_unstock(jail);
+    template->n_jobs++;
+    tell_standbys(template);
+    return jail;
+}
+
+size_t warm_counts(const struct warm *warm, struct warm_count *ret, size_t max)
+{
+    size_t n = 0;
+    for (const struct warm_template *template = warm->templates; template && n < max;
+         template = template->next) {
+        ret[n++] = (struct warm_count){.runtime = template->runtime->name,
+                                       .parked = template->n_ready,
+                                       .building = template->n_building,
+                                       .replaced = template->n_replaced,
+                                       .pss_bytes = template->pss_bytes};
+    }
+    return n;
+}

@@ -1,0 +1,613 @@
+/* The table of sessions. Runs in the warden, which asks it for each job that names one.
+ *
+ *     (none) ── first job ──► in use ── last job ends ──► idle ── time to live ──► (none)
+ *                              ▲  │                        │ │
+ *                              │  └─ ended by its key ──► dying, until its last jail is gone
+ *                              └──────── next job ─────────┘ └─ ended by its key ──► (none)
+ *
+ * One whose workspace is lost, because the keeper has ended, is no session any more; it stays in the table
+ * until its next job, which has to be told, or its time to live is over.
+ *
+ * The workspace is a tmpfs with limits of its own, held by descriptor, or a directory of the host
+ * (disk.c); the keeper (jail/resources/keeper.h) makes the copies that jails attach. Whom a session belongs
+ * to is the hash of a key, not its name: a name may be given to another key. */
+#include "server/sessions/sessions_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <time.h>
+
+#include "config/server/config.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/clock.h"
+#include "jail/base/err.h"
+#include "jail/base/loop.h"
+#include "jail/resources/idmap.h"
+#include "jail/resources/keeper.h"
+#include "jail/resources/scratch.h"
+#include "server/callers/admission.h"
+#include "server/host/host.h"
+#include "server/kit/log.h"
+#include "server/run/execution.h"
+
+/* What scratch_open() makes besides the workspace. */
+#define OWN_INODES 5
+
+uint64_t sessions_now_ms(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_REALTIME, &ts);
+    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / NS_PER_MS;
+}
+
+/* The hash of the key of that name; zeros where the server is open and has none. */
+static int owner_of(const struct server_config *config, const char *key, unsigned char ret[KEY_HASH_BYTES],
+                    uint32_t *ret_max_sessions)
+{
+    memset(ret, 0, KEY_HASH_BYTES);
+    *ret_max_sessions = 0;
+    for (size_t i = 0; i < config->n_keys; i++) {
+        if (strcmp(config->keys[i].name, key) == 0) {
+            memcpy(ret, config->keys[i].sha256, KEY_HASH_BYTES);
+            *ret_max_sessions = admission_sessions_of(config, &config->keys[i]);
+            return 0;
+        }
+    }
+    return config->open ? 0 : -ENOENT;
+}
+
+static bool belongs_to(const struct session *session, const unsigned char owner[KEY_HASH_BYTES])
+{
+    return memcmp(session->owner, owner, KEY_HASH_BYTES) == 0;
+}
+
+static bool is_on_disk(const struct session *session)
+{
+    return session->name[0] != '\0';
+}
+
+/* ---- The life of one ---- */
+
+/* The workspace and the id that it belongs to. */
+static void give_up(struct session *session)
+{
+    struct sessions *all = session->all;
+    struct err ignored = {0};
+    if (session->number > 0 && all->keeper) {
+        keeper_drop(all->keeper, session->number, &ignored);
+    }
+    fd_closep(&session->fd);
+    if (session->has_id) {
+        idmap_give_back(all->options.host->ids, session->uid);
+        session->has_id = false;
+    }
+}
+
+static void session_free(struct session *session)
+{
+    struct sessions *all = session->all;
+    give_up(session);
+    if (is_on_disk(session) && session->dying && all->disk) {
+        session_disk_end(session); /* or the next server would find it */
+        session_disk_gone(all->disk);
+    }
+    free(session);
+}
+
+void session_unref(struct session *session)
+{
+    if (session && --session->references == 0) {
+        session_free(session);
+    } else if (session && session->lost && !session->dying && session->references == 1) {
+        give_up(session); /* but for the table, nobody has it */
+    }
+}
+
+struct session *session_ref(struct session *session)
+{
+    session->references++;
+    return session;
+}
+
+void session_keep(struct session *session, bool kept)
+{
+    session->kept += kept ? 1u : -1u;
+}
+
+const char *session_id_of(const struct session *session)
+{
+    return session->id;
+}
+
+/* Out of the table; whoever still uses it has a reference of his own. */
+static void forget(struct session *session)
+{
+    struct sessions *all = session->all;
+    struct session **at = &all->first;
+    while (*at && *at != session) {
+        at = &(*at)->next;
+    }
+    if (*at) {
+        *at = session->next;
+        all->count -= !session->lost;
+    }
+    deadline_join(&all->deadlines, &session->deadline, NULL);
+    session_unref(session);
+}
+
+void session_end(struct session *session)
+{
+    struct sessions *all = session->all;
+    if (is_on_disk(session)) {
+        session_disk_end(session);
+    }
+    session->dying = true;
+    all->options.ended(all->options.arg, session, true);
+    forget(session);
+    all->options.changed(all->options.arg);
+}
+
+static void on_expiry(void *arg, struct deadline *deadline)
+{
+    (void)arg;
+    session_end((struct session *)(void *)deadline);
+}
+
+/* It has the table's reference still, until its next job has been told. */
+static void lose(struct session *session)
+{
+    struct sessions *all = session->all;
+    session_ref(session);
+    session->lost = true;
+    all->count--;
+    all->options.ended(all->options.arg, session, false);
+    session_unref(session);
+}
+
+/* Without its keeper no workspace in memory can be attached any more; running jobs keep what they have. What
+ * lies on disk is there for the next keeper. */
+static void lose_keeper(struct sessions *sessions)
+{
+    size_t before = sessions->count;
+    loop_remove(TAKE_PTR(sessions->keeper_source));
+    keeper_free(TAKE_PTR(sessions->keeper));
+    for (struct session *session = sessions->first; session; session = session->next) {
+        session->number = 0;
+        if (!is_on_disk(session) && !session->lost) {
+            lose(session);
+        }
+    }
+    if (sessions->count < before) {
+        LOG(*sessions->options.log, LOG_ERROR, "sessions_lost",
+            LOG_FIELD_U64("sessions", before - sessions->count),
+            LOG_FIELD_STR("reason", "the keeper of workspaces in memory has ended"));
+    }
+    sessions->options.changed(sessions->options.arg);
+}
+
+static void on_keeper_gone(void *arg, uint32_t events)
+{
+    (void)events;
+    lose_keeper(arg);
+}
+
+/* Where there is none, or no longer one. */
+static int start_keeper(struct sessions *sessions, struct err *reterr)
+{
+    if (sessions->keeper) {
+        return 0;
+    }
+    int r = keeper_new(&sessions->keeper, reterr);
+    r = r < 0 ? r
+              : loop_add(sessions->options.loop, keeper_fd(sessions->keeper), EPOLLRDHUP, on_keeper_gone,
+                         sessions, &sessions->keeper_source, reterr);
+    if (r < 0) {
+        keeper_free(TAKE_PTR(sessions->keeper));
+    }
+    return r;
+}
+
+/* Gives the session an outer id and its workspace, as the keeper has it. */
+static int attach_workspace(struct session *session, struct err *reterr)
+{
+    struct sessions *all = session->all;
+    CLEANUP(fd_closep) int mount = -1;
+    int r = start_keeper(all, reterr);
+    if (r == 0 && !session->has_id) {
+        r = idmap_take(all->options.host->ids, &session->uid, &session->gid);
+        session->has_id = r == 0;
+        r = r == 0 ? 0 : err_set(reterr, ERR_BUSY, EAGAIN, NULL, "server busy: execution capacity reached");
+    }
+    if (r < 0) {
+        return r;
+    }
+    if (is_on_disk(session)) {
+        r = session_disk_open(session, &mount, reterr);
+    } else {
+        /* Less the inode of a script, which a job's own scratch has room for and a session's does not need.
+         */
+        fd_closep(&session->fd);
+        r = scratch_open(all->limits.bytes, all->limits.files - 1, session->uid, session->gid, &session->fd,
+                         reterr);
+    }
+    r = r < 0 ? r : keeper_add(all->keeper, all->last_number + 1, mount < 0 ? session->fd : mount, reterr);
+    if (r == 0) {
+        session->number = ++all->last_number;
+    }
+    return r;
+}
+
+/* On disk, it is attached when its first job comes. */
+static int make_workspace(struct session *session, struct err *reterr)
+{
+    if (session->all->disk) {
+        return session_disk_make(session, reterr);
+    }
+    int r = attach_workspace(session, reterr);
+    if (r == -EPIPE) { /* a new one has lost nothing */
+        lose_keeper(session->all);
+        err_clear(reterr);
+        r = attach_workspace(session, reterr);
+    }
+    return r;
+}
+
+static struct session *session_alloc(struct sessions *sessions, const char *session_id,
+                                     const unsigned char owner[KEY_HASH_BYTES], uint64_t created_ms)
+{
+    struct session *session = calloc(1, sizeof *session);
+    if (session) {
+        *session = (struct session){.all = sessions,
+                                    .references = 1,
+                                    .fd = -1,
+                                    .inodes = sessions->limits.files,
+                                    .created_ms = created_ms,
+                                    .used_ms = created_ms};
+        memcpy(session->id, session_id, strlen(session_id) + 1);
+        memcpy(session->owner, owner, KEY_HASH_BYTES);
+    }
+    return session;
+}
+
+static void append(struct sessions *sessions, struct session *session)
+{
+    struct session **end = &sessions->first;
+    while (*end) {
+        end = &(*end)->next;
+    }
+    *end = session;
+    sessions->count++;
+}
+
+static int session_new(struct sessions *sessions, const unsigned char owner[KEY_HASH_BYTES],
+                       const char *session_id, struct session **ret, struct err *reterr)
+{
+    struct session *session = session_alloc(sessions, session_id, owner, sessions_now_ms());
+    if (!session) {
+        return err_errno(reterr, ENOMEM, "making a session");
+    }
+    session->fresh = true;
+    int r = make_workspace(session, reterr);
+    if (r < 0) {
+        session_unref(session);
+        return r;
+    }
+    append(sessions, session);
+    sessions->options.changed(sessions->options.arg);
+    *ret = session;
+    return 0;
+}
+
+/* ---- Finding and counting ---- */
+
+static struct session *find(const struct sessions *sessions, const char *session_id)
+{
+    struct session *session = sessions->first;
+    while (session && strcmp(session->id, session_id) != 0) {
+        session = session->next;
+    }
+    return session;
+}
+
+int session_find(const struct sessions *sessions, const struct server_config *config, const char *key,
+                 const char *session_id, struct session **ret, struct err *reterr)
+{
+    unsigned char owner[KEY_HASH_BYTES];
+    uint32_t most;
+    struct session *session = find(sessions, session_id);
+    *ret = NULL;
+    if (session && (owner_of(config, key, owner, &most) < 0 || !belongs_to(session, owner))) {
+        return err_set(reterr, ERR_DENIED, EACCES, "session_id", "this key may not use the session '%.130s'",
+                       session_id);
+    }
+    *ret = session;
+    return 0;
+}
+
+/* Milliseconds until the first of the owner's sessions (NULL: of all) expires, if none is used again. */
+static uint64_t until_expiry_ms(const struct sessions *sessions, const unsigned char *owner)
+{
+    uint64_t now_ns = clock_now_ns(), earliest_ns = now_ns + sessions->idle.timeout_ns;
+    for (const struct session *session = sessions->first; session; session = session->next) {
+        bool counts = !session->lost && (!owner || belongs_to(session, owner));
+        if (counts && session->deadline.queue && session->deadline.at_ns < earliest_ns) {
+            earliest_ns = session->deadline.at_ns;
+        }
+    }
+    return earliest_ns > now_ns ? (earliest_ns - now_ns) / NS_PER_MS : 0;
+}
+
+static int check_room(const struct sessions *sessions, const struct server_config *config,
+                      const unsigned char owner[KEY_HASH_BYTES], uint32_t key_most,
+                      uint64_t *ret_retry_after_ms, struct err *reterr)
+{
+    uint32_t n = 0;
+    for (const struct session *session = sessions->first; session; session = session->next) {
+        n += !session->lost && belongs_to(session, owner);
+    }
+    if (key_most > 0 && n >= key_most) {
+        *ret_retry_after_ms = until_expiry_ms(sessions, owner);
+        return err_set(reterr, ERR_RATE, EAGAIN, NULL, "this key has the %u sessions that it may have", n);
+    }
+    if (sessions->count >= config->max_sessions) {
+        *ret_retry_after_ms = until_expiry_ms(sessions, NULL);
+        return err_set(reterr, ERR_BUSY, EAGAIN, NULL, "server busy: there is no room for another session");
+    }
+    return 0;
+}
+
+uint64_t session_file_bytes(const struct server_config *config)
+{
+    return config->session_directory[0] ? config->session_bytes : 0;
+}
+
+static void go_by(struct sessions *sessions, const struct server_config *config)
+{
+    sessions->idle.timeout_ns = config->session_ttl_ms * NS_PER_MS;
+    sessions->limits = (struct tree_limits){.bytes = config->session_bytes, .files = config->session_inodes};
+    sessions->free_bytes = config->session_free_bytes;
+}
+
+/* The session that a job enters; NULL: there is room for it, and it is to be made. */
+static int look_up(const struct sessions *sessions, const struct server_config *config, const char *key,
+                   const char *session_id, unsigned char ret_owner[KEY_HASH_BYTES], struct session **ret,
+                   uint64_t *ret_retry_after_ms, struct err *reterr)
+{
+    uint32_t key_most;
+    *ret_retry_after_ms = 0;
+    if (owner_of(config, key, ret_owner, &key_most) < 0) {
+        return err_set(reterr, ERR_INTERNAL, ENOENT, "key", "a job's key is not in the configuration");
+    }
+    int r = session_find(sessions, config, key, session_id, ret, reterr);
+    return r < 0 || *ret ? r : check_room(sessions, config, ret_owner, key_most, ret_retry_after_ms, reterr);
+}
+
+int session_try(const struct sessions *sessions, const struct server_config *config, const char *key,
+                const char *session_id, struct session **ret, struct err *reterr)
+{
+    unsigned char owner[KEY_HASH_BYTES];
+    uint64_t retry_after_ms;
+    return look_up(sessions, config, key, session_id, owner, ret, &retry_after_ms, reterr);
+}
+
+int session_enter(struct sessions *sessions, const struct server_config *config, const char *key,
+                  const char *session_id, struct session **ret, uint64_t *ret_retry_after_ms,
+                  struct err *reterr)
+{
+    struct session *session;
+    unsigned char owner[KEY_HASH_BYTES];
+    go_by(sessions, config);
+    int r = look_up(sessions, config, key, session_id, owner, &session, ret_retry_after_ms, reterr);
+    if (r == 0 && !session) {
+        r = session_new(sessions, owner, session_id, &session, reterr);
+    }
+    if (r < 0) {
+        return r;
+    }
+    session->jobs++;
+    session->references++;
+    deadline_join(&sessions->deadlines, &session->deadline, NULL);
+    *ret = session;
+    return 0;
+}
+
+/* For the next server, and because files may have changed or are about to. */
+static void note_use(struct session *session)
+{
+    if (is_on_disk(session) && session->fd >= 0) {
+        store_touch(session->fd);
+        session_disk_changed(session);
+    }
+}
+
+void session_leave(struct session *session, bool ran)
+{
+    if (!session) {
+        return;
+    }
+    struct sessions *all = session->all;
+    session->jobs--;
+    if (ran) {
+        session->fresh = false;
+        session->used_ms = sessions_now_ms();
+        note_use(session);
+    }
+    if (session->jobs > 0 || session->dying) {
+        return;
+    }
+    if (session->fresh) {
+        session_end(session);
+    } else {
+        deadline_join(&all->deadlines, &session->deadline, &all->idle);
+    }
+}
+
+/* A copy of the workspace's mount for one jail. */
+static int share(struct session *session, int *ret_fd, struct err *reterr)
+{
+    struct sessions *all = session->all;
+    int r = is_on_disk(session) && session->number == 0 ? attach_workspace(session, reterr) : 0;
+    if (r == 0) {
+        r = all->keeper ? keeper_copy(all->keeper, session->number, ret_fd, reterr) : -EPIPE;
+    }
+    return r;
+}
+
+/* A keeper that is gone takes along what lies in memory: the job that comes next must not take an empty
+ * workspace for its session's. What lies on disk another keeper shares. */
+static int share_or_lose(struct session *session, int *ret_fd, struct err *reterr)
+{
+    int r = session->lost ? -EPIPE : share(session, ret_fd, reterr);
+    if (r == -EPIPE && !session->lost) {
+        lose_keeper(session->all);
+        err_clear(reterr);
+        r = session->lost ? r : share(session, ret_fd, reterr);
+    }
+    if (session->lost) {
+        session_end(session);
+        return err_set(
+            reterr, ERR_SETUP, EPIPE, NULL,
+            "the keeper of workspaces is gone, and what this session had with it: its next job finds an "
+            "empty workspace");
+    }
+    return r;
+}
+
+int session_open(struct session *session, uint64_t input_bytes, struct execution_session *ret,
+                 struct err *reterr)
+{
+    struct sessions *all = session->all;
+    int mount_fd = -1;
+    int r = 0;
+    if (is_on_disk(session)) {
+        r = session_disk_check(session, input_bytes, reterr);
+        if (r < 0) {
+            session_disk_changed(session); /* whether that is still so */
+        }
+    }
+    r = r < 0 ? r : share_or_lose(session, &mount_fd, reterr);
+    if (r < 0) {
+        return r;
+    }
+    *ret = (struct execution_session){.fd = session->fd,
+                                      .mount_fd = mount_fd,
+                                      .uid = session->uid,
+                                      .gid = session->gid,
+                                      .file_uid = session->uid,
+                                      .file_gid = session->gid,
+                                      .inodes = session->inodes};
+    if (is_on_disk(session)) {
+        store_owner(session_disk_store(all->disk), &ret->file_uid, &ret->file_gid);
+        note_use(session);
+    }
+    return 0;
+}
+
+static struct session_row row_of(const struct session *session)
+{
+    struct session_row row = {
+        .created_ms = session->created_ms, .used_ms = session->used_ms, .jobs = session->jobs};
+    memcpy(row.session_id, session->id, sizeof row.session_id);
+    if (is_on_disk(session)) {
+        row.bytes = session->usage.bytes;
+        row.files = session->usage.files;
+    } else if (scratch_usage(session->fd, &row.bytes, &row.files) == 0) {
+        row.files -= row.files > OWN_INODES ? OWN_INODES : row.files;
+    } else {
+        row.bytes = row.files = 0;
+    }
+    if (session->deadline.queue) {
+        uint64_t now_ns = clock_now_ns(), at_ns = session->deadline.at_ns;
+        row.expires_ms = sessions_now_ms() + (at_ns > now_ns ? (at_ns - now_ns) / NS_PER_MS : 0);
+    }
+    return row;
+}
+
+size_t sessions_list(const struct sessions *sessions, const struct server_config *config, const char *key,
+                     struct session_row *ret, size_t max)
+{
+    unsigned char owner[KEY_HASH_BYTES];
+    uint32_t most;
+    size_t n = 0;
+    if (owner_of(config, key, owner, &most) < 0) {
+        return 0;
+    }
+    for (const struct session *session = sessions->first; session && n < max; session = session->next) {
+        if (!session->lost && belongs_to(session, owner)) {
+            ret[n++] = row_of(session);
+        }
+    }
+    return n;
+}
+
+/* ---- All of them ---- */
+
+size_t sessions_count(const struct sessions *sessions)
+{
+    return sessions->count;
+}
+
+int sessions_add_stored(struct sessions *sessions, const struct store_entry *entry, struct err *reterr)
+{
+    const struct stored_session *stored = &entry->session;
+    uint64_t now_ms = sessions_now_ms(), used_ms = entry->used_ms < now_ms ? entry->used_ms : now_ms;
+    uint64_t idle_ns = (now_ms - used_ms) * NS_PER_MS;
+    if (idle_ns >= sessions->idle.timeout_ns || find(sessions, stored->id)) {
+        return 1;
+    }
+    struct session *session = session_alloc(sessions, stored->id, stored->owner, stored->created_ms);
+    if (!session) {
+        return err_errno(reterr, ENOMEM, "reading sessions back");
+    }
+    memcpy(session->name, entry->name, sizeof session->name);
+    session->used_ms = used_ms;
+    session->look_due_ns = clock_now_ns();
+    append(sessions, session);
+    deadline_join_late(&sessions->deadlines, &session->deadline, &sessions->idle, idle_ns);
+    return 0;
+}
+
+int sessions_new(const struct sessions_options *options, const struct server_config *config,
+                 struct sessions **ret, struct err *reterr)
+{
+    struct sessions *sessions = calloc(1, sizeof *sessions);
+    if (!sessions) {
+        return err_errno(reterr, ENOMEM, "making the table of sessions");
+    }
+    sessions->options = *options;
+    sessions->deadlines =
+        (struct deadlines){.queues = &sessions->idle, .n_queues = 1, .passed = on_expiry, .arg = sessions};
+    go_by(sessions, config);
+    int r = deadlines_start(&sessions->deadlines, options->loop, reterr);
+    if (r == 0 && config->session_directory[0]) {
+        r = session_disk_new(sessions, config->session_directory, &sessions->disk, reterr);
+        r = r < 0 ? r : session_disk_load(sessions->disk, reterr);
+    }
+    if (r < 0) {
+        sessions_free(sessions);
+        return r;
+    }
+    *ret = sessions;
+    return 0;
+}
+
+void sessions_free(struct sessions *sessions)
+{
+    if (!sessions) {
+        return;
+    }
+    session_disk_free(TAKE_PTR(sessions->disk));
+    while (sessions->first) {
+        if (is_on_disk(sessions->first)) {
+            forget(sessions->first);
+        } else {
+            session_end(sessions->first);
+        }
+    }
+    deadlines_stop(&sessions->deadlines);
+    loop_remove(sessions->keeper_source);
+    keeper_free(sessions->keeper);
+    free(sessions);
+}

@@ -1,0 +1,591 @@
+/* A job's life in the warden: MSG_JOB in, a jail, MSG_DONE or MSG_REFUSED out.
+ *
+ * The front's word is not taken: ids must rise, and descriptors be what they should (job_descriptors.c).
+ * Capacity is decided here and nowhere else. */
+#include "server/warden/warden_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "config/server/config.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/clock.h"
+#include "jail/base/err.h"
+#include "jail/base/loop.h"
+#include "jail/watch.h"
+#include "server/image/open.h"
+#include "server/kit/die_here.h"
+#include "server/kit/log.h"
+#include "server/run/execution.h"
+#include "server/run/kernels.h"
+#include "server/run/settings.h"
+#include "server/run/verdict.h"
+#include "server/run/warm.h"
+#include "server/sessions/sessions.h"
+#include "server/warden/job_descriptors.h"
+
+/* How many answered jobs may be waiting for their jails to be gone. */
+#define DYING_MAX 64
+
+static uint64_t soonest_end_ms(const struct warden *warden)
+{
+    const uint64_t floor_ms = 1;
+    uint64_t soonest = UINT64_MAX, now_ns = clock_now_ns();
+    for (const struct warden_job *job = warden->jobs; job; job = job->next) {
+        uint64_t remaining = job->is_selftest ? UINT64_MAX : execution_remaining_ms(job->execution, now_ns);
+        soonest = remaining < soonest ? remaining : soonest;
+    }
+    return soonest == UINT64_MAX ? 0 : soonest > floor_ms ? soonest : floor_ms;
+}
+
+/* `retry_after_ms` 0: when the first of the running jobs has to end. */
+void job_refuse(struct front *front, uint64_t id, const struct err *err, uint64_t retry_after_ms)
+{
+    struct msg msg = {.type = MSG_REFUSED};
+    msg.refused.id = id;
+    msg.refused.kind = err->kind;
+    snprintf(msg.refused.item, sizeof msg.refused.item, "%s", err->item);
+    snprintf(msg.refused.text, sizeof msg.refused.text, "%s", err->text);
+    if (err->kind == ERR_BUSY || err->kind == ERR_RATE) {
+        msg.refused.retry_after_ms = retry_after_ms ? retry_after_ms : soonest_end_ms(front->warden);
+    }
+    front_send(front, &msg, NULL, 0);
+}
+
+/* A jail that could not even be started is a verdict like any other setup error. */
+static void report_setup_error(struct front *front, uint64_t id, const struct err *err)
+{
+    struct msg msg = {.type = MSG_DONE};
+    msg.done.id = id;
+    msg.done.enforced_by_cgroup = front->warden->host.cgroups != NULL;
+    msg.done.policy = strdup("");
+    msg.done.policy_sha256 = strdup("");
+    if (msg.done.policy && msg.done.policy_sha256 && verdict_from_setup_error(err, &msg.done) == 0) {
+        front_send(front, &msg, NULL, 0);
+    } else {
+        job_refuse(front, id, err, 0);
+    }
+    job_result_clear(&msg.done);
+}
+
+static bool is_callers_fault(enum err_kind kind)
+{
+    return kind == ERR_BUSY || kind == ERR_INVALID || kind == ERR_DENIED || kind == ERR_RATE ||
+           kind == ERR_CONFLICT || kind == ERR_APPROVAL || kind == ERR_TOO_LARGE;
+}
+
+static void report_failure(struct front *front, uint64_t id, const struct err *err, uint64_t retry_after_ms)
+{
+    log_err(front->warden->log, is_callers_fault(err->kind) ? LOG_DEBUG : LOG_WARNING, "job_refused", err);
+    /* What fails between here and the program is a step of setting it up, and no secret. */
+    if (err->kind == ERR_SETUP || err->kind == ERR_HOST || err->kind == ERR_INTERNAL) {
+        report_setup_error(front, id, err);
+        selftest_doubt(front->warden);
+    } else {
+        job_refuse(front, id, err, retry_after_ms);
+    }
+}
+
+struct policy_ceilings job_ceilings(const struct warden *warden, const struct settings *settings,
+                                    const char *key)
+{
+    struct policy_ceilings ceilings = {
+        .default_timeout_ms = settings->config->default_timeout_ms,
+        .max_timeout_ms = settings->config->max_timeout_ms,
+        .max_output_bytes = settings->config->max_output_bytes,
+    };
+    const struct key_config *caller = server_config_key(settings->config, key);
+    if (caller) {
+        ceilings.key = caller->max;
+    }
+    host_apply_to_ceilings(&warden->host, &ceilings);
+    return ceilings;
+}
+
+static bool unlink_from(struct warden_job **at, const struct warden_job *job)
+{
+    while (*at && *at != job) {
+        at = &(*at)->next;
+    }
+    if (!*at) {
+        return false;
+    }
+    *at = job->next;
+    return true;
+}
+
+static void unlink_job(struct warden_job *job)
+{
+    struct warden *warden = job->warden;
+    if (job->is_reported) {
+        warden->n_dying -= unlink_from(&warden->dying, job);
+    } else if (unlink_from(&warden->jobs, job)) {
+        warden->n_jobs -= !job->is_selftest;
+    }
+}
+
+/* With its verdict a job has left its session, although its jail takes a little longer to go. */
+static void leave_session(struct warden_job *job, bool ran)
+{
+    if (!job->has_left) {
+        job->has_left = true;
+        session_leave(job->session, ran);
+    }
+}
+
+/* Frees a job, running or not. */
+void job_discard(struct warden_job *job)
+{
+    loop_remove(job->source);
+    loop_remove(job->files_source);
+    unlink_job(job);
+    leave_session(job, job->execution != NULL);
+    execution_free(job->execution);
+    session_unref(job->session);
+    fd_closep(&job->image_fd);
+    free(job);
+}
+
+static void tell_verdict(struct warden_job *job, int r, struct job_result *result, const struct err *err)
+{
+    struct warden *warden = job->warden;
+    if (job->is_selftest) {
+        return;
+    }
+    if (!job->front) {
+        LOG(warden->log, LOG_WARNING, "job_orphaned", LOG_FIELD_U64("job", job->id),
+            LOG_FIELD_STR("execution_id", execution_job(job->execution)->execution_id),
+            LOG_FIELD_STR("key", execution_job(job->execution)->key));
+    } else if (r < 0) {
+        log_err(warden->log, LOG_ERROR, "job_verdict_lost", err);
+        job_refuse(job->front, job->id, err, 0);
+    } else {
+        struct msg msg = {.type = MSG_DONE, .done = *result};
+        front_send(job->front, &msg, NULL, 0);
+    }
+}
+
+/* Keeps what the jail still holds (its uid, its cgroup, its scratch) until it is gone. */
+static void bury(struct warden_job *job)
+{
+    struct warden *warden = job->warden;
+    unlink_job(job);
+    job->is_reported = true;
+    job->next = warden->dying;
+    warden->dying = job;
+    warden->n_dying++;
+}
+
+/* Jobs must not come faster than the kernel takes their jails apart. */
+static void wait_for_graves(struct warden *warden)
+{
+    while (warden->n_dying > DYING_MAX) {
+        struct warden_job *oldest = warden->dying;
+        while (oldest->next) {
+            oldest = oldest->next;
+        }
+        job_discard(oldest);
+    }
+}
+
+/* Only now another jail is parked: its making must not keep a verdict from its caller. */
+static void discard_gone(struct warden_job *job)
+{
+    struct warm *warm = job->warden->warm;
+    job_discard(job);
+    warm_tend(warm);
+}
+
+static void on_files(void *arg, uint32_t events);
+
+static void finish(struct warden_job *job)
+{
+    struct warden *warden = job->warden;
+    struct job_result result = {0};
+    struct err err = {0};
+    int r = execution_finish(job->execution, &result, &err);
+    if (r == 1) {
+        r = loop_add(warden->loop, execution_files_fd(job->execution), EPOLLIN, on_files, job,
+                     &job->files_source, &err);
+        if (r == 0 && execution_is_gone(job->execution)) {
+            loop_remove(TAKE_PTR(job->source)); /* of a kernel, which others may watch from now on */
+        }
+        if (r == 0) {
+            return;
+        }
+    }
+    leave_session(job, true);
+    if (job->approval_id[0] != '\0') {
+        approval_end(warden, job->approval_id, job->front && r == 0,
+                     !job->front ? "the process that had asked for it ended while it ran"
+                     : r < 0     ? "its verdict could not be read"
+                                 : job_status_to_string(result.status));
+    }
+    tell_verdict(job, r, &result, &err);
+    bool is_selftest = job->is_selftest, is_elsewhere = job->front != warden->current;
+    if (execution_is_gone(job->execution)) {
+        discard_gone(job);
+    } else {
+        bury(job);
+    }
+    if (is_selftest) {
+        selftest_ended(warden, r < 0 ? NULL : &result);
+    } else if (r == 0 && result.status == JOB_SETUP_ERROR) {
+        selftest_doubt(warden);
+    }
+    if (is_elsewhere && !is_selftest) {
+        warden_publish_state(warden); /* the front that serves counts it, too */
+    }
+    job_result_clear(&result);
+    approvals_tend(warden);
+    warden_check_drained(warden);
+}
+
+static void on_files(void *arg, uint32_t events)
+{
+    (void)events;
+    struct warden_job *job = arg;
+    loop_remove(TAKE_PTR(job->files_source));
+    finish(job);
+}
+
+/* Once, where the job asked for it. */
+static void announce(struct warden_job *job)
+{
+    if (job->front && !job->announced && execution_job(job->execution)->announce) {
+        job->announced = true;
+        front_send(job->front, &(struct msg){.type = MSG_STARTED, .started = {.id = job->id}}, NULL, 0);
+    }
+}
+
+static void on_jail_event(void *arg, uint32_t events)
+{
+    (void)events;
+    struct warden_job *job = arg;
+    enum execution_state state = execution_dispatch(job->execution);
+    if (state == EXECUTION_RUNNING) {
+        announce(job);
+    }
+    if (job->files_source) {
+        if (execution_is_gone(job->execution)) {
+            loop_remove(TAKE_PTR(job->source)); /* it tells nothing more */
+        }
+        return;
+    }
+    if (!job->is_reported && state == EXECUTION_ENDED) {
+        /* A program is told that its result has arrived when the front has told us of the files: that is in
+         * the socket by now. */
+        if (job->front) {
+            front_receive(job->front, 1024);
+        }
+        finish(job);
+    } else if (job->is_reported && execution_is_gone(job->execution)) {
+        discard_gone(job);
+    } else if (state == EXECUTION_RUNNING && job->warden->warm) {
+        warm_tend_empty(job->warden->warm);
+    }
+}
+
+/* Only ever earlier: jobs that start must not push the next look at those that run further away. */
+static void watch_by(struct warden *warden, uint64_t due_ns)
+{
+    if (warden->watch_due_ns == 0 || due_ns < warden->watch_due_ns) {
+        warden->watch_due_ns = due_ns;
+        loop_timer_set(warden->watch_timer, due_ns);
+    }
+}
+
+void job_watch_due(void *arg, uint32_t events)
+{
+    (void)events;
+    struct warden *warden = arg;
+    uint64_t next_ns = UINT64_MAX;
+    warden->watch_due_ns = 0;
+    for (struct warden_job *job = warden->jobs; job; job = job->next) {
+        if (!execution_needs_watch(job->execution)) {
+            continue;
+        }
+        uint64_t due_ns = execution_watch(job->execution);
+        next_ns = due_ns < next_ns ? due_ns : next_ns;
+    }
+    if (next_ns != UINT64_MAX) {
+        uint64_t earliest_ns = clock_now_ns() + JAIL_WATCH_INTERVAL_MS * NS_PER_MS;
+        watch_by(warden, next_ns > earliest_ns ? next_ns : earliest_ns);
+    }
+}
+
+/* Puts a started execution under the loop's care. */
+static int adopt(struct warden_job *job, struct err *reterr)
+{
+    struct warden *warden = job->warden;
+    int r = loop_add(warden->loop, execution_fd(job->execution), EPOLLIN, on_jail_event, job, &job->source,
+                     reterr);
+    if (r < 0) {
+        return r;
+    }
+    job->next = warden->jobs;
+    warden->jobs = job;
+    warden->n_jobs += !job->is_selftest;
+    warden_floor_arm(warden);
+    if (execution_needs_watch(job->execution)) {
+        watch_by(warden, clock_now_ns() + JAIL_WATCH_INTERVAL_MS * NS_PER_MS);
+    }
+    return 0;
+}
+
+/* The session that the job names, if it names one. */
+static int enter_session(struct warden_job *job, const struct settings *settings, const struct job *wish,
+                         struct execution_session *ret, uint64_t *ret_retry_after_ms, struct err *reterr)
+{
+    if (!wish->session_id) {
+        return 0;
+    }
+    int r = session_enter(job->warden->sessions, settings->config, wish->key, wish->session_id, &job->session,
+                          ret_retry_after_ms, reterr);
+    uint64_t input_bytes = 0;
+    for (size_t i = 0; i < wish->n_files; i++) {
+        input_bytes += wish->files[i].size;
+    }
+    return r < 0 ? r : session_open(job->session, input_bytes, ret, reterr);
+}
+
+/* The kernel of the job's session, where its policy keeps one; `*ret` is NULL otherwise. */
+static int enter_kernel(const struct warden_job *job, const struct settings *settings, const struct job *wish,
+                        const struct runtime_config *runtime, const struct policy *policy,
+                        struct kernel **ret, uint64_t *ret_retry_after_ms, struct err *reterr)
+{
+    if (!job->session || policy_spec(policy)->state != POLICY_STATE_KERNEL) {
+        return 0;
+    }
+    if (job->approval_id[0] == '\0' && approvals_claim_kernel(job->warden, wish->session_id)) {
+        *ret_retry_after_ms = 0;
+        return err_set(reterr, ERR_BUSY, EAGAIN, NULL,
+                       "server busy: the kernel of this session is about to run an approved job");
+    }
+    return kernel_enter(job->warden->kernels, settings->config, wish->key, job->session, runtime, policy, ret,
+                        ret_retry_after_ms, reterr);
+}
+
+/* The image that the job runs in, if it does. */
+static int open_image(const struct settings *settings, const struct policy *policy,
+                      const struct runtime_config *runtime, const struct job *wish, struct image *ret,
+                      struct err *reterr)
+{
+    const char *name;
+    int r = policy_image_for(policy, wish, &name, reterr);
+    return r < 0 || !name ? r : image_open(settings->config->image_directory, name, runtime, ret, reterr);
+}
+
+static void give_descriptors(const int fds[JOB_FD_COUNT], int image_fd, int ret[JAIL_FD_COUNT])
+{
+    ret[JAIL_FD_STDIN] = fds[JOB_FD_STDIN];
+    ret[JAIL_FD_STDOUT] = fds[JOB_FD_STDOUT];
+    ret[JAIL_FD_STDERR] = fds[JOB_FD_STDERR];
+    ret[JAIL_FD_INPUT] = fds[JOB_FD_INPUT];
+    ret[JAIL_FD_SCRATCH] = -1;
+    ret[JAIL_FD_BRIDGE_IN] = fds[JOB_FD_BRIDGE_IN];
+    ret[JAIL_FD_BRIDGE_OUT] = fds[JOB_FD_BRIDGE_OUT];
+    ret[JAIL_FD_WORKSPACE] = -1;
+    ret[JAIL_FD_IMAGE] = image_fd;
+}
+
+/* Takes `wish` over. `approval_id`: NULL where it needed none. */
+static int start(struct warden *warden, const struct settings *settings, struct job *wish,
+                 const int fds[JOB_FD_COUNT], bool is_selftest, const char *approval_id,
+                 struct warden_job **ret, uint64_t *ret_retry_after_ms, struct err *reterr)
+{
+    const struct runtime_config *runtime;
+    const struct policy *policy;
+    wait_for_graves(warden);
+    struct warden_job *job = calloc(1, sizeof *job);
+    int r = job ? settings_find(settings, wish, &runtime, &policy, reterr)
+                : err_errno(reterr, ENOMEM, "starting a job");
+    if (r < 0) {
+        job_free(wish);
+        free(job);
+        return r;
+    }
+    *job = (struct warden_job){.warden = warden, .is_selftest = is_selftest, .id = wish->id, .image_fd = -1};
+    snprintf(job->approval_id, sizeof job->approval_id, "%s", approval_id ? approval_id : "");
+    struct execution_session session = {.fd = -1, .mount_fd = -1};
+    struct kernel *kernel = NULL;
+    struct image image = IMAGE_CLOSED;
+    r = open_image(settings, policy, runtime, wish, &image, reterr);
+    job->image_fd = TAKE_FD(image.lock_fd);
+    r = r < 0 ? r : enter_session(job, settings, wish, &session, ret_retry_after_ms, reterr);
+    r = r < 0 ? r : enter_kernel(job, settings, wish, runtime, policy, &kernel, ret_retry_after_ms, reterr);
+    r = r < 0 || !approval_id ? r : approval_begin(warden, approval_id, reterr);
+    if (r < 0) {
+        kernel_leave(kernel);
+        image_close(&image);
+        fd_closep(&session.mount_fd);
+        job_free(wish);
+        job_discard(job);
+        return r;
+    }
+    struct policy_ceilings ceilings = job_ceilings(warden, settings, wish->key);
+    ceilings.file_bytes = job->session ? session_file_bytes(settings->config) : 0;
+    bool in_image = image.mount_fd >= 0;
+    struct policy_program program = {
+        .runtime = runtime, .image = in_image ? &image.policy : NULL, .bridge = !is_selftest};
+    struct execution_request request = {.host = &warden->host,
+                                        .policy = policy,
+                                        .ceilings = &ceilings,
+                                        .program = &program,
+                                        .job = wish,
+                                        .warm =
+                                            settings == warden->settings && !in_image ? warden->warm : NULL,
+                                        .session = job->session ? &session : NULL,
+                                        .kernel = kernel,
+                                        .list_outputs = !is_selftest};
+    give_descriptors(fds, image.mount_fd, request.fds);
+    r = execution_start(&request, &job->execution, reterr);
+    fd_closep(&session.mount_fd);
+    image_close(&image);
+    r = r < 0 ? r : adopt(job, reterr);
+    if (r < 0) {
+        job_discard(job);
+        return r;
+    }
+    *ret = job;
+    return 0;
+}
+
+/* The verdict goes to this front; the one that serves counts the job in any case. */
+static void give_to(struct front *front, struct warden_job *job)
+{
+    job->front = front;
+    if (front != front->warden->current) {
+        warden_publish_state(front->warden);
+    }
+}
+
+void job_accept(struct front *front, struct job *wish, int fds[JOB_FD_COUNT])
+{
+    struct warden *warden = front->warden;
+    struct err err = {0};
+    uint64_t id = wish->id;
+    if (!front_next_job(front, id, job_descriptors_check(fds))) {
+        job_free(wish);
+        return;
+    }
+    uint64_t retry_after_ms = 0;
+    if (approval_check_job(front, wish, &err) < 0 || job_check_load(front, wish, &retry_after_ms, &err) < 0 ||
+        warden_floor_check(warden, &retry_after_ms, &err) < 0) {
+        job_free(wish);
+        report_failure(front, id, &err, retry_after_ms);
+        return;
+    }
+    if (warden->n_jobs + approvals_handed_over(warden, NULL) >=
+        warden->settings->config->max_concurrent_jobs) {
+        job_free(wish);
+        err_set(&err, ERR_BUSY, EAGAIN, NULL, "server busy: execution capacity reached");
+        job_refuse(front, id, &err, 0);
+        return;
+    }
+    struct warden_job *job;
+    if (start(warden, front->settings, wish, fds, false, NULL, &job, &retry_after_ms, &err) < 0) {
+        report_failure(front, id, &err, retry_after_ms);
+    } else {
+        give_to(front, job);
+    }
+}
+
+/* Its job is ours, and so is the input; the pipes are the front's. There is room for it: approvals_tend() has
+ * seen to that. */
+void job_run(struct front *front, uint64_t id, const char *approval_id, const int pipes[MSG_RUN_FDS])
+{
+    struct warden *warden = front->warden;
+    struct job *wish = NULL;
+    struct err err = {0};
+    int fds[JOB_FD_COUNT] = {-1};
+    memcpy(fds + 1, pipes, MSG_RUN_FDS * sizeof *pipes);
+    if (!front_next_job(front, id, job_descriptors_check_pipes(fds))) {
+        return;
+    }
+    struct warden_job *job = NULL;
+    uint64_t retry_after_ms = 0;
+    int r = approval_take(front, approval_id, &wish, &fds[JOB_FD_INPUT], &err);
+    if (r == 0) {
+        wish->id = id;
+        r = start(warden, front->settings, wish, fds, false, approval_id, &job, &retry_after_ms, &err);
+        fd_closep(&fds[JOB_FD_INPUT]);
+        if (r < 0) {
+            approval_not_begun(front, approval_id, &err);
+        }
+    }
+    if (r < 0) {
+        report_failure(front, id, &err, retry_after_ms);
+    } else {
+        give_to(front, job);
+        die_here("started");
+    }
+    approvals_tend(warden); /* the next one that enters a session */
+}
+
+int job_start_selftest(struct warden *warden, const struct settings *settings, struct job *wish,
+                       const int fds[JOB_FD_COUNT], struct warden_job **ret, struct err *reterr)
+{
+    uint64_t retry_after_ms;
+    return start(warden, settings, wish, fds, true, NULL, ret, &retry_after_ms, reterr);
+}
+
+void job_cancel(struct front *front, uint64_t id)
+{
+    for (struct warden_job *job = front->warden->jobs; job; job = job->next) {
+        if (job->front == front && job->id == id) {
+            execution_cancel(job->execution);
+        }
+    }
+    /* One that is not there has ended meanwhile: its verdict is on the way. */
+}
+
+void job_name_outputs(struct front *front, struct msg_outputs *outputs)
+{
+    for (struct warden_job *job = front->warden->jobs; job; job = job->next) {
+        if (job->front == front && job->id == outputs->id) {
+            execution_name_outputs(job->execution, &outputs->paths, &outputs->n_paths);
+        }
+    }
+}
+
+void job_cancel_session(struct warden *warden, const struct session *session)
+{
+    for (struct warden_job *job = warden->jobs; job; job = job->next) {
+        if (job->session == session) {
+            execution_kill(job->execution);
+        }
+    }
+}
+
+void job_end_session(void *arg, const struct session *session, const char *why)
+{
+    const struct warden *warden = arg;
+    for (struct warden_job *job = warden->jobs; job; job = job->next) {
+        if (job->session == session) {
+            execution_end_over_workspace(job->execution, why);
+        }
+    }
+    kernels_end_session(warden->kernels, session, true);
+}
+
+void job_cancel_all_of(struct front *front)
+{
+    for (struct warden_job *job = front->warden->jobs; job; job = job->next) {
+        if (job->front == front) {
+            job->front = NULL;
+            execution_cancel(job->execution);
+        }
+    }
+}
+
+void job_cancel_all(struct warden *warden)
+{
+    for (struct warden_job *job = warden->jobs; job; job = job->next) {
+        execution_kill(job->execution);
+    }
+}

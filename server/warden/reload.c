@@ -1,0 +1,107 @@
+/* SIGHUP: the configuration and every policy are read again, all or nothing.
+ *
+ * A new front is started with the new settings while the old one goes on serving. Only when the new one has
+ * said hello do the new settings count, and the old front drains: its running jobs keep their channel and
+ * what they went by. Whatever fails before that leaves everything as it was. */
+#include "server/warden/warden_internal.h"
+
+#include "config/server/config.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "server/approvals/approvals.h"
+#include "server/audit/trail.h"
+#include "server/kit/log.h"
+#include "server/run/settings.h"
+#include "server/run/warm.h"
+#include "server/warden/kept_environment.h"
+#include "server/warden/warden.h"
+
+static int load(const struct warden *warden, struct settings **ret, struct err *reterr)
+{
+    CLEANUP(kept_environment_wipe) struct kept_environment environment = {0};
+    int r = kept_environment_restore(warden->environment_fd, &environment, reterr);
+    return r < 0 ? r : settings_load(warden->options->config_path, environment.vars, ret, reterr);
+}
+
+static int load_and_compare(struct warden *warden, struct settings **ret, struct err *reterr)
+{
+    CLEANUP(settings_unrefp) struct settings *settings = NULL;
+    int r = load(warden, &settings, reterr);
+    if (r < 0) {
+        return r;
+    }
+    const char *field = settings_fixed_difference(warden->settings, settings);
+    if (field) {
+        return err_set(reterr, ERR_CONFIG, 0, field, "%s cannot change while the server runs; restart it",
+                       field);
+    }
+    r = warden_audit_open(warden, settings, &warden->next_audit, reterr);
+    if (r == 0) {
+        *ret = TAKE_PTR(settings);
+    }
+    return r;
+}
+
+void warden_reload(struct warden *warden)
+{
+    CLEANUP(settings_unrefp) struct settings *settings = NULL;
+    struct err err = {0};
+    if (warden->draining) {
+        return;
+    }
+    if (warden->successor) { /* overtaken by this one */
+        struct front *overtaken = warden->successor;
+        warden->successor = NULL;
+        front_kill(overtaken, "another reload overtook it");
+    }
+    audit_trail_close(TAKE_PTR(warden->next_audit));
+    int r = load_and_compare(warden, &settings, &err);
+    if (r == 0) {
+        r = front_start(warden, settings, &warden->successor, &err);
+    }
+    if (r < 0) {
+        warden->successor = NULL;
+        audit_trail_close(TAKE_PTR(warden->next_audit));
+        log_err(warden->log, LOG_ERROR, "reload_refused", &err);
+    }
+}
+
+void warden_reload_failed(struct warden *warden)
+{
+    struct err err = {0};
+    warden->successor = NULL;
+    audit_trail_close(TAKE_PTR(warden->next_audit));
+    err_set(&err, ERR_UNAVAILABLE, 0, NULL, "the front did not start with the new configuration");
+    log_err(warden->log, LOG_ERROR, "reload_refused", &err);
+}
+
+void warden_reload_succeeded(struct warden *warden)
+{
+    struct front *old = warden->current;
+    warden->current = warden->successor;
+    warden->successor = NULL;
+    warm_free(warden->warm);
+    warden->warm = NULL;
+    settings_unref(warden->settings);
+    warden->settings = settings_ref(warden->current->settings);
+    warden->floor_looked_ns = 0; /* another floor may be in force */
+    const struct server_config *config = warden->settings->config;
+    approvals_configure(warden->approvals, config);
+    struct log *log = log_new(2, config->log_format, config->log_level, "warden");
+    if (log) {
+        log_succeed(log, warden->log);
+        log_free(warden->log);
+        warden->log = log;
+    }
+    warden_audit_change(warden);
+    warden_keys_watch(warden);
+    LOG(warden->log, LOG_INFO, "reloaded", LOG_FIELD_U64("runtimes", config->n_runtimes),
+        LOG_FIELD_U64("keys", config->n_keys), LOG_FIELD_BOOL("open", config->open));
+    settings_log_absent(warden->settings, warden->log);
+    settings_log_no_caller(warden->settings, warden->log);
+    if (old) {
+        front_drain(old);
+    }
+    warden_start_warm(warden);
+    selftest_start(warden);
+}

@@ -1,0 +1,319 @@
+/* What the parts of the warden share: the one context, its fronts and its jobs.
+ *
+ *     warden.c          start, signals, drain, end
+ *     warden_reload.c   SIGHUP
+ *     warden_front.c    the front's life: start, messages, death, back-off
+ *     warden_guard.c    fronts that hang, fronts that try what is denied
+ *     warden_job.c      a job's life: message in, jail, message out
+ *     warden_admission.c what a key may run at once, over all fronts
+ *     warden_floor.c    what is left of the host's memory
+ *     warden_session.c  queries about sessions
+ *     warden_keys.c     the file of keys
+ *     warden_approval.c jobs that wait for approval
+ *     warden_turn.c     approved jobs on their way to their jails
+ *     warden_audit.c    audit lines, from the fronts to the file
+ *     warden_selftest.c one trivial job per runtime, for /readyz */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "config/message/message.h"
+#include "jail/base/err.h"
+#include "server/host/floor.h"
+#include "server/host/host.h"
+#include "server/host/listen.h"
+#include "server/warden/backoff.h"
+#include "server/warden/front_process.h"
+
+struct approval;
+struct approvals;
+struct audit_trail;
+struct channel;
+struct execution;
+struct kernels;
+struct log;
+struct loop;
+struct loop_source;
+struct session;
+struct sessions;
+struct settings;
+struct warden;
+struct warm;
+
+enum front_state {
+    FRONT_STARTING, /* has its configuration, has not said hello */
+    FRONT_SERVING,  /* accepts requests */
+    FRONT_DRAINING, /* answers what it has, then exits */
+    FRONT_DYING,    /* killed; its process has not been reaped */
+    FRONT_STATE_COUNT,
+};
+const char *front_state_to_string(enum front_state state);
+
+/* What warden_guard.c knows of a front. */
+struct front_guard {
+    uint64_t ping;  /* the number of the last one */
+    unsigned ticks; /* since it was sent; before the first, since the front was started */
+    bool speaks;    /* has said hello */
+    bool answered;  /* the last ping */
+    int denials;    /* where its denied calls wait; -1: nowhere */
+    unsigned n_denials;
+    struct loop_source *denials_source;
+};
+
+struct front {
+    struct warden *warden;
+    struct front *next; /* in warden->fronts */
+    enum front_state state;
+    struct front_process process;
+    struct channel *channel; /* NULL once it is closed */
+    struct loop_source *channel_source, *pidfd_source;
+    struct settings *settings; /* what this front and the jobs it sends go by */
+    uint64_t started_ns;
+    uint64_t last_job_id; /* ids only ever rise, so that none can be used twice */
+    struct front_guard guard;
+    int audit_fd; /* where its audit lines come from; -1: nowhere */
+    struct loop_source *audit_source;
+};
+
+/* One job in the warden. */
+struct warden_job {
+    struct warden *warden;
+    struct warden_job *next; /* in warden->jobs or warden->dying */
+    struct front *front;     /* who hears the verdict; NULL: nobody any more */
+    bool is_selftest;
+    bool ended_for_memory; /* it is on its way out */
+    bool is_reported;      /* the verdict is out; waits in warden->dying for its jail to be gone */
+    uint64_t id;
+    struct session *session;             /* NULL: it has a workspace of its own */
+    bool has_left;                       /* its session */
+    bool announced;                      /* its front has been told that the program runs */
+    int image_fd;                        /* holds the image that it runs in; -1: none */
+    char approval_id[APPROVAL_ID_BYTES]; /* "": it needed no approval */
+    struct execution *execution;
+    struct loop_source *source, *files_source; /* its jail; what lists its output files, if it does */
+};
+
+struct selftest {
+    struct settings *settings; /* whose runtimes are tested; NULL: none runs */
+    size_t runtime;            /* the one being tested */
+    struct warden_job *job;
+    unsigned failures;     /* in a row */
+    bool doubted;          /* the last one was a success, and is still what /readyz says */
+    uint64_t concluded_ns; /* the last one's end */
+};
+
+/* What warden_keys.c knows of the file of keys. */
+struct keys_watch {
+    char *path; /* NULL: there is none */
+    int fd;
+    struct stat seen; /* the file; zeros: none */
+    struct loop_source *source, *timer;
+};
+
+struct warden {
+    const struct warden_options *options;
+    struct log *log;
+    struct loop *loop;
+    struct host host;
+    struct settings *settings; /* what new fronts go by */
+    int environment_fd, executable_fd, listen_fd, signal_fd;
+    char bound[LISTEN_TEXT_BYTES];
+    struct loop_source *signal_source, *restart_timer, *watch_timer, *drain_timer, *guard_timer;
+    struct loop_source *selftest_timer, *floor_timer;
+
+    struct front *fronts;
+    struct front *current;   /* the one that serves, or starts to */
+    struct front *successor; /* after a reload: takes over when it says hello */
+    struct backoff backoff;
+    bool has_served;     /* one of them */
+    struct err hopeless; /* why this server gives up */
+
+    struct warden_job *jobs;
+    unsigned n_templates; /* of this and earlier settings, as long as their process lives */
+    unsigned n_jobs;      /* of fronts; the self-test's do not count */
+    /* Answered, but PID 1 of their jails is still being taken apart by the kernel. Latest first. */
+    struct warden_job *dying;
+    unsigned n_dying;
+    struct warm *warm; /* warm starts of `settings`; NULL: none */
+    struct sessions *sessions;
+    struct kernels *kernels;
+    struct approvals *approvals;
+    struct selftest selftest;
+    struct audit_trail *audit;      /* NULL: audit lines go to the log */
+    struct audit_trail *next_audit; /* of a reload that has not succeeded yet; NULL: the same */
+    struct keys_watch keys;
+    char *audit_line; /* room for one that is received */
+
+    struct msg_state state; /* what every front is told */
+    bool ready_notified, guard_armed;
+    uint64_t watch_due_ns; /* of watch_timer; 0: it is not set */
+    bool draining;
+    struct floor floor;
+    bool floor_armed;                         /* floor_timer is set */
+    uint64_t floor_looked_ns, floor_mercy_ns; /* the last look; nothing is ended before */
+};
+
+/* warden.c */
+/* Tells every front the state as it is now. */
+void warden_publish_state(struct warden *warden);
+/* The same, if the stock of warm jails has changed; `arg` is the warden. */
+void warden_publish_warm(void *arg);
+/* Stops the loop once a drain is over. Called after each end of a front or a job. */
+void warden_check_drained(struct warden *warden);
+
+/* Starts the templates of the settings in force. */
+void warden_start_warm(struct warden *warden);
+
+/* warden_reload.c */
+void warden_reload(struct warden *warden);
+/* The successor has said hello, or died before. */
+void warden_reload_succeeded(struct warden *warden);
+void warden_reload_failed(struct warden *warden);
+
+/* warden_front.c */
+int front_start(struct warden *warden, struct settings *settings, struct front **ret, struct err *reterr);
+/* The same for a process that runs already. Takes it, on failure too. */
+int front_adopt(struct warden *warden, struct settings *settings, struct front_process *process,
+                struct front **ret, struct err *reterr);
+/* Starts the current front; on failure, and after deaths in quick succession, later. */
+void front_start_current(struct warden *warden);
+void front_restart_due(void *arg, uint32_t events);
+/* No more requests; it exits when the last is answered. */
+void front_drain(struct front *front);
+void front_kill(struct front *front, const char *why);
+/* It names its next job. False where the id, or what else is `broken` (NULL: nothing), has cost its life. */
+bool front_next_job(struct front *front, uint64_t id, const char *broken);
+/* Sends or queues; a front that cannot be told anything is killed. */
+void front_send(struct front *front, const struct msg *msg, const int *fds, size_t n_fds);
+/* Handles what it has said until now, `most` messages of it. */
+void front_receive(struct front *front, int most);
+/* To the service manager, once: a front serves and the self-test has ended, whatever it found. */
+void warden_tell_ready(struct warden *warden);
+/* Frees it without ceremony, at the warden's end. */
+void front_discard(struct front *front);
+
+/* warden_keys.c */
+/* Watches the file that the settings name. */
+void warden_keys_watch(struct warden *warden);
+void warden_keys_stop(struct warden *warden);
+
+/* warden_audit.c */
+/* Opens the trail that the settings ask for; `*ret` is NULL where there is none, or the one there is. */
+int warden_audit_open(struct warden *warden, const struct settings *settings, struct audit_trail **ret,
+                      struct err *reterr);
+int warden_audit_start(struct warden *warden, struct err *reterr);
+void warden_audit_stop(struct warden *warden);
+/* After a reload: `next_audit` takes over. */
+void warden_audit_change(struct warden *warden);
+/* `*ret_fd` is the front's end of a socket for its lines, to be closed; -1: it writes them to the log. */
+int front_audit_begin(struct front *front, int *ret_fd, struct err *reterr);
+void front_audit_end(struct front *front);
+
+/* warden_guard.c */
+/* With its process started. */
+void guard_begin(struct front *front);
+void guard_end(struct front *front);
+/* Takes the descriptor that came with the front's hello, or -1. */
+void guard_hello(struct front *front, int denials);
+void guard_pong(struct front *front, uint64_t number);
+void guard_tick(void *arg, uint32_t events);
+
+/* warden_job.c */
+/* Handles MSG_JOB: takes the job and the descriptors. */
+void job_accept(struct front *front, struct job *job, int fds[MSG_JOB_FDS]);
+/* Tells the front that its job does not begin. `retry_after_ms` 0: when the next one ends. */
+void job_refuse(struct front *front, uint64_t id, const struct err *err, uint64_t retry_after_ms);
+void job_cancel(struct front *front, uint64_t id);
+/* Takes the paths. */
+void job_name_outputs(struct front *front, struct msg_outputs *outputs);
+/* The front is gone: its jobs end, and nobody hears of them. */
+void job_cancel_all_of(struct front *front);
+void job_cancel_all(struct warden *warden);
+void job_watch_due(void *arg, uint32_t events);
+void job_discard(struct warden_job *job);
+/* Ends the jobs of a session. */
+void job_cancel_session(struct warden *warden, const struct session *session);
+/* The same, because of its workspace; `arg` is the warden. */
+void job_end_session(void *arg, const struct session *session, const char *why);
+/* Starts a job of the warden's own. */
+int job_start_selftest(struct warden *warden, const struct settings *settings, struct job *job,
+                       const int fds[MSG_JOB_FDS], struct warden_job **ret, struct err *reterr);
+
+/* Handles MSG_RUN. */
+void job_run(struct front *front, uint64_t id, const char *approval_id, const int fds[MSG_RUN_FDS]);
+/* What the server allows jobs of that key at most. In an open server it is none's. */
+struct policy_ceilings job_ceilings(const struct warden *warden, const struct settings *settings,
+                                    const char *key);
+
+/* warden_admission.c */
+/* ERR_RATE: its key, or its team, runs as many as it may; `*ret_retry_after_ms` is when the first of them has
+ * to end, or stays. */
+int job_check_load(const struct front *front, const struct job *wish, uint64_t *ret_retry_after_ms,
+                   struct err *reterr);
+/* Whether one more approved job of this key leaves other keys a slot, where it has to. */
+bool job_keeps_last_slot(const struct front *front, const char *key);
+
+/* warden_floor.c */
+int warden_floor_open(struct warden *warden, struct err *reterr);
+void warden_floor_close(struct warden *warden);
+/* A job has begun: the host is looked at from now on. */
+void warden_floor_arm(struct warden *warden);
+/* ERR_BUSY while the host is short of memory. */
+int warden_floor_check(struct warden *warden, uint64_t *ret_retry_after_ms, struct err *reterr);
+
+/* warden_approval.c */
+int warden_approvals_open(struct warden *warden, struct err *reterr);
+/* The names of policies whose jobs may need an approval: theirs are settings', the list is the caller's. */
+int approval_held_policies(const struct settings *settings, const char ***ret, size_t *ret_n);
+/* Handle MSG_SUBMIT and MSG_APPROVAL_QUERY. */
+void approval_submit(struct front *front, uint64_t id, int fd);
+void approval_query_answer(struct front *front, const struct msg_approval_query *query);
+/* Handles MSG_SUBMIT whose descriptor is lost. */
+void approval_refuse(struct front *front, uint64_t id, const struct err *err);
+/* ERR_DENIED where a job that a front sends needs an approval first. */
+int approval_check_job(const struct front *front, const struct job *job, struct err *reterr);
+/* Whether the job may still run as it was submitted: its key, team, runtime and policy are what they were. */
+int approval_still_runs(const struct settings *settings, const struct approval *approval, struct err *reterr);
+
+/* warden_turn.c */
+/* Hands approved jobs to the front that serves, as many as there is room for. */
+void approvals_tend(struct warden *warden);
+/* How many it has, of that key (NULL: of all), and has not sent back yet. */
+unsigned approvals_handed_over(const struct warden *warden, const char *key);
+/* One of them, or of those that were put off, waits for the front's answer to a ping. */
+bool approvals_await_answer(const struct warden *warden);
+/* It has answered that ping. What it was told to run before, and has not sent back, it could not begin: it,
+ * or another, is told so again. */
+void approvals_answered(const struct front *front, uint64_t ping);
+/* It will not send them any more. */
+void approvals_forget_front(const struct front *front);
+/* The approved job that a front has been told to run, with its input. ERR_CONFLICT: it has not been told;
+ * whatever else, as of approval_not_begun(). */
+int approval_take(struct front *front, const char *approval_id, struct job **ret, int *ret_input,
+                  struct err *reterr);
+/* All that it needs is there: notes that it begins. ERR_BUSY where that cannot be noted, and it does not. */
+int approval_begin(struct warden *warden, const char *approval_id, struct err *reterr);
+/* What the job needs is not there, or its jail cannot be, or approval_begin() has failed. ERR_BUSY on return:
+ * it has not begun, and waits on; whatever else, it has had its turn. */
+void approval_not_begun(struct front *front, const char *approval_id, struct err *err);
+/* It has ended, or nobody knows (`known`). */
+void approval_end(struct warden *warden, const char *approval_id, bool known, const char *outcome);
+
+/* The kernel of that session is about to run an approved job. */
+bool approvals_claim_kernel(const struct warden *warden, const char *session_id);
+
+/* warden_session.c */
+/* Handles MSG_SESSION_QUERY. */
+void session_query_answer(struct front *front, const struct msg_session_query *query);
+
+/* warden_selftest.c */
+void selftest_start(struct warden *warden);
+/* It failed a while ago, or a jail has failed since: once more. */
+void selftest_due(void *arg, uint32_t events);
+/* A job's jail could not be built, or what it needs could not be had. */
+void selftest_doubt(struct warden *warden);
+void selftest_ended(struct warden *warden, const struct job_result *result);
+void selftest_stop(struct warden *warden);

@@ -1,0 +1,127 @@
+/* server/front/routes.c: what is found, and what is allowed. */
+#include "server/front/routes.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "jail/base/cleanup.h"
+
+static void finds_routes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method, *path, *allow;
+        bool found, path_known;
+    } rows[] = {
+        {"POST", "/execute", "POST", true, true},
+        {"GET", "/execute", "POST", false, true},
+        {"HEAD", "/execute", "POST", false, true},
+        {"GET", "/healthz", "GET, HEAD", true, true},
+        {"HEAD", "/healthz", "GET, HEAD", true, true},
+        {"get", "/healthz", "GET, HEAD", false, true}, /* methods are case-sensitive */
+        {"POST", "/metrics", "GET, HEAD", false, true},
+        {"GET", "/", "", false, false},
+        {"GET", "", "", false, false},
+        {"GET", "/healthz/", "", false, false},
+        {"GET", "/HEALTHZ", "", false, false},
+        {"DELETE", "/workspace/s", "DELETE", true, true},
+        {"GET", "/workspace/s", "DELETE", false, true},
+        {"DELETE", "/workspace/", "", false, false},
+        {"HEAD", "/jobs/j", "GET, HEAD, DELETE", true, true},
+        {"POST", "/jobs/j", "GET, HEAD, DELETE", false, true},
+        {"DELETE", "/workspace", "", false, false},
+        {"DELETE", "/workspace/s/", "", false, false},
+        {"DELETE", "/workspace/s/t", "", false, false},
+        {"POST", "/run-code", "POST", true, true},
+        {"POST", "/run-code/r/terminate", "POST", true, true},
+        {"GET", "/run-code/r/terminate", "POST", false, true},
+        {"POST", "/run-code//terminate", "", false, false},
+        {"POST", "/run-code/terminate", "", false, false},
+        {"POST", "/run-code/r", "", false, false},
+        {"POST", "/run-code/r/terminate/", "", false, false},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        const struct route *path;
+        char allow[ROUTE_ALLOW_BYTES];
+        const struct route *route = route_find(rows[i].method, rows[i].path, &path, allow);
+        assert_int_equal(route != NULL, rows[i].found);
+        assert_int_equal(path != NULL, rows[i].path_known);
+        assert_string_equal(allow, rows[i].allow);
+    }
+}
+
+static void only_two_routes_start_jobs_and_only_health_is_for_anyone(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method, *path;
+        enum route_access access;
+        enum route_when when;
+        bool starts_job;
+    } rows[] = {
+        {"POST", "/execute", ROUTE_FOR_KEYS, ROUTE_AT_END, true},
+        {"POST", "/run-code", ROUTE_FOR_KEYS, ROUTE_AT_END, true},
+        {"POST", "/run-code/r/terminate", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
+        {"POST", "/mcp", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
+        {"DELETE", "/mcp", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
+        {"GET", "/sessions", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
+        {"DELETE", "/workspace/s", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
+        {"GET", "/jobs/j", ROUTE_FOR_KEYS, ROUTE_AT_HEADERS, false},
+        {"DELETE", "/jobs/j", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
+        {"GET", "/healthz", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false},
+        {"GET", "/health", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false},
+        {"GET", "/readyz", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false},
+        {"GET", "/openapi.json", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false},
+        {"GET", "/metrics", ROUTE_FOR_METRICS, ROUTE_AT_HEADERS, false},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        const struct route *path;
+        char allow[ROUTE_ALLOW_BYTES];
+        const struct route *route = route_find(rows[i].method, rows[i].path, &path, allow);
+        assert_non_null(route);
+        assert_int_equal(route->access, rows[i].access);
+        assert_int_equal(route->when, rows[i].when);
+        assert_int_equal(route->starts_job, rows[i].starts_job);
+        assert_non_null(route->handle);
+    }
+}
+
+static void paths_have_arguments(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method, *path, *argument;
+    } rows[] = {
+        {"DELETE", "/workspace/a", "a"},
+        {"DELETE", "/workspace/a%2fb", "a%2fb"}, /* not decoded */
+        {"DELETE", "/workspace/{session_id}", "{session_id}"},
+        {"POST", "/run-code/a/terminate", "a"},
+        {"POST", "/run-code/a/b/terminate", "a/b"}, /* an execution_id may have slashes */
+        {"GET", "/sessions", ""},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        const struct route *path;
+        char allow[ROUTE_ALLOW_BYTES];
+        const struct route *route = route_find(rows[i].method, rows[i].path, &path, allow);
+        assert_non_null(route);
+        size_t length;
+        const char *argument = route_argument(route, rows[i].path, &length);
+        assert_int_equal(length, strlen(rows[i].argument));
+        assert_memory_equal(argument, rows[i].argument, length);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(finds_routes),
+        cmocka_unit_test(only_two_routes_start_jobs_and_only_health_is_for_anyone),
+        cmocka_unit_test(paths_have_arguments),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

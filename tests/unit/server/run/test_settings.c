@@ -1,0 +1,191 @@
+/* server/run/settings.c: names in the configuration must lead somewhere, and what cannot change while running
+ * is named. */
+#include "server/run/settings.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "config/message/job.h"
+#include "config/server/config.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "jail/base/io.h"
+
+static char *text(const char *constant)
+{
+    return (char *)(uintptr_t)constant;
+}
+
+/* Loads a configuration that has this text, with a key in the environment. */
+static int load(const char *config, struct settings **ret, struct err *reterr)
+{
+    char path[] = "/tmp/immure-settings-XXXXXX";
+    char *env[] = {text("SANDBOX_EXECUTOR_SERVICE_API_KEY=k"), NULL};
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(io_write_full(fd, config, strlen(config)), 0);
+    close(fd);
+    int r = settings_load(path, env, ret, reterr);
+    unlink(path);
+    return r;
+}
+
+static struct settings *load_good(const char *config)
+{
+    struct settings *settings = NULL;
+    struct err err = {0};
+    if (load(config, &settings, &err) < 0) {
+        fail_msg("%s", err.text);
+    }
+    return settings;
+}
+
+static void expect_refused(const char *config, const char *words, const char *place)
+{
+    struct settings *settings = NULL;
+    struct err err = {0};
+    assert_true(load(config, &settings, &err) < 0);
+    assert_null(settings);
+    assert_int_equal(err.kind, ERR_CONFIG);
+    print_message("%s: %s\n", err.item, err.text);
+    assert_non_null(strstr(err.text, words));
+    assert_non_null(strstr(err.item, place));
+}
+
+static void test_the_shipped_configuration(void **state)
+{
+    (void)state;
+    struct settings *settings = load_good("");
+    assert_non_null(server_config_runtime(settings->config, "python"));
+    assert_non_null(policy_set_find(settings->policies, "python"));
+    settings_unref(settings);
+}
+
+static void test_names_must_lead_somewhere(void **state)
+{
+    (void)state;
+    static const char key[] = "name: \"a\" sha256: "
+                              "\"0000000000000000000000000000000000000000000000000000000000000000\"";
+    char config[512];
+    expect_refused("\nruntime { name: \"python\" interpreter: \"/x\" policy: \"nope\" }",
+                   "runtime[0].policy: runtime 'python' names policy 'nope'", ":2:52");
+    snprintf(config, sizeof config, "key { %s\npolicy: \"*\" policy: \"nope\" }", key);
+    expect_refused(config, "key[0].policy[1]: key 'a' names policy 'nope'", ":2:21");
+    expect_refused("\npolicy_path: \"/\"\npolicy_path: \"/no/such\"",
+                   "policy_path[1]: \"/no/such\" cannot be read: No such file", ":3:14");
+    expect_refused("\nkey_file: \"/no/such\"", "key_file: \"/no/such\" cannot be read: No such file",
+                   ":2:11");
+    expect_refused("\ndefault_runtime: \"a\" runtime { name: \"a\" interpreter: \"/usr/bin/no-such\" policy: "
+                   "\"python\" optional: true }",
+                   "default_runtime: the interpreter of the runtime 'a' is not installed", ":2:18");
+    expect_refused("runtime { name: \"python\" interpreter: \"/x\"\npolicy: \"python-kernel\" }",
+                   "runtime[0].policy: runtime 'python' has no kernel", ":2:9");
+}
+
+/* Not only by the front, which reads them: it could only end. */
+static void test_certificates_must_be_readable(void **state)
+{
+    (void)state;
+    static const char *const fields[] = {"callback_ca_file", "package_index_ca_file"};
+    static const struct {
+        const char *path, *why;
+    } cases[] = {{"/no/such.pem", "No such file or directory"}, {"/tmp", "Is a directory"}};
+    for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+        char config[128], words[128];
+        for (size_t j = 0; j < ARRAY_SIZE(cases); j++) {
+            snprintf(config, sizeof config, "\n  %s: \"%s\"", fields[i], cases[j].path);
+            snprintf(words, sizeof words, "%s: \"%s\" cannot be read: %s", fields[i], cases[j].path,
+                     cases[j].why);
+            expect_refused(config, words, ":2:");
+        }
+        snprintf(config, sizeof config, "%s: \"/dev/null\"", fields[i]);
+        settings_unref(load_good(config));
+    }
+}
+
+static void test_fixed_fields(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config, *field;
+    } cases[] = {
+        {"", NULL},
+        {"default_timeout_ms: 5", NULL},
+        {"listen: \"127.0.0.1:1\"", "listen"},
+        {"cgroup: BEST_EFFORT", "cgroup"},
+        {"outer_uid_base: 5000000", "outer_uid_base"},
+    };
+    struct settings *old = load_good("");
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct settings *new = load_good(cases[i].config);
+        const char *field = settings_fixed_difference(old, new);
+        if (cases[i].field) {
+            assert_string_equal(field, cases[i].field);
+        } else {
+            assert_null(field);
+        }
+        settings_unref(new);
+    }
+    settings_unref(old);
+}
+
+static void test_find(void **state)
+{
+    (void)state;
+    struct settings *settings = load_good("");
+    const struct runtime_config *runtime;
+    const struct policy *policy;
+    struct job job = {.runtime = text("python")};
+    assert_int_equal(settings_find(settings, &job, &runtime, &policy, NULL), 0);
+    assert_string_equal(policy_name(policy), "python");
+    job.policy = text("strict");
+    assert_int_equal(settings_find(settings, &job, &runtime, &policy, NULL), 0);
+    assert_string_equal(policy_name(policy), "strict");
+
+    struct err err = {0};
+    job.policy = text("nope");
+    assert_int_equal(settings_find(settings, &job, &runtime, &policy, &err), -ENOENT);
+    assert_int_equal(err.kind, ERR_INVALID);
+    assert_string_equal(err.item, "policy");
+    err_clear(&err);
+    job.runtime = text("cobol");
+    assert_int_equal(settings_find(settings, &job, &runtime, &policy, &err), -ENOENT);
+    assert_string_equal(err.item, "runtime");
+    /* Whether others follow depends on what the host has. */
+    static const char beginning[] = "unsupported runtime: cobol; supported: python";
+    assert_memory_equal(err.text, beginning, sizeof beginning - 1);
+    settings_unref(settings);
+}
+
+static void test_references(void **state)
+{
+    (void)state;
+    struct settings *settings = load_good("");
+    assert_ptr_equal(settings_ref(settings), settings);
+    settings_unref(settings);
+    assert_non_null(server_config_runtime(settings->config, "python"));
+    settings_unref(settings);
+    settings_unref(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_shipped_configuration),
+        cmocka_unit_test(test_names_must_lead_somewhere),
+        cmocka_unit_test(test_certificates_must_be_readable),
+        cmocka_unit_test(test_fixed_fields),
+        cmocka_unit_test(test_find),
+        cmocka_unit_test(test_references),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
