@@ -1,44 +1,14 @@
-/* The table of `immure check`, and what its rows share. Runs in the process of the command line; whatever
+/* What the rows of `immure check` share. Runs in the process of the command line; whatever
  * changes namespaces or mounts does so in a forked child. */
 #include "server/cli/probe.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "jail/base/cleanup.h"
-
-/* From the ground up. The cgroup row is last: it is the one that a host lacks most often, and the only one
- * that BEST_EFFORT can do without. */
-const struct probe probes[] = {
-    {"kernel", probe_kernel, 0},
-    {"identity", probe_identity, 0},
-    {"supplementary groups", probe_groups, 0},
-    {"no_new_privs", probe_no_new_privs, 0},
-    {"seccomp around us", probe_own_seccomp, 0},
-    {"AppArmor", probe_apparmor, 0},
-    {"security modules", probe_lsm, 0},
-    {"clone3", probe_clone3, 0},
-    {"pidfd", probe_pidfd, 0},
-    {"seccomp notification", probe_seccomp_notify, 0},
-    {"user namespace", probe_user_namespace, CLONE_NEWUSER},
-    {"mount namespace", probe_namespace, CLONE_NEWNS},
-    {"pid namespace", probe_namespace, CLONE_NEWPID},
-    {"net namespace", probe_namespace, CLONE_NEWNET},
-    {"ipc namespace", probe_namespace, CLONE_NEWIPC},
-    {"uts namespace", probe_namespace, CLONE_NEWUTS},
-    {"cgroup namespace", probe_namespace, CLONE_NEWCGROUP},
-    {"mount API", probe_mount_api, 0},
-    {"pivot_root", probe_pivot_root, 0},
-    {"procfs", probe_proc, 0},
-    {"overlayfs", probe_overlay, 0},
-    {"Landlock", probe_landlock, 0},
-    {"cgroup v2", probe_cgroup, 0},
-    {NULL, NULL, 0},
-};
 
 const char *probe_status_to_string(enum probe_status status)
 {

@@ -23,9 +23,6 @@ struct probe {
     unsigned long argument; /* of `run`: a CLONE_NEW* bit */
 };
 
-/* Ends with a row whose name is NULL. */
-extern const struct probe probes[];
-
 /* Fills the result. `ok` sets only `found`. */
 void probe_ok(struct probe_result *ret, const char *found, ...) __attribute__((format(printf, 2, 3)));
 void probe_fail(struct probe_result *ret, enum probe_status status, const char *found, const char *means,
