@@ -24,7 +24,9 @@ SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-fr
 # What a server must never have: a front that attacks its own warden, for tests/fort.
 CPPFLAGS_HOOKS := $(if $(HOOKS),-DIMMURE_HOOKS)
 SRC_hooks := server/front/misbehave.c server/kit/die_here.c
-CPPFLAGS_ALL = -D_GNU_SOURCE $(CPPFLAGS_HOOKS) -DIMMURE_VERSION='"$(or $(VERSION),0)"' -I. -I$(BUILD)/gen $(PKG_CFLAGS) $(CPPFLAGS)
+# The same sources are the same bytes, whatever the names of their directory and of BUILD (tests/deploy/test_reproducible.py).
+PATHS    := -ffile-prefix-map=$(CURDIR)=. -ffile-prefix-map=$(BUILD)/gen=gen
+CPPFLAGS_ALL = $(PATHS) -D_GNU_SOURCE $(CPPFLAGS_HOOKS) -DIMMURE_VERSION='"$(or $(VERSION),0)"' -I. -I$(BUILD)/gen $(PKG_CFLAGS) $(CPPFLAGS)
 CFLAGS_ALL   = -std=c17 $(WARN) $(HARDEN) $(SANFLAGS) $(CFLAGS)
 LDFLAGS_ALL  = -pie -Wl,-z,relro,-z,now,-z,noexecstack $(SANFLAGS) $(LDFLAGS)
 PKG_CFLAGS  := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)

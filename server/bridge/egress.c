@@ -25,7 +25,6 @@
 #include "server/bridge/egress_internal.h"
 #include "server/bridge/tools.h"
 #include "server/host/certificates.h"
-#include "server/jobs/front_context.h"
 #include "server/kit/json_out.h"
 
 enum member { MEMBER_OP, MEMBER_ID, MEMBER_HOST, MEMBER_PORT, MEMBER_BYTES, MEMBER_INSTALLER, MEMBERS };
@@ -57,17 +56,17 @@ static const struct package_index_config *find_index(const struct server_config 
 /* The answer's text is JSON itself; "" where there is no such index. */
 static const char *take_index(struct egress_job *job, uint64_t id, const struct json_slice *members)
 {
-    const struct front *front = job->who->front;
-    const struct package_index_config *index = find_index(front->config, &members[MEMBER_INSTALLER]);
+    const struct egress *egress = job->egress;
+    const struct package_index_config *index = find_index(egress->config, &members[MEMBER_INSTALLER]);
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     CLEANUP(buf_free) struct buf quoted = BUF_INIT;
-    if (!index || !front->egress) {
+    if (!index) {
         bridge_reply(job->bridge, id, BRIDGE_DATA, "", 0);
         return NULL;
     }
     buf_putc(&text, '{');
     json_out_text(&text, "url", index->url);
-    json_out_bytes(&text, "ca", front->egress->ca.data ? front->egress->ca.data : "", front->egress->ca.len);
+    json_out_bytes(&text, "ca", egress->ca.data ? egress->ca.data : "", egress->ca.len);
     buf_putc(&text, '}');
     if (text.failed || json_write_string(&quoted, text.data, text.len) < 0 || quoted.failed) {
         reply_error(job, id, "out of memory");
@@ -100,8 +99,7 @@ static void refuse(struct egress_job *job, uint64_t id, const char *host, uint64
 
 static const char *take_open(struct egress_job *job, uint64_t id, const struct json_slice *members)
 {
-    const struct front *front = job->who->front;
-    const struct server_config *config = front->config;
+    const struct server_config *config = job->egress->config;
     const struct json_slice *slice = &members[MEMBER_HOST];
     CLEANUP(freep) char *host = slice->size < CALLBACK_HOST_BYTES ? bridge_decode_string(slice) : NULL;
     uint64_t port;
@@ -117,7 +115,7 @@ static const char *take_open(struct egress_job *job, uint64_t id, const struct j
         return NULL;
     }
     job->n_connections++;
-    const struct callback_config *to = front->egress ? find_entry(config, host, port) : NULL;
+    const struct callback_config *to = find_entry(config, host, port);
     if (!to) {
         refuse(job, id, host, port, EGRESS_REFUSED, "that host and port are no package index of this server");
     } else if (job->n_open >= EGRESS_CONNECTIONS_MAX) {
@@ -197,12 +195,11 @@ const char *egress_take(struct egress_job *job, const char *data, size_t size)
 
 /* ---- Life ---- */
 
-struct egress_job *egress_job_new(const struct tools *who, struct bridge *bridge)
+struct egress_job *egress_job_new(const struct egress *egress, const struct tools *who, struct bridge *bridge)
 {
     struct egress_job *job = calloc(1, sizeof *job);
     if (job) {
-        job->who = who;
-        job->bridge = bridge;
+        *job = (struct egress_job){.egress = egress, .who = who, .bridge = bridge};
     }
     return job;
 }
@@ -224,15 +221,16 @@ static bool uses_https(const struct server_config *config)
     return https;
 }
 
-int egress_new(struct front *front, struct egress **ret, struct err *reterr)
+int egress_new(struct loop *loop, struct log *log, const struct server_config *config, struct egress **ret,
+               struct err *reterr)
 {
-    const struct server_config *config = front->config;
     struct egress *egress = calloc(1, sizeof *egress);
     if (!egress) {
         return err_errno(reterr, ENOMEM, "preparing connections to package indexes");
     }
-    egress->front = front;
-    int r = callback_hosts_new(config->egress, config->n_egress, front->log, &egress->hosts, reterr);
+    egress->loop = loop;
+    egress->config = config;
+    int r = callback_hosts_new(config->egress, config->n_egress, log, &egress->hosts, reterr);
     if (r == 0 && uses_https(config)) {
         r = certificates_read(config->package_index_ca_file, "package_index_ca_file", &egress->ca, reterr);
     }

@@ -8,7 +8,9 @@ struct bridge;
 struct egress;
 struct egress_job;
 struct err;
-struct front;
+struct log;
+struct loop;
+struct server_config;
 struct tools;
 
 #define EGRESS_CONNECTIONS_MAX 32u    /* of one job, at once */
@@ -18,12 +20,16 @@ struct tools;
 #define EGRESS_FDS_PER_JOB   (2 * EGRESS_CONNECTIONS_MAX)
 #define EGRESS_WAITING_BYTES (EGRESS_CONNECTIONS_MAX * (EGRESS_WINDOW_BYTES + 4096u))
 
-/* Looks up the names of hosts and reads certificates: what this process cannot do once it is confined. */
-int egress_new(struct front *front, struct egress **ret, struct err *reterr);
+/* Looks up the names of hosts and reads certificates: what this process cannot do once it is confined. Where
+ * there is no package index, it refuses all connections. Loop and configuration stay the caller's and outlive
+ * it. */
+int egress_new(struct loop *loop, struct log *log, const struct server_config *config, struct egress **ret,
+               struct err *reterr);
 void egress_free(struct egress *egress); /* takes NULL */
 
 /* Those of one job; `who` and `bridge` are the job's. NULL: out of memory. */
-struct egress_job *egress_job_new(const struct tools *who, struct bridge *bridge);
+struct egress_job *egress_job_new(const struct egress *egress, const struct tools *who,
+                                  struct bridge *bridge);
 /* Ends what is open. Takes NULL. */
 void egress_job_free(struct egress_job *job);
 

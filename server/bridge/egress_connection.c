@@ -26,7 +26,6 @@
 #include "server/bridge/callback_hosts.h"
 #include "server/bridge/egress.h"
 #include "server/bridge/tools.h"
-#include "server/jobs/front_context.h"
 #include "server/kit/log.h"
 #include "server/kit/metrics.h"
 
@@ -36,9 +35,8 @@
 void egress_note(const struct tools *who, const char *host, uint64_t port, const char *outcome, uint64_t sent,
                  uint64_t received, uint64_t start_ns)
 {
-    struct front *front = who->front;
-    metrics_add(front->metrics, METRIC_EGRESS_CONNECTIONS, outcome, NULL, 1);
-    LOG(front->audit, LOG_INFO, "egress", LOG_FIELD_STR("key", who->key),
+    metrics_add(who->metrics, METRIC_EGRESS_CONNECTIONS, outcome, NULL, 1);
+    LOG(who->audit, LOG_INFO, "egress", LOG_FIELD_STR("key", who->key),
         LOG_FIELD_STR("request_id", who->request_id), LOG_FIELD_STR("execution_id", who->execution_id),
         LOG_FIELD_STR("traceparent", who->traceparent), LOG_FIELD_STR("host", host),
         LOG_FIELD_U64("port", port), LOG_FIELD_STR("outcome", outcome), LOG_FIELD_U64("bytes_sent", sent),
@@ -101,7 +99,7 @@ static void on_ready(void *arg, uint32_t events);
 /* Only what can be acted on is watched: the kernel would report the rest all the time. */
 static bool watch(struct egress_connection *connection)
 {
-    struct loop *loop = connection->job->who->front->loop;
+    struct loop *loop = connection->job->egress->loop;
     bool reads = connection->open && !connection->server_ended && connection->credit > 0;
     bool writes = !connection->open || connection->written < connection->waiting.len;
     uint32_t wanted = (reads ? EPOLLIN : 0u) | (writes ? EPOLLOUT : 0u);
@@ -119,8 +117,8 @@ static bool count(struct egress_connection *connection, const char *direction, s
 {
     struct egress_job *job = connection->job;
     job->bytes += n;
-    metrics_add(job->who->front->metrics, METRIC_EGRESS_BYTES, direction, NULL, (double)n);
-    return job->bytes <= job->who->front->config->max_egress_bytes;
+    metrics_add(job->who->metrics, METRIC_EGRESS_BYTES, direction, NULL, (double)n);
+    return job->bytes <= job->egress->config->max_egress_bytes;
 }
 
 static void grant_program(const struct egress_connection *connection, size_t bytes)
@@ -239,7 +237,7 @@ static void connected(struct egress_connection *connection)
     setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     connection->open = true;
     loop_timer_set(connection->timer,
-                   connection->start_ns + job->who->front->config->egress_timeout_ms * NS_PER_MS);
+                   connection->start_ns + job->egress->config->egress_timeout_ms * NS_PER_MS);
     bridge_reply(job->bridge, connection->id, BRIDGE_DONE, NULL, 0);
     if (write_waiting(connection) == 0) {
         go_on(connection);
@@ -278,7 +276,7 @@ static void on_ready(void *arg, uint32_t events)
 
 int egress_connect(struct egress_job *job, uint64_t id, const struct callback_config *to)
 {
-    struct front *front = job->who->front;
+    const struct egress *egress = job->egress;
     struct egress_connection *connection = calloc(1, sizeof *connection);
     if (!connection) {
         return -ENOMEM;
@@ -292,8 +290,8 @@ int egress_connect(struct egress_job *job, uint64_t id, const struct callback_co
     job->connections = connection;
     job->n_open++;
     connection->n_addresses =
-        callback_hosts_addresses(front->egress->hosts, &to->url, connection->addresses, EGRESS_ADDRESSES_MAX);
-    int r = loop_add_timer(front->loop, on_timer, connection, &connection->timer, NULL);
+        callback_hosts_addresses(egress->hosts, &to->url, connection->addresses, EGRESS_ADDRESSES_MAX);
+    int r = loop_add_timer(egress->loop, on_timer, connection, &connection->timer, NULL);
     if (r == 0) {
         loop_timer_set(connection->timer, connection->start_ns + CONNECT_NS);
         r = connection->n_addresses == 0 ? -EHOSTUNREACH : try_next(connection);

@@ -11,17 +11,20 @@
 struct bridge;
 struct callback_config;
 struct callback_hosts;
-struct front;
+struct loop;
 struct loop_source;
+struct server_config;
 struct tools;
 
 struct egress {
-    struct front *front;
+    struct loop *loop;
+    const struct server_config *config;
     struct callback_hosts *hosts;
     struct buf ca; /* certificates; empty: none */
 };
 
 struct egress_job {
+    const struct egress *egress;
     const struct tools *who;
     struct bridge *bridge;
     struct egress_connection *connections;

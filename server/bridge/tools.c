@@ -12,14 +12,12 @@
 #include <string.h>
 
 #include "config/format/json.h"
-#include "config/server/config.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "server/bridge/bridge.h"
 #include "server/bridge/callback.h"
-#include "server/doors/run_code.h"
-#include "server/jobs/front_context.h"
+#include "server/kit/function_ids.h"
 #include "server/kit/json_out.h"
 #include "server/kit/log.h"
 #include "server/kit/metrics.h"
@@ -45,9 +43,8 @@ static const char *const refused_names[] = {"execute_code", "execute_plan"};
 static void note(const struct tools *tools, const char *name, uint64_t start_ns, const char *outcome,
                  long status)
 {
-    struct front *front = tools->front;
-    metrics_add(front->metrics, METRIC_TOOL_CALLS, outcome, NULL, 1);
-    LOG(front->audit, LOG_INFO, "tool_call", LOG_FIELD_STR("key", tools->key),
+    metrics_add(tools->metrics, METRIC_TOOL_CALLS, outcome, NULL, 1);
+    LOG(tools->audit, LOG_INFO, "tool_call", LOG_FIELD_STR("key", tools->key),
         LOG_FIELD_STR("request_id", tools->request_id), LOG_FIELD_STR("execution_id", tools->execution_id),
         LOG_FIELD_STR("traceparent", tools->traceparent), LOG_FIELD_STR("tool", name),
         LOG_FIELD_STR("outcome", outcome), LOG_FIELD_I64("http_status", status),
@@ -183,8 +180,7 @@ static uint64_t time_left_ms(const struct tools *tools)
 {
     uint64_t end_ns = tools->deadline_ns + GRACE_NS, now_ns = clock_now_ns();
     uint64_t left_ms = end_ns > now_ns ? (end_ns - now_ns) / NS_PER_MS + 1 : 1;
-    uint64_t most_ms = tools->front->config->tool_timeout_ms;
-    return left_ms < most_ms ? left_ms : most_ms;
+    return left_ms < tools->timeout_ms ? left_ms : tools->timeout_ms;
 }
 
 static int post(const struct tools *tools, struct bridge_call *call)
@@ -205,7 +201,7 @@ static int post(const struct tools *tools, struct bridge_call *call)
                                              .timeout_ms = time_left_ms(tools),
                                              .done = on_done,
                                              .arg = own};
-    int r = callback_post(tools->front->callbacks, &request, &own->transfer);
+    int r = callback_post(tools->callbacks, &request, &own->transfer);
     if (r < 0) {
         call->user = NULL;
         free(own);
@@ -259,11 +255,11 @@ static bool is_name(const char *name)
 /* Why a call is not made; NULL: it is. */
 static const char *why_not(const struct tools *tools, const char *name)
 {
-    if (!tools->callback_url || !tools->front->callbacks) {
+    if (!tools->callback_url || !tools->callbacks) {
         return "call_tool: no callback URL configured";
     }
     if (tools->functions) {
-        return run_code_may_call(tools->functions, name) ? NULL : "this run was not given that function";
+        return function_ids_has(tools->functions, name) ? NULL : "this run was not given that function";
     }
     return is_name(name) ? NULL
                          : "call_tool: a tool's name has no control characters, and no blanks at its ends";

@@ -6,17 +6,22 @@
 #include <stdint.h>
 
 struct bridge_call;
-struct front;
-struct run_code;
+struct callback_client;
+struct function_ids;
+struct log;
+struct metrics;
 
-/* On whose behalf; all of it the job's. */
+/* With what, and on whose behalf; none of it is owned, and all of it outlives the job's calls. */
 struct tools {
-    struct front *front;
+    struct callback_client *callbacks; /* NULL: there is nothing that could be called */
+    struct log *audit;
+    struct metrics *metrics;
+    uint64_t timeout_ms;      /* of one call */
     const char *callback_url; /* that the configuration allows; NULL: none */
     const char *execution_id, *key, *request_id, *traceparent;
     /* What is called are functions of the caller's, which this run has been given; their errors are passed on
      * as they are. NULL: tools. */
-    const struct run_code *functions;
+    const struct function_ids *functions;
     uint64_t deadline_ns; /* of the job */
 };
 

@@ -19,7 +19,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "server/doors/execute.h"
-#include "server/doors/function_ids.h"
+#include "server/kit/function_ids.h"
 #include "server/doors/run_code_values.h"
 #include "server/kit/ident.h"
 

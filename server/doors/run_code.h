@@ -24,8 +24,8 @@ int run_code_decode(const struct json *root, const char *text, size_t size,
 
 /* What one run may call, and what it has said until now. Takes the ids out of `functions`. */
 int run_code_new(struct function_ids *functions, struct run_code **ret, struct err *reterr);
-/* Is it one of the functions that the request has given? */
-bool run_code_may_call(const struct run_code *run, const char *id);
+/* The functions that the request has given; the run's. */
+const struct function_ids *run_code_functions(const struct run_code *run);
 /* Takes NULL. */
 void run_code_free(struct run_code *run);
 /* What is wrong with the job's limit of memory, by the caller's name for it: sets the item and the text. */

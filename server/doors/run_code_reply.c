@@ -17,7 +17,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
-#include "server/doors/function_ids.h"
+#include "server/kit/function_ids.h"
 #include "server/kit/capture.h"
 #include "server/kit/json_out.h"
 
@@ -51,9 +51,9 @@ int run_code_new(struct function_ids *functions, struct run_code **ret, struct e
     return 0;
 }
 
-bool run_code_may_call(const struct run_code *run, const char *id)
+const struct function_ids *run_code_functions(const struct run_code *run)
 {
-    return function_ids_has(&run->functions, id);
+    return &run->functions;
 }
 
 void run_code_free(struct run_code *run)

@@ -440,8 +440,8 @@ static int start(struct front_process *process, struct err *reterr)
     if (r == 0 && server_config_has_callbacks(front->config)) {
         r = start_callbacks(front, reterr);
     }
-    if (r == 0 && front->config->n_egress > 0) {
-        r = egress_new(front, &front->egress, reterr);
+    if (r == 0) {
+        r = egress_new(front->loop, front->log, front->config, &front->egress, reterr);
     }
     if (r == 0) {
         r = loop_add(front->loop, channel_fd(process->channel), EPOLLIN, on_channel, process,

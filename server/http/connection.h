@@ -40,7 +40,7 @@ struct http_connection {
     struct http_connections *all;
     int fd;
     union http_address address;
-    uint64_t network; /* see http_client_network() */
+    uint64_t network; /* see http_address_network() */
     struct loop_source *watch;
     uint32_t watched; /* EPOLL* bits */
     enum http_phase phase;
@@ -113,6 +113,7 @@ void http_connection_reset(struct http_connection *connection);
 /* Whether the kernel still has something to deliver, and how much of all it has delivered (TCP only: a unix
  * socket has handed over what it was given). */
 bool http_connection_is_sending(const struct http_connection *connection, uint64_t *ret_acknowledged);
+/* Frees those that are closed, which nobody may use any more. */
 void http_connections_bury(struct http_connections *all);
 
 void http_connection_enter(struct http_connection *connection, enum http_phase phase);
@@ -134,6 +135,7 @@ bool http_connection_flush(struct http_connection *connection);
 void http_connection_drop_input(struct http_connection *connection);
 void http_connection_shut_output(struct http_connection *connection);
 
+/* An IPv4 address, or the half of an IPv6 address that its owner cannot choose; 0: unix. */
 uint64_t http_address_network(const union http_address *address);
 /* How many connections a network has, and the oldest of its strangers (NULL: none). */
 size_t http_connections_of(const struct http_connections *all, uint64_t network,

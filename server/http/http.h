@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "server/http/wire.h"
+
 struct buf;
 struct err;
 struct http_request;
@@ -71,6 +73,7 @@ struct http_events {
     void (*end)(void *arg, struct http_request *request, bool sent);
 };
 
+/* Copies options and events. The loop outlives it. */
 int http_server_new(struct loop *loop, const struct http_options *options, const struct http_events *events,
                     void *arg, struct http_server **ret, struct err *reterr);
 /* Drops all connections; every request gets its `end`. Takes NULL. */
@@ -88,6 +91,7 @@ void http_server_drain(struct http_server *server, bool take_waiting);
 size_t http_server_busy(const struct http_server *server);
 size_t http_server_connections(const struct http_server *server);
 
+/* Texts and the body are the request's, and there until its `end`. */
 const char *http_method(const struct http_request *request); /* "" where it has not arrived */
 const char *http_path(const struct http_request *request);   /* without query, not decoded; "" likewise */
 const char *http_header(const struct http_request *request, const char *name); /* NULL: none */
@@ -100,32 +104,32 @@ void http_wipe_header(struct http_request *request, const char *name);
 void http_trust(struct http_request *request);
 bool http_has_body(const struct http_request *request); /* announced, or there */
 const struct buf *http_body(const struct http_request *request);
+/* Before its `end`, when nobody needs it any more. */
 void http_free_body(struct http_request *request);
 /* The caller's network: an IPv4 address, or the half of an IPv6 address that its owner cannot choose; 0:
  * unix. */
 uint64_t http_client_network(const struct http_request *request);
-/* "192.0.2.1", "unix". */
+/* "192.0.2.1", "unix". INET6_ADDRSTRLEN bytes are enough. */
 void http_client(const struct http_request *request, char *ret, size_t size);
 
+/* The caller's own; never looked at here. */
 void http_set_user(struct http_request *request, void *user);
 void *http_user(const struct http_request *request);
 
 /* Whose it is, in `headers`; 0, which it is before, is nobody's. */
 void http_set_account(struct http_request *request, unsigned account);
 
-struct http_header {
-    const char *name, *value;
-};
 /* In `headers`: the reply comes later, and nothing of the request is read until then. */
 void http_hold(struct http_request *request);
-/* Once per request. Takes the body, on failure too. A failure closes the connection. */
+/* Once per request. Copies the headers and takes the body, on failure too. A failure closes the connection.
+ */
 void http_reply(struct http_request *request, unsigned status, const struct http_header *headers,
                 size_t n_headers, struct buf *body);
 /* The same with a body that comes bit by bit, through `fill`. A caller that does not read holds up nobody. */
 void http_stream(struct http_request *request, unsigned status, const struct http_header *headers,
                  size_t n_headers);
 void http_stream_wake(struct http_request *request);
-/* So much is kept to be told in it. May drop it, or others. */
+/* So many bytes are kept by the caller to be told in it, in all. May drop it, or others. */
 void http_stream_holds(struct http_request *request, size_t bytes);
 /* What is kept of all replies. */
 size_t http_server_unread_bytes(const struct http_server *server);

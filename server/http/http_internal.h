@@ -1,5 +1,6 @@
-/* What the files of the HTTP server share: server.c (its life, who gets a place), http.c (requests and
- * replies) and request.c (what a request says). */
+/* What the files of the HTTP server share. Each calls only those after it: server.c (its life, who gets a
+ * place), http.c (requests and replies), unread.c (replies that wait to be read), request.c (what a request
+ * says). */
 #pragma once
 
 #include <stdbool.h>
@@ -58,18 +59,22 @@ struct http_request {
     void *user;
 };
 
+/* ---- http.c ---- */
+
+/* Goes as far as what has come, what is to be said and the socket let it; may close the connection. */
+void http_serve(struct http_connection *connection);
 /* Callbacks of struct http_connections. */
 void http_on_late(struct http_connection *connection);
 void http_on_closing(struct http_connection *connection);
 
-/* Goes as far as what has come, what is to be said and the socket let it. */
-void http_serve(struct http_connection *connection);
+/* ---- unread.c ---- */
 
-/* unread.c */
+/* The server's options and loop are set. */
 int http_unread_start(struct http_server *server, struct err *reterr);
 void http_unread_stop(struct http_server *server);
-/* So many bytes of its reply are here; may drop it, or others. */
+/* So many bytes of its reply are here, in all; may drop it, or others. */
 void http_unread_hold(struct http_request *request, size_t bytes);
 /* From now on it is sent. */
 void http_unread_begin(struct http_request *request);
+/* Nothing of it is here any more. */
 void http_unread_end(struct http_request *request);

@@ -20,7 +20,7 @@
 /* Looks in the time that a stalled reader has. */
 #define LOOKS 4
 
-/* Rises whenever something has been taken. */
+/* Bytes; rises whenever something has been taken. */
 static uint64_t progress_of(const struct http_request *request)
 {
     struct tcp_info info = {0};
@@ -29,7 +29,7 @@ static uint64_t progress_of(const struct http_request *request)
     return request->connection->sent_in_all + (is_tcp ? info.tcpi_bytes_acked : 0);
 }
 
-/* Since when it has taken nothing of what was there. */
+/* Since when (ns of clock_now_ns()) it has taken nothing of what was there. */
 static uint64_t stalled_since(struct http_request *request, uint64_t now_ns)
 {
     struct http_unread *unread = &request->unread;

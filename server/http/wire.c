@@ -6,7 +6,6 @@
 
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
-#include "server/http/http.h"
 
 static const char *reason_of(unsigned status)
 {

@@ -157,6 +157,21 @@ static void lower_timeout(const struct dispatch *dispatch, const struct key_conf
     }
 }
 
+static void set_tools(struct running *job, const struct execute_request *execute)
+{
+    const struct front *front = job->dispatch->front;
+    job->tools = (struct tools){.callbacks = front->callbacks,
+                                .audit = front->audit,
+                                .metrics = front->metrics,
+                                .timeout_ms = front->config->tool_timeout_ms,
+                                .execution_id = job->execution_id,
+                                .key = job->caller.name,
+                                .request_id = job->request_id,
+                                .traceparent = job->traceparent,
+                                .functions = execute->run_code ? run_code_functions(execute->run_code) : NULL,
+                                .deadline_ns = job->deadline_ns};
+}
+
 static struct running *running_new(struct dispatch *dispatch, struct request *request,
                                    const struct dispatch_origin *origin,
                                    const struct execute_request *execute)
@@ -187,13 +202,7 @@ static struct running *running_new(struct dispatch *dispatch, struct request *re
     snprintf(job->request_id, sizeof job->request_id, "%s", origin->request_id);
     snprintf(job->traceparent, sizeof job->traceparent, "%s", origin->traceparent ? origin->traceparent : "");
     memcpy(job->code_sha256, execute->code_sha256, sizeof job->code_sha256);
-    job->tools = (struct tools){.front = dispatch->front,
-                                .execution_id = job->execution_id,
-                                .key = job->caller.name,
-                                .request_id = job->request_id,
-                                .traceparent = job->traceparent,
-                                .functions = execute->run_code,
-                                .deadline_ns = job->deadline_ns};
+    set_tools(job, execute);
     return job;
 }
 
@@ -302,7 +311,7 @@ static const char *on_other(void *arg, const char *data, size_t size)
         return "a frame of an unknown kind"; /* an evaluator installs nothing */
     }
     if (!job->egress) {
-        job->egress = egress_job_new(&job->tools, job->bridge);
+        job->egress = egress_job_new(job->dispatch->front->egress, &job->tools, job->bridge);
     }
     return job->egress ? egress_take(job->egress, data, size) : "out of memory";
 }

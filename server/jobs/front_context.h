@@ -41,7 +41,7 @@ struct front {
     struct mcp *mcp;
     struct content_types *types;       /* NULL: no libmagic */
     struct callback_client *callbacks; /* NULL: there is nothing that could be called */
-    struct egress *egress;             /* NULL: there is no package index */
-    struct msg_state state;            /* the warden's last word */
-    bool draining;                     /* the server is shutting down: nothing new is begun */
+    struct egress *egress;
+    struct msg_state state; /* the warden's last word */
+    bool draining;          /* the server is shutting down: nothing new is begun */
 };

@@ -18,7 +18,6 @@
 #include "server/bridge/bridge.h"
 #include "server/bridge/egress.h"
 #include "server/bridge/tools.h"
-#include "server/jobs/front_context.h"
 #include "server/kit/log.h"
 #include "server/kit/metrics.h"
 #include "tests/fuzz/datagrams.h"
@@ -130,18 +129,30 @@ static void require_output(const struct bridge *bridge)
     }
 }
 
-static const struct tools *front_without_index(void)
+/* What the front hands in, where there is no package index. */
+struct world {
+    struct loop *loop;
+    struct egress *egress;
+    struct tools who;
+};
+
+static const struct world *open_world(void)
 {
-    static struct server_config config = {.max_egress_connections = 3, .max_egress_bytes = 1000};
-    static struct front front = {.config = &config};
-    static struct tools who = {
-        .front = &front, .key = "", .request_id = "", .execution_id = "", .traceparent = ""};
-    if (!front.metrics) {
-        front.metrics = metrics_new();
-        front.audit = log_new(STDERR_FILENO, LOG_FORMAT_LOGFMT, LOG_ERROR, "front"); /* nothing is one */
-        REQUIRE(front.metrics && front.audit);
+    static const struct server_config config = {.max_egress_connections = 3, .max_egress_bytes = 1000};
+    static struct world world;
+    if (!world.loop) {
+        struct log *log = log_new(STDERR_FILENO, LOG_FORMAT_LOGFMT, LOG_ERROR, "front"); /* nothing is one */
+        struct metrics *metrics = metrics_new();
+        REQUIRE(log && metrics && loop_new(&world.loop, NULL) == 0);
+        REQUIRE(egress_new(world.loop, log, &config, &world.egress, NULL) == 0);
+        world.who = (struct tools){.audit = log,
+                                   .metrics = metrics,
+                                   .key = "",
+                                   .request_id = "",
+                                   .execution_id = "",
+                                   .traceparent = ""};
     }
-    return &who;
+    return &world;
 }
 
 static void drain(int fd, struct buf *ret)
@@ -152,14 +163,14 @@ static void drain(int fd, struct buf *ret)
     }
 }
 
-static void run(struct loop *loop, const struct buf *stream, size_t piece, struct happened *happened)
+static void run(const struct world *world, const struct buf *stream, size_t piece, struct happened *happened)
 {
     static const struct bridge_events events = {on_call, on_cancel, on_outputs, NULL, on_other, on_broken};
     CLEANUP(buf_free) struct buf received = BUF_INIT;
     struct bridge *bridge = NULL;
     int ends[BRIDGE_ENDS];
-    REQUIRE(bridge_new(loop, &limits, &events, happened, ends, &bridge, NULL) == 0);
-    happened->egress = egress_job_new(front_without_index(), bridge);
+    REQUIRE(bridge_new(world->loop, &limits, &events, happened, ends, &bridge, NULL) == 0);
+    happened->egress = egress_job_new(world->egress, &world->who, bridge);
     REQUIRE(happened->egress);
     fcntl(ends[BRIDGE_END_IN], F_SETFL, O_NONBLOCK);
     for (size_t at = 0; at < stream->len; at += piece) {
@@ -168,7 +179,7 @@ static void run(struct loop *loop, const struct buf *stream, size_t piece, struc
             break; /* the bridge is closed */
         }
         for (int i = 0; i < ROUNDS; i++) {
-            loop_once(loop, 0, NULL);
+            loop_once(world->loop, 0, NULL);
         }
         while (happened->n_open > 1) { /* one stays until the end */
             bridge_answer(happened->open[--happened->n_open], BRIDGE_ERROR, "late", 4);
@@ -202,12 +213,11 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
 
 void fuzz_one(const uint8_t *data, size_t size)
 {
-    static struct loop *loop;
+    const struct world *world = open_world();
     CLEANUP(buf_free) struct buf stream = BUF_INIT;
     struct datagram datagram;
     struct happened whole = {.log = BUF_INIT}, pieces = {.log = BUF_INIT}, patient = {.patient = true};
     signal(SIGPIPE, SIG_IGN); /* as in the front */
-    REQUIRE(loop || loop_new(&loop, NULL) == 0);
     while (datagram_next(&data, &size, &datagram)) {
         uint32_t length = htobe32((uint32_t)datagram.size);
         if (datagram.n_fds != BARE) {
@@ -215,9 +225,9 @@ void fuzz_one(const uint8_t *data, size_t size)
         }
         buf_append(&stream, datagram.data, datagram.size);
     }
-    run(loop, &stream, stream.len + 1, &whole);
-    run(loop, &stream, stream.len / 16 + 1, &pieces);
-    run(loop, &stream, stream.len / 4 + 1, &patient);
+    run(world, &stream, stream.len + 1, &whole);
+    run(world, &stream, stream.len / 16 + 1, &pieces);
+    run(world, &stream, stream.len / 4 + 1, &patient);
     REQUIRE(whole.log.len == pieces.log.len);
     REQUIRE(whole.log.len == 0 || memcmp(whole.log.data, pieces.log.data, whole.log.len) == 0);
     buf_free(&whole.log);

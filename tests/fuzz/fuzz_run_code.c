@@ -13,7 +13,7 @@
 #include "jail/base/err.h"
 #include "jail/base/io.h"
 #include "server/doors/execute.h"
-#include "server/doors/function_ids.h"
+#include "server/kit/function_ids.h"
 #include "server/doors/run_code.h"
 #include "server/kit/capture.h"
 #include "server/kit/ident.h"

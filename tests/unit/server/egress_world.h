@@ -29,12 +29,14 @@
 #include "server/bridge/egress.h"
 #include "server/bridge/egress_internal.h"
 #include "server/bridge/tools.h"
-#include "server/jobs/front_context.h"
 #include "server/kit/log.h"
 #include "server/kit/metrics.h"
 
 struct test {
-    struct front front;
+    struct loop *loop;
+    struct log *log;
+    struct metrics *metrics;
+    struct egress *egress;
     struct server_config config;
     struct callback_config entries[2];
     char urls[2][64], no_ca_file[1];
@@ -105,16 +107,18 @@ static inline int start(void **state)
                                           .max_egress_connections = 50,
                                           .egress_timeout_ms = 60000};
     test->config.package_indexes[INSTALLER_PIP].url = test->urls[0];
-    struct front *front = &test->front;
-    front->config = &test->config;
-    front->metrics = metrics_new();
-    front->log = front->audit = log_new(STDERR_FILENO, LOG_FORMAT_LOGFMT, LOG_ERROR, "front");
-    assert_int_equal(loop_new(&front->loop, NULL), 0);
-    assert_int_equal(egress_new(front, &front->egress, NULL), 0);
-    test->who =
-        (struct tools){.front = front, .execution_id = "e", .key = "k", .request_id = "r", .traceparent = ""};
-    assert_int_equal(bridge_new(front->loop, &limits, &events, test, ends, &test->bridge, NULL), 0);
-    test->job = egress_job_new(&test->who, test->bridge);
+    test->metrics = metrics_new();
+    test->log = log_new(STDERR_FILENO, LOG_FORMAT_LOGFMT, LOG_ERROR, "front");
+    assert_int_equal(loop_new(&test->loop, NULL), 0);
+    assert_int_equal(egress_new(test->loop, test->log, &test->config, &test->egress, NULL), 0);
+    test->who = (struct tools){.audit = test->log,
+                               .metrics = test->metrics,
+                               .execution_id = "e",
+                               .key = "k",
+                               .request_id = "r",
+                               .traceparent = ""};
+    assert_int_equal(bridge_new(test->loop, &limits, &events, test, ends, &test->bridge, NULL), 0);
+    test->job = egress_job_new(test->egress, &test->who, test->bridge);
     test->in = ends[BRIDGE_END_IN];
     test->out = ends[BRIDGE_END_OUT];
     fcntl(test->in, F_SETFL, O_NONBLOCK);
@@ -127,10 +131,10 @@ static inline int stop(void **state)
     struct test *test = *state;
     egress_job_free(test->job);
     bridge_free(test->bridge);
-    egress_free(test->front.egress);
-    loop_free(test->front.loop);
-    metrics_free(test->front.metrics);
-    log_free(test->front.log);
+    egress_free(test->egress);
+    loop_free(test->loop);
+    metrics_free(test->metrics);
+    log_free(test->log);
     buf_free(&test->heard);
     close(test->in);
     close(test->out);
@@ -168,5 +172,5 @@ static inline void say_data(struct test *test, uint64_t id, const void *data, si
 
 static inline void turn(struct test *test)
 {
-    assert_int_equal(loop_once(test->front.loop, 5, NULL), 0);
+    assert_int_equal(loop_once(test->loop, 5, NULL), 0);
 }

@@ -70,7 +70,7 @@ static int connected(struct test *test, uint64_t id)
 static bool counted(const struct test *test, const char *line)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
-    metrics_write(test->front.metrics, &text);
+    metrics_write(test->metrics, &text);
     return strstr(text.data, line) != NULL;
 }
 

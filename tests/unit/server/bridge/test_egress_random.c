@@ -414,7 +414,7 @@ static void assert_limits(const struct test *test)
 
 static void loop_turn(struct series *series)
 {
-    assert_int_equal(loop_once(series->test->front.loop, 0, NULL), 0);
+    assert_int_equal(loop_once(series->test->loop, 0, NULL), 0);
     assert_limits(series->test);
 }
 

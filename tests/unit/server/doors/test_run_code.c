@@ -17,7 +17,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "server/doors/execute.h"
-#include "server/doors/function_ids.h"
+#include "server/kit/function_ids.h"
 #include "server/doors/run_code.h"
 
 static char python[] = "python", isolate[] = "isolate";
@@ -179,14 +179,14 @@ static void only_functions_of_the_options_are_callable(void **state)
     bool stream;
     assert_int_equal(decode(&config, body, &request, &stream, &err), 0);
     for (size_t i = 0; i < ARRAY_SIZE(given); i++) {
-        assert_true(run_code_may_call(request.run_code, given[i]));
+        assert_true(function_ids_has(run_code_functions(request.run_code), given[i]));
     }
     for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
-        assert_false(run_code_may_call(request.run_code, others[i]));
+        assert_false(function_ids_has(run_code_functions(request.run_code), others[i]));
     }
     execute_request_clear(&request);
     assert_int_equal(decode(&config, "{\"source\":\"\"}", &request, &stream, &err), 0);
-    assert_false(run_code_may_call(request.run_code, "g"));
+    assert_false(function_ids_has(run_code_functions(request.run_code), "g"));
     execute_request_clear(&request);
 }
 
@@ -206,7 +206,7 @@ static void functions_are_counted(void **state)
         int r = decode(&config, body.data, &request, &stream, &err);
         if (n == FUNCTION_IDS_MAX) {
             assert_int_equal(r, 0);
-            assert_true(run_code_may_call(request.run_code, "4095"));
+            assert_true(function_ids_has(run_code_functions(request.run_code), "4095"));
             execute_request_clear(&request);
         } else {
             assert_true(r < 0);

@@ -13,7 +13,7 @@
 #include "config/message/job.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
-#include "server/doors/function_ids.h"
+#include "server/kit/function_ids.h"
 #include "server/doors/run_code.h"
 #include "server/kit/capture.h"
 

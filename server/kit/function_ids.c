@@ -1,6 +1,6 @@
 /* The ids of a request's functions. Runs in the front. Sorted once, so that a call is looked up in little
  * time however many there are; their number is bounded, and so is the time to sort them. */
-#include "server/doors/function_ids.h"
+#include "server/kit/function_ids.h"
 
 #include <errno.h>
 #include <stdlib.h>
