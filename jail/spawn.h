@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <sys/resource.h>
 
+#include "jail/child/denied.h"
 #include "jail/plan/plan.h"
 
 struct err;
@@ -37,14 +38,6 @@ enum jail_end {
     JAIL_END_LOST,      /* PID 1 was killed: from outside, or by the program's prlimit(2) */
 };
 const char *jail_end_to_string(enum jail_end end);
-
-#define JAIL_DENIED_MAX 64 /* different system calls counted per job; further ones count under nr -1 */
-
-struct jail_denied {
-    int32_t nr;    /* of `arch`; -1: all that did not fit */
-    uint32_t arch; /* AUDIT_ARCH_* */
-    uint64_t count;
-};
 
 struct jail_result {
     enum jail_end end;

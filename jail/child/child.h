@@ -12,7 +12,6 @@
 #include <sys/types.h>
 
 #include "jail/plan/plan.h"
-#include "jail/spawn.h"
 
 struct denied_table;
 struct seccomp_data;

@@ -12,6 +12,7 @@
 #include <linux/seccomp.h>
 #include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,9 +20,13 @@
 #include "jail/base/clock.h"
 #include "jail/base/io.h"
 #include "jail/child/denied.h"
-#include "jail/standby.h"
 
 #define EXIT_MASK 0xff
+
+/* What a launcher does (jail/standby.h): the call by which it says that it waits, and where it finds its
+ * program: beyond what an interpreter has open when it has started. */
+#define LAUNCHER_CALL SYS_inotify_init1
+#define LAUNCHER_FD   63
 
 bool init_is_standing_by(const struct child *child)
 {
@@ -74,7 +79,7 @@ bool init_standby_takes(struct child *child, pid_t program, const struct seccomp
 {
     bool again = child->standby == STANDBY_PARKED;
     bool ends = child->kernel && child->standby == STANDBY_DONE;
-    if (request->data.nr != JAIL_STANDBY_CALL || (pid_t)request->pid != program ||
+    if (request->data.nr != LAUNCHER_CALL || (pid_t)request->pid != program ||
         !(init_is_standing_by(child) || ends)) {
         return false;
     }
@@ -113,7 +118,7 @@ static void run(struct child *child, const int fds[JAIL_PROGRAM_FDS + 1])
 {
     int r = 0;
     for (int i = 0; r == 0 && i <= JAIL_PROGRAM_FDS; i++) {
-        r = place(child, fds[i], i < JAIL_PROGRAM_FDS ? i : JAIL_STANDBY_FD);
+        r = place(child, fds[i], i < JAIL_PROGRAM_FDS ? i : LAUNCHER_FD);
     }
     if (r < 0) {
         child_report_failure(child, child->plan->n_steps - 1, r);

@@ -24,6 +24,7 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/base/loop.h"
+#include "jail/plan/template_plan.h"
 #include "jail/resources/cgroup.h"
 #include "jail/resources/idmap.h"
 #include "jail/resources/scratch.h"
