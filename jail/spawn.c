@@ -1,5 +1,4 @@
-/* The parent side of a launch. Runs in the warden and in `immure run`, both single-threaded; never blocks but
- * for jail_wait().
+/* The parent side of a launch. Runs in the warden and in `immure run`, both single-threaded; never blocks.
  *
  *     parent                              PID 1                          program
  *     clone3 ───────────────────────────► waits for PHASE_IDMAP
@@ -14,7 +13,7 @@
  *
  * A failed step arrives as CHILD_FAILED instead. The control socket is close-on-exec and PID 1 cannot be
  * traced, so nothing that the program does can forge these messages. */
-#include "jail/spawn.h"
+#include "jail/jail_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -39,32 +38,11 @@
 #include "jail/base/io.h"
 #include "jail/child/child.h"
 #include "jail/child/luggage.h"
-#include "jail/jail.h"
 #include "jail/resources/cgroup.h"
 #include "jail/resources/netns.h"
 #include "jail/resources/network.h"
-#include "jail/watch.h"
 
 #define SETUP_TIMEOUT_MS 10000
-
-const char *jail_state_to_string(enum jail_state state)
-{
-    static const char *const names[] = {[JAIL_BUILDING] = "building",
-                                        [JAIL_PARKED] = "parked",
-                                        [JAIL_RUNNING] = "running",
-                                        [JAIL_ENDED] = "ended"};
-    return names[state];
-}
-
-const char *jail_end_to_string(enum jail_end end)
-{
-    static const char *const names[] = {[JAIL_END_NONE] = "none",     [JAIL_END_PROGRAM] = "program",
-                                        [JAIL_END_SETUP] = "setup",   [JAIL_END_DEADLINE] = "deadline",
-                                        [JAIL_END_CPU] = "cpu",       [JAIL_END_OOM] = "oom",
-                                        [JAIL_END_CANCEL] = "cancel", [JAIL_END_WORKSPACE] = "workspace",
-                                        [JAIL_END_FLOOR] = "floor",   [JAIL_END_LOST] = "lost"};
-    return names[end];
-}
 
 static const struct jail_step *find_step(const struct jail_plan *plan, enum jail_step_kind kind)
 {

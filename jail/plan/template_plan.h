@@ -1,4 +1,5 @@
-/* One plan in two, for jobs on the template's path: what a template does once, and what is left for each job. */
+/* One plan in two, for jobs on the template's path: what a template does once, and what is left for each job.
+ */
 #pragma once
 
 #include <stdbool.h>
