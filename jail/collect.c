@@ -1,5 +1,5 @@
-/* The verdict on a jail: what its end, its cgroup and PID 1's last words say together. Runs in the parent (the
- * warden, `immure run`), once the jail has ended or a kernel's program has. */
+/* The verdict on a jail: what its end, its cgroup and PID 1's last words say together. Runs in the parent
+ * (the warden, `immure run`), once the jail has ended or a kernel's program has. */
 #include "jail/jail_internal.h"
 
 #include <errno.h>

@@ -8,7 +8,7 @@
 
 #include "jail/base/err.h"
 #include "jail/census.h"
-#include "jail/child/child.h"
+#include "jail/child/message.h"
 #include "jail/jail.h"
 
 struct jail {

@@ -37,7 +37,8 @@
 #include "jail/base/err.h"
 #include "jail/base/io.h"
 #include "jail/child/child.h"
-#include "jail/child/luggage.h"
+#include "jail/child/pid1.h"
+#include "jail/luggage.h"
 #include "jail/resources/cgroup.h"
 #include "jail/resources/netns.h"
 #include "jail/resources/network.h"
@@ -110,7 +111,7 @@ static int clone_child(struct jail *jail, struct child *child, struct err *reter
 {
     uint64_t cgroup = jail->cgroup ? (uint64_t)jail_cgroup_fd(jail->cgroup) : 0u;
     struct clone_args args = {
-        /* These two follow (child.c). */
+        /* These two follow (pid1.c). */
         .flags = (jail->plan->namespaces & ~(uint64_t)(CLONE_NEWCGROUP | CLONE_NEWNET)) |
                  (uint64_t)CLONE_PIDFD | CLONE_CLEAR_SIGHAND | (jail->cgroup ? CLONE_INTO_CGROUP : 0),
         .pidfd = (uint64_t)(uintptr_t)&jail->pidfd,

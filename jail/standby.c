@@ -12,7 +12,6 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
-#include "jail/child/child.h"
 #include "jail/jail_internal.h"
 #include "jail/resources/cgroup.h"
 

@@ -5,7 +5,7 @@
  *
  * Raw system calls only, as in init.c. Whatever is not as it should be ends the jail: the parent finds it
  * lost, and no job ever runs with descriptors that are not its own. */
-#include "jail/child/child.h"
+#include "jail/child/init.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,6 +19,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/io.h"
+#include "jail/child/child.h"
 #include "jail/child/denied.h"
 
 #define EXIT_MASK 0xff
@@ -94,7 +95,7 @@ bool init_standby_takes(struct child *child, pid_t program, const struct seccomp
         /* Its signal may have come too late for this program, and must not be the next one's: the launcher
          * takes it, which is there by now, and calls again. */
         child->interrupted = false;
-        init_deny(child, request->id, EINTR);
+        child_answer(child, request->id, EINTR);
         return true;
     }
     child->standby_call = request->id;
@@ -142,7 +143,7 @@ static void run(struct child *child, const int fds[JAIL_PROGRAM_FDS + 1])
     if (child_send(child, &started, -1) < 0) {
         _exit(1);
     }
-    init_deny(child, child->standby_call, EPERM);
+    child_answer(child, child->standby_call, EPERM);
 }
 
 void init_standby_hear(struct child *child, pid_t program)

@@ -16,7 +16,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
-#include "jail/child/child.h"
+#include "jail/child/message.h"
 #include "jail/plan/plan.h"
 #include "jail/plan/template_plan.h"
 #include "jail/plan/zygote_message.h"

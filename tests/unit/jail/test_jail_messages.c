@@ -23,8 +23,8 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/io.h"
-#include "jail/child/child.h"
 #include "jail/child/denied.h"
+#include "jail/child/message.h"
 #include "jail/plan/plan.h"
 #include "jail/standby.h"
 
