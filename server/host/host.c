@@ -13,6 +13,7 @@
 
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
+#include "jail/resources/cgroup_tree.h"
 #include "jail/resources/idmap.h"
 #include "jail/resources/landlock.h"
 #include "policy/policy.h"
