@@ -52,11 +52,11 @@ $(foreach l,base jail policy server,$(eval OBJ_$(l) := $(call obj,$(SRC_$(l)))))
 LIBS := $(foreach l,$(LAYERS),$(BUILD)/lib$(l).a)
 
 # What the tests of a layer link with.
-LINK_base   := base
-LINK_jail   := jail base
-LINK_config := config base
-LINK_policy := policy config jail base
-LINK_server := server policy config jail base
+LINK_jail/base := base
+LINK_jail      := jail base
+LINK_config    := config base
+LINK_policy    := policy config jail base
+LINK_server    := server policy config jail base
 UNIT_SRC := $(wildcard tests/unit/*/test_*.c tests/unit/*/*/test_*.c)
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(UNIT_SRC))
 TOOLS    := $(patsubst tests/tools/%.c,$(BUILD)/tests/tools/%,$(wildcard tests/tools/*.c))
@@ -142,7 +142,7 @@ define unit_rule
 $(BUILD)/tests/unit/$(1)/%: $(BUILD)/obj/tests/unit/$(1)/%.o $(foreach l,$(LINK_$(1)),$(BUILD)/lib$(l).a)
 	$$(call say,LD,$$@)mkdir -p $$(@D) && $$(CC) $$(LDFLAGS_ALL) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(PKG_LIBS) -lcmocka
 endef
-$(foreach l,$(LAYERS),$(eval $(call unit_rule,$(l))))
+$(foreach l,jail/base $(filter-out base,$(LAYERS)),$(eval $(call unit_rule,$(l))))
 
 # Holds the embedded policies to what their texts say.
 $(BUILD)/tests/unit/policy/test_embedded: $(EMBEDDED).o

@@ -215,6 +215,13 @@ uint64_t census_cpu_ns(const struct census *census)
     return sum;
 }
 
+uint64_t census_cpu_ns_now(pid_t first)
+{
+    CLEANUP(census_free) struct census census;
+    census_take(&census, first);
+    return census_cpu_ns(&census);
+}
+
 /* -1, 0 or 1: the order of two processes by their memory; 0 where it is one and the same, as between a
  * program and what it is making by vfork. Where the host forbids the question, they count as two. */
 static int compare_memory(const void *a, const void *b)

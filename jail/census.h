@@ -28,6 +28,9 @@ bool census_is_outdated(const struct census *census);
 
 uint64_t census_resident_bytes(const struct census *census);
 uint64_t census_cpu_ns(const struct census *census);
+/* The same of a census taken now: `first` and everything below it that lives, and all that these have reaped.
+ */
+uint64_t census_cpu_ns_now(pid_t first);
 /* Memory that is these processes' own: each page shared among them is counted once, file pages not at all.
  * Dear: reads every mapping. May reorder the census. */
 void census_measure(struct census *census, uint64_t *ret_anonymous_bytes, uint64_t *ret_shmem_bytes);

@@ -1,7 +1,7 @@
-/* The life of a jail as its parent sees it, from the first message to the verdict. Runs in the warden and in
+/* The life of a jail as its parent sees it, from the first message to the end. Runs in the warden and in
  * `immure run`, both single-threaded; nothing here blocks but jail_wait() and jail_free(). How a jail comes
- * to be is spawn.c's (by clone) and template.c's (by a template). */
-#include "jail/jail.h"
+ * to be is spawn.c's (by clone) and template.c's (by a template); what is said of its end, collect.c's. */
+#include "jail/jail_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,6 @@
 #include "jail/child/denied.h"
 #include "jail/resources/cgroup.h"
 #include "jail/resources/netns.h"
-#include "jail/watch.h"
 
 #define TICK_NS (5 * (long)NS_PER_MS)
 
@@ -167,7 +166,7 @@ void jail_kill(struct jail *jail, enum jail_end end)
     }
     if (!jail->cgroup && jail->state == JAIL_RUNNING && jail->seen_cpu_ns == 0) {
         /* Whoever is killed along with PID 1 is not added to what it used. */
-        jail->seen_cpu_ns = jail_watch_cpu_ns(jail);
+        jail->seen_cpu_ns = census_cpu_ns_now(jail->pid);
     }
     /* PID 1 takes its whole PID namespace along. Should the signal be refused, the end of its socket tells
      * it. */
@@ -319,7 +318,7 @@ static void note_call(struct jail *jail, const struct child_message *message)
         jail->end = JAIL_END_PROGRAM;
     }
     if (!jail->cgroup) {
-        jail->seen_cpu_ns = jail_watch_cpu_ns(jail);
+        jail->seen_cpu_ns = census_cpu_ns_now(jail->pid);
     }
 }
 
@@ -526,68 +525,4 @@ void jail_free(struct jail *jail)
     jail_plan_free(jail->plan);
     census_free(&jail->census);
     free(jail);
-}
-
-/* The kernel's word on memory outranks how the end looked: the OOM killer's SIGKILL takes PID 1 along, or the
- * program alone when PID 1 was quicker to report it. */
-static void apply_oom(struct jail *jail, const struct jail_cgroup_stat *stat)
-{
-    bool killed =
-        jail->has_ended_message && WIFSIGNALED(jail->last.wstatus) && WTERMSIG(jail->last.wstatus) == SIGKILL;
-    if (stat->oom_kills > 0 && (jail->end == JAIL_END_LOST || (jail->end == JAIL_END_PROGRAM && killed))) {
-        jail->end = JAIL_END_OOM;
-    }
-}
-
-/* A jail that was lost before there was a program was not built, nor was one whose parked process ended
- * before it was one. */
-static void apply_unbuilt(struct jail *jail)
-{
-    if ((jail->end == JAIL_END_LOST || jail->end == JAIL_END_PROGRAM) && jail->started_ns == 0) {
-        jail->end = JAIL_END_SETUP;
-        err_set(&jail->err, ERR_SETUP, ECHILD, NULL, "PID 1 of the jail died while building it");
-    }
-}
-
-int jail_collect(struct jail *jail, struct jail_result *ret, struct err *reterr)
-{
-    if (jail->state != JAIL_ENDED && !jail->called) {
-        return err_errno(reterr, EBUSY, "collecting a jail that is %s", jail_state_to_string(jail->state));
-    }
-    struct jail_cgroup_stat stat = {.memory_peak_bytes = UINT64_MAX, .pids_peak = UINT64_MAX};
-    uint64_t cpu_ns = rusage_cpu_ns(&jail->rusage);
-    if (jail->used_cpu_ns > cpu_ns) {
-        cpu_ns = jail->used_cpu_ns; /* PID 1's own word: it need not have been waited for */
-    }
-    if (jail->cgroup) {
-        int r = jail_cgroup_stat(jail->cgroup, &stat, reterr);
-        if (r < 0) {
-            return r;
-        }
-        apply_oom(jail, &stat);
-        cpu_ns = stat.cpu_ns;
-    } else if (jail->seen_cpu_ns > cpu_ns) {
-        cpu_ns = jail->seen_cpu_ns;
-    }
-    apply_unbuilt(jail);
-    memset(ret, 0, sizeof *ret);
-    ret->end = jail->end;
-    ret->wstatus = jail->last.wstatus;
-    ret->setup_ns = jail->started_ns ? jail->started_ns - jail->cloned_ns : 0;
-    ret->duration_ns =
-        jail->started_ns && jail->ended_ns > jail->started_ns ? jail->ended_ns - jail->started_ns : 0;
-    ret->cpu_ns = cpu_ns > jail->spared_cpu_ns ? cpu_ns - jail->spared_cpu_ns : 0;
-    ret->memory_peak_bytes = stat.memory_peak_bytes;
-    ret->pids_peak =
-        stat.pids_peak == UINT64_MAX || stat.pids_peak == 0 ? stat.pids_peak : stat.pids_peak - 1;
-    int n_denied = jail->denied < 0 ? 0 : denied_read(jail->denied, ret->denied);
-    if (n_denied < 0) {
-        return err_errno(reterr, -n_denied, "reading what a jail was denied");
-    }
-    ret->n_denied = (size_t)n_denied;
-    ret->proc_absent = jail->proc_absent;
-    if (jail->end == JAIL_END_SETUP && reterr) {
-        *reterr = jail->err;
-    }
-    return 0;
 }

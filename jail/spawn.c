@@ -1,5 +1,4 @@
-/* The parent side of a launch. Runs in the warden and in `immure run`, both single-threaded; never blocks but
- * for jail_wait().
+/* The parent side of a launch. Runs in the warden and in `immure run`, both single-threaded; never blocks.
  *
  *     parent                              PID 1                          program
  *     clone3 ───────────────────────────► waits for PHASE_IDMAP
@@ -14,7 +13,7 @@
  *
  * A failed step arrives as CHILD_FAILED instead. The control socket is close-on-exec and PID 1 cannot be
  * traced, so nothing that the program does can forge these messages. */
-#include "jail/spawn.h"
+#include "jail/jail_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -38,33 +37,13 @@
 #include "jail/base/err.h"
 #include "jail/base/io.h"
 #include "jail/child/child.h"
-#include "jail/child/luggage.h"
-#include "jail/jail.h"
+#include "jail/child/pid1.h"
+#include "jail/luggage.h"
 #include "jail/resources/cgroup.h"
 #include "jail/resources/netns.h"
 #include "jail/resources/network.h"
-#include "jail/watch.h"
 
 #define SETUP_TIMEOUT_MS 10000
-
-const char *jail_state_to_string(enum jail_state state)
-{
-    static const char *const names[] = {[JAIL_BUILDING] = "building",
-                                        [JAIL_PARKED] = "parked",
-                                        [JAIL_RUNNING] = "running",
-                                        [JAIL_ENDED] = "ended"};
-    return names[state];
-}
-
-const char *jail_end_to_string(enum jail_end end)
-{
-    static const char *const names[] = {[JAIL_END_NONE] = "none",     [JAIL_END_PROGRAM] = "program",
-                                        [JAIL_END_SETUP] = "setup",   [JAIL_END_DEADLINE] = "deadline",
-                                        [JAIL_END_CPU] = "cpu",       [JAIL_END_OOM] = "oom",
-                                        [JAIL_END_CANCEL] = "cancel", [JAIL_END_WORKSPACE] = "workspace",
-                                        [JAIL_END_FLOOR] = "floor",   [JAIL_END_LOST] = "lost"};
-    return names[end];
-}
 
 static const struct jail_step *find_step(const struct jail_plan *plan, enum jail_step_kind kind)
 {
@@ -132,7 +111,7 @@ static int clone_child(struct jail *jail, struct child *child, struct err *reter
 {
     uint64_t cgroup = jail->cgroup ? (uint64_t)jail_cgroup_fd(jail->cgroup) : 0u;
     struct clone_args args = {
-        /* These two follow (child.c). */
+        /* These two follow (pid1.c). */
         .flags = (jail->plan->namespaces & ~(uint64_t)(CLONE_NEWCGROUP | CLONE_NEWNET)) |
                  (uint64_t)CLONE_PIDFD | CLONE_CLEAR_SIGHAND | (jail->cgroup ? CLONE_INTO_CGROUP : 0),
         .pidfd = (uint64_t)(uintptr_t)&jail->pidfd,

@@ -12,10 +12,8 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
-#include "jail/child/child.h"
-#include "jail/jail.h"
+#include "jail/jail_internal.h"
 #include "jail/resources/cgroup.h"
-#include "jail/watch.h"
 
 #define RUN_TIMEOUT_MS 10000
 #define COPY_BYTES     65536u
@@ -153,7 +151,7 @@ static int note_used_cpu(struct jail *jail, struct err *reterr)
     struct jail_cgroup_stat stat;
     int r = jail->cgroup ? jail_cgroup_stat(jail->cgroup, &stat, reterr) : 0;
     if (r == 0) {
-        jail->spared_cpu_ns = jail->cgroup ? stat.cpu_ns : jail_watch_cpu_ns(jail);
+        jail->spared_cpu_ns = jail->cgroup ? stat.cpu_ns : census_cpu_ns_now(jail->pid);
     }
     return r;
 }

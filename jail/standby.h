@@ -1,29 +1,23 @@
 /* Jails that are started ahead of their job, for interpreters that cannot be forked.
  *
  * A standby jail is an ordinary one: jail_spawn() with `standby` set. Its program is a launcher, which starts
- * the interpreter and then makes the system call JAIL_STANDBY_CALL. PID 1 hears of it, because the policy
+ * the interpreter and then makes the system call inotify_init1(2). PID 1 hears of it, because the policy
  * denies that call and names it (NOTIFY), and leaves it unanswered: the jail is JAIL_PARKED. Handed a
  * program, PID 1 puts the job's descriptors in the place of those that the launcher was started with, and
- * denies the call as it would any other. The launcher reads its program from JAIL_STANDBY_FD.
+ * denies the call as it would any other. The launcher reads its program from descriptor 63.
  *
  * A kernel's launcher (`kernel` of jail_spawn()) makes the call again when its program has ended, with the
  * program's exit status as the argument; or, where it cannot choose that, with a larger one, and the status
- * behind a 0 at the beginning of JAIL_STANDBY_FD. Then the jail is JAIL_PARKED again, and jail_has_called().
+ * behind a 0 at the beginning of descriptor 63. Then the jail is JAIL_PARKED again, and jail_has_called().
  * Everything of the program lives on in there; only its standard descriptors and the bridge's lead nowhere
  * until PID 1 has put those of the next in their place. */
 #pragma once
 
 #include <stdbool.h>
-#include <stddef.h>
-#include <sys/syscall.h>
 
 struct err;
 struct jail;
 struct jail_plan;
-
-#define JAIL_STANDBY_CALL SYS_inotify_init1
-/* Beyond what an interpreter has open when it has started. */
-enum { JAIL_STANDBY_FD = 63 };
 
 /* True if a job of this plan can be run in a jail of that one: they differ in nothing but the script, the
  * program's last arguments and the limits that the parent alone enforces. */

@@ -17,7 +17,7 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
-#include "jail/jail.h"
+#include "jail/jail_internal.h"
 #include "jail/plan/zygote_message.h"
 #include "jail/resources/cgroup.h"
 

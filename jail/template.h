@@ -2,8 +2,8 @@
  * once.
  *
  * The parent's side. What happens inside is jail/zygote.h. A job on this path gets the same plan as on the
- * exec path, turned by jail_plan_for_template() and jail_plan_for_run() into the part that the template does
- * once and the part that is every job's own. */
+ * exec path, turned by jail/plan/template_plan.h into the part that the template does once and the part that
+ * is every job's own. */
 #pragma once
 
 #include <stdbool.h>
@@ -19,19 +19,6 @@ struct jail_template;
 
 /* Inside a privileged template's user namespace the pool of outer ids starts here. */
 #define TEMPLATE_INNER_BASE 65536u
-
-/* Where the script's directory of a job lies on its scratch, and where a run plan puts it. */
-#define TEMPLATE_SCRIPT_DIRECTORY "/immure"
-
-/* The template's own plan: everything of `plan` that is the same for every job, so its root with all its
- * mounts but the scratch's, whose places are left as empty directories; and exec of the template program
- * (`size_bytes` of the input descriptor, copied to TEMPLATE_SCRIPT_DIRECTORY/template) with `argv` behind its
- * name and `plan`'s environment. `uid` is its id inside. -EOPNOTSUPP with ERR_HOST where the plan does not
- * fit a template: no procfs, or a writable host directory. */
-int jail_plan_for_template(const struct jail_plan *plan, uint64_t size_bytes, char *const *argv, uint32_t uid,
-                           bool keep_setid, struct jail_plan **ret, struct err *reterr);
-/* The job's plan: the rest. It inherits the template's root and ends in RUN. */
-int jail_plan_for_run(const struct jail_plan *plan, struct jail_plan **ret, struct err *reterr);
 
 struct jail_template_options {
     const struct jail_plan *plan; /* from jail_plan_for_template() */

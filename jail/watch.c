@@ -12,7 +12,7 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/census.h"
-#include "jail/jail.h"
+#include "jail/jail_internal.h"
 #include "jail/resources/cgroup.h"
 #include "jail/resources/scratch.h"
 
@@ -57,13 +57,6 @@ static uint64_t memory_room_ns(const struct jail *jail, struct census *census, i
         return 0;
     }
     return LOOK_MIN_NS + (limit - used) / GROWTH_BYTES_PER_MS * NS_PER_MS;
-}
-
-uint64_t jail_watch_cpu_ns(const struct jail *jail)
-{
-    CLEANUP(census_free) struct census census;
-    census_take(&census, jail->pid);
-    return census_cpu_ns(&census);
 }
 
 static uint64_t cpu_room_ns(const struct jail *jail, const struct census *census)

@@ -21,9 +21,6 @@ uint64_t jail_watch_due_ns(const struct jail *jail);
  * where it passes limits.cpu_ms. `scratch_fd` (-1: none) is the jail's scratch. */
 void jail_watch(struct jail *jail, int scratch_fd);
 
-/* CPU time of the jail's living processes and of all that these have reaped, in nanoseconds. */
-uint64_t jail_watch_cpu_ns(const struct jail *jail);
-
 /* What the jail's processes hold in memory now, in bytes: their share of everything (PSS), and what nobody
  * else maps. */
 void jail_watch_memory(const struct jail *jail, uint64_t *ret_pss_bytes, uint64_t *ret_private_bytes);

@@ -11,8 +11,8 @@
  *                                                                    applies the rest, CHILD_STARTED, returns
  *
  * The template is trusted code in a jail of its own and holds no secret: what it knows, every job's memory
- * contains. Between clone and fork PID 1 keeps to raw system calls, as child.c does; the parked process comes
- * from fork(2) by way of glibc, so that everything it does later finds the C library in order. */
+ * contains. Between clone and fork PID 1 keeps to raw system calls, as jail/child does; the parked process
+ * comes from fork(2) by way of glibc, so that everything it does later finds the C library in order. */
 #include "jail/zygote.h"
 
 #include <errno.h>
@@ -37,7 +37,9 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/io.h"
+#include "jail/child/apply.h"
 #include "jail/child/child.h"
+#include "jail/child/init.h"
 #include "jail/plan/zygote_message.h"
 
 #define STDIO_FDS 3u

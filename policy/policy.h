@@ -50,7 +50,7 @@ struct policy_ceilings {
     uint64_t default_timeout_ms, max_timeout_ms, max_output_bytes;
     struct job_limits key; /* of the key that calls; its timeout is part of the job's wish already */
     bool cgroup;           /* limits are enforced by a cgroup; else RLIMIT_AS stands in for memory.max */
-    uint32_t landlock_abi; /* what the kernel offers (jail/child/landlock.h); 0: nothing */
+    uint32_t landlock_abi; /* what the kernel offers (jail/resources/landlock.h); 0: nothing */
     uint64_t file_bytes;   /* most that one file may have (RLIMIT_FSIZE); 0: what the policy says */
 };
 

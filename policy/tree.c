@@ -16,10 +16,7 @@
 #include "policy/compiled.h"
 #include "policy/policy.h"
 
-/* The scratch's own names for its directories, and where its root goes if the policy does not show "tmp". */
-#define SCRATCH_WORK  "work"
-#define SCRATCH_TMP   "tmp"
-#define SCRATCH_SHM   "shm"
+/* Where the scratch's root goes if the policy does not show "tmp". */
 #define SCRATCH_PLACE POLICY_SCRIPT_DIRECTORY "/scratch"
 
 /* The root tmpfs is read-only before the program exists, so its limits bound the policy's author, not the

@@ -1,5 +1,5 @@
-/* Whole reads and writes, small files, and descriptors over sockets. Used by the parent side of every
- * process; nothing here runs between clone and exec. */
+/* Whole reads and writes, small files, and descriptors over sockets. Used by every process; of
+ * all that only io_recv_fds() also runs between clone and exec. */
 #include "jail/base/io.h"
 
 #include <errno.h>

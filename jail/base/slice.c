@@ -2,7 +2,7 @@
  *
  * Whoever wakes is often put on the processor of whoever woke it. There it would wait until that one has had
  * its turn of some milliseconds, or has been taken apart by the kernel, although it would be done in a
- * hundredth of that. Raw system calls only, as in child.c. */
+ * hundredth of that. Raw system calls only, as in jail/child. */
 #include "jail/base/slice.h"
 
 #include <linux/sched.h>

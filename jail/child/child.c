@@ -1,48 +1,20 @@
-/* The child side of a launch: PID 1 of a new jail, from clone to the point where it becomes the jail's init.
- *
- * It runs in a copy of the parent's memory without its heap, inside the new namespaces, with a full
- * capability set in the new user namespace and none outside. One loop applies the plan's steps; the first
- * failure is reported by number and ends everything: there is no half-built jail. */
+/* What both processes of a jail that is being built need, and its template's: talking to the parent, opening
+ * what lies in the new root, keeping descriptors and PIDs out of the way. Between clone and exec. */
 #include "jail/child/child.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <linux/close_range.h>
 #include <linux/openat2.h>
 #include <linux/sched.h>
+#include <linux/seccomp.h>
 #include <sched.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "jail/base/cleanup.h"
-#include "jail/base/io.h"
-
-/* A page, or the largest of an architecture that has several sizes. */
-#ifdef __x86_64__
-#define WIPED_PAGE_BYTES 4096u
-#else
-#define WIPED_PAGE_BYTES 65536u
-#endif
-#define STACK_BYTES_MAX (8u << 20)
-
-/* A sanitizer would take the wiping of frames that are not our own for an overflow. */
-#if defined(__SANITIZE_ADDRESS__)
-#define STACK_IS_WATCHED
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define STACK_IS_WATCHED
-#endif
-#endif
-
-/* Where the stack of the first thread begins; the dynamic linker's. */
-extern void *__libc_stack_end;
 
 int child_send(const struct child *child, const struct child_message *message, int fd)
 {
@@ -128,70 +100,6 @@ void child_forget_parent(struct child *child)
     fd_closep(&child->parent);
 }
 
-typedef int (*step_fn)(struct child *child, const struct jail_step *step);
-
-static const step_fn step_functions[JAIL_STEP_COUNT] = {
-#define X(name, word, where, doc) [JAIL_STEP_##name] = step_##name,
-#include "jail/plan/steps.def"
-#undef X
-};
-
-int child_apply_step(struct child *child, const struct jail_step *step)
-{
-    child->call = "";
-    return step_functions[step->kind](child, step);
-}
-
-int child_apply(struct child *child, uint32_t *index, enum jail_step_kind stop)
-{
-    const struct jail_plan *plan = child->plan;
-    for (; *index < plan->n_steps; (*index)++) {
-        const struct jail_step *step = &plan->steps[*index];
-        if (step->kind == stop) {
-            break;
-        }
-        int r = child_apply_step(child, step);
-        if (r < 0) {
-            child_forget_parent(child);
-            return r;
-        }
-    }
-    child_forget_parent(child);
-    return 0;
-}
-
-/* Keeps the program's descriptors free of anything of ours: its pipes go there, and a parent that was started
- * with some of them closed may have been given their numbers. */
-static int clear_program_fds(struct child *child)
-{
-    int *const ours[] = {&child->control,
-                         &child->fds[JAIL_FD_SCRATCH],
-                         &child->fds[JAIL_FD_INPUT],
-                         &child->fds[JAIL_FD_BRIDGE_IN],
-                         &child->fds[JAIL_FD_BRIDGE_OUT],
-                         &child->fds[JAIL_FD_WORKSPACE],
-                         &child->fds[JAIL_FD_IMAGE]};
-    child->call = "fcntl";
-    for (size_t i = 0; i < ARRAY_SIZE(ours); i++) {
-        if (*ours[i] >= 0 && *ours[i] < JAIL_PROGRAM_FDS) {
-            *ours[i] = fcntl(*ours[i], F_DUPFD_CLOEXEC, JAIL_PROGRAM_FDS);
-            if (*ours[i] < 0) {
-                return -errno;
-            }
-        }
-    }
-    /* Nor may what the steps open land there: anything will do to fill the gaps. */
-    int filler;
-    do {
-        filler = fcntl(child->control, F_DUPFD_CLOEXEC, 0);
-    } while (filler >= 0 && filler < JAIL_PROGRAM_FDS);
-    if (filler < 0) {
-        return -errno;
-    }
-    close(filler);
-    return 0;
-}
-
 /* Closes every descriptor but the standard ones and those the jail was given: the parent's table holds other
  * jobs' pipes, which would otherwise never reach end of file while this jail lives. */
 int child_close_others(struct child *child)
@@ -247,112 +155,15 @@ void child_report_failure(const struct child *child, uint32_t step, int error)
     child_send(child, &message, -1);
 }
 
-/* Leaves the parent's network namespace, for the one that the parent has made meanwhile
- * (jail/resources/network.h). */
-static int enter_network(struct child *child)
+void child_answer(const struct child *child, uint64_t id, int error)
 {
-    struct parent_message message;
-    size_t n_fds = 1;
-    CLEANUP(fd_closep) int network = -1;
-    child->call = "recvmsg";
-    ssize_t n = io_recv_fds(child->control, &message, sizeof message, &network, &n_fds);
-    if (n != (ssize_t)sizeof message || message.phase != PHASE_NETWORK) {
-        return n < 0 ? (int)n : -EPIPE;
+    struct seccomp_notif_resp response = {
+        .id = id, .error = -error, .flags = error == 0 ? SECCOMP_USER_NOTIF_FLAG_CONTINUE : 0};
+    int r;
+    do {
+        r = ioctl(child->listener, SECCOMP_IOCTL_NOTIF_SEND, &response);
+    } while (r < 0 && errno == EINTR);
+    if (r < 0 && errno != ENOENT) {
+        _exit(1); /* ENOENT: it died meanwhile; else it would wait for ever */
     }
-    if (n_fds == 0) {
-        child->call = "unshare";
-        return unshare(CLONE_NEWNET) < 0 ? -errno : 0;
-    }
-    child->call = "setns";
-    return setns(network, CLONE_NEWNET) < 0 ? -errno : 0;
-}
-
-/* Applies what PID 1 does without the network namespace, unless it has failed already (`r`), and enters it:
- * before lo is wanted, and while we may. A failure waits for the parent's word as well: one that we left
- * unread would take our own words to the parent along. */
-static int build_up_to_network(struct child *child, uint32_t *index, int r)
-{
-    enum jail_step_kind stop = JAIL_STEP_CAPABILITIES;
-    for (uint32_t i = 0; i < child->plan->n_steps; i++) {
-        stop = child->plan->steps[i].kind == JAIL_STEP_LOOPBACK ? JAIL_STEP_LOOPBACK : stop;
-    }
-    r = r < 0 ? r : child_apply(child, index, stop);
-    const char *call = child->call;
-    int entered = enter_network(child);
-    child->call = r < 0 ? call : child->call;
-    return r < 0 ? r : entered;
-}
-
-/* What comes before the first step. Whatever fails waits for the id maps: to a parent that still writes them,
- * an early end would look like a failure of its own. */
-static int prepare(struct child *child)
-{
-    int r = clear_program_fds(child);
-    r = r < 0 ? r : child_close_others(child);
-    umask(0);
-    /* Not one of clone3's flags: there it would make the parent's cgroup the new namespace's root, not the
-     * job's. */
-    if (r == 0 && (child->plan->namespaces & CLONE_NEWCGROUP)) {
-        child->call = "unshare";
-        r = unshare(CLONE_NEWCGROUP) < 0 ? -errno : 0;
-    }
-    int received = child_receive(child, PHASE_IDMAP);
-    if (r == 0 && received < 0) {
-        child->call = "recv";
-        r = received;
-    }
-    return r;
-}
-
-/* Wipes what earlier calls of the parent's have left below this one. */
-static void __attribute__((noinline)) wipe_below(void)
-{
-    char stack[4 * WIPED_PAGE_BYTES];
-    explicit_bzero(stack, sizeof stack);
-}
-
-static int __attribute__((noinline)) drop_below(void)
-{
-    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-    uintptr_t to = here / WIPED_PAGE_BYTES * WIPED_PAGE_BYTES - 2 * WIPED_PAGE_BYTES;
-    /* Most of it is a hole, and madvise() says so. */
-    return madvise((void *)(to - STACK_BYTES_MAX), STACK_BYTES_MAX, MADV_DONTNEED) < 0 && errno != ENOMEM
-               ? -errno
-               : 0;
-}
-
-/* The parent's stack, of which we never return to anything above `frame`, may hold words of other jobs. Its
- * heap is not ours (spawn.c). */
-static int forget_stack(void *frame)
-{
-#ifndef STACK_IS_WATCHED
-    explicit_bzero(frame, (size_t)((char *)__libc_stack_end - (char *)frame));
-#else
-    (void)frame;
-#endif
-    int r = drop_below();
-    wipe_below();
-    return r;
-}
-
-void child_main(struct child *child)
-{
-    int forgotten = forget_stack(__builtin_dwarf_cfa());
-    child->root = child->parent = child->listener = child->proc = -1;
-    int r = prepare(child);
-    if (r == 0 && forgotten < 0) {
-        child->call = "madvise";
-        r = forgotten;
-    }
-    bool prepared = r == 0;
-    uint32_t index = 0;
-    if (child->plan->namespaces & CLONE_NEWNET) {
-        r = build_up_to_network(child, &index, r);
-    }
-    r = r < 0 ? r : child_apply(child, &index, JAIL_STEP_PROGRAM);
-    if (r < 0) {
-        child_report_failure(child, prepared ? index : JAIL_NO_STEP, r);
-        _exit(1);
-    }
-    init_main(child, index + 1);
 }

@@ -5,7 +5,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "jail/spawn.h"
+#define JAIL_DENIED_MAX 64 /* different system calls counted per job; further ones count under nr -1 */
+
+struct jail_denied {
+    int32_t nr;    /* of `arch`; -1: all that did not fit */
+    uint32_t arch; /* AUDIT_ARCH_* */
+    uint64_t count;
+};
 
 struct denied_table {
     uint32_t n_rows;

@@ -5,7 +5,7 @@
  * program's exact wait status. Untrusted code is never PID 1 itself: default signals, abort() and
  * kill(getpid(), SIGKILL) behave as they do outside. When it exits, the kernel ends every other process of
  * the PID namespace. */
-#include "jail/child/child.h"
+#include "jail/child/init.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,6 +25,8 @@
 #include "jail/base/clock.h"
 #include "jail/base/io.h"
 #include "jail/base/slice.h"
+#include "jail/child/apply.h"
+#include "jail/child/child.h"
 #include "jail/child/denied.h"
 
 #define PROGRAM_STACK_BYTES (64 * 1024)
@@ -77,22 +79,6 @@ static void count_denied(struct child *child, int32_t nr, uint32_t arch)
     denied_count(child->denied, nr, arch);
 }
 
-static void answer(const struct child *child, struct seccomp_notif_resp response)
-{
-    int r;
-    do {
-        r = ioctl(child->listener, SECCOMP_IOCTL_NOTIF_SEND, &response);
-    } while (r < 0 && errno == EINTR);
-    if (r < 0 && errno != ENOENT) {
-        _exit(1); /* ENOENT: it died meanwhile; else it would wait for ever */
-    }
-}
-
-void init_deny(const struct child *child, uint64_t id, int error)
-{
-    answer(child, (struct seccomp_notif_resp){.id = id, .error = -error});
-}
-
 /* Refuses one system call that the filter handed to us, or lets it go on: one that takes a lock, as long as
  * there is room for it. Which call it is stands in registers, which nobody can change any more. */
 static void answer_notification(struct child *child, pid_t program)
@@ -108,14 +94,13 @@ static void answer_notification(struct child *child, pid_t program)
     }
     bool is_lock = init_locks_counts(child, &request.data);
     if (is_lock && init_locks_allow(child)) {
-        answer(child,
-               (struct seccomp_notif_resp){.id = request.id, .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE});
+        child_answer(child, request.id, 0);
         return;
     }
     if (!init_is_standing_by(child)) {
         count_denied(child, request.data.nr, request.data.arch);
     }
-    init_deny(child, request.id, is_lock ? ENOLCK : EPERM);
+    child_answer(child, request.id, is_lock ? ENOLCK : EPERM);
 }
 
 enum reaped {

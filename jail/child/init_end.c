@@ -9,8 +9,8 @@
  * What must hold: in any doubt the answer is no, and PID 1 waits for the program as ever. One doubt cannot be
  * had: a child that has made itself unreadable (PR_SET_DUMPABLE) and ends at the same time as the program
  * need not be in our /proc. The program's end is exact then, too; the child's CPU time is missing in ours,
- * which counts where there is no cgroup. Raw system calls only, as in child.c. */
-#include "jail/child/child.h"
+ * which counts where there is no cgroup. Raw system calls only, as in init.c. */
+#include "jail/child/init.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -24,6 +24,7 @@
 
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
+#include "jail/child/child.h"
 
 /* Places in /proc/PID/stat as proc_pid_stat(5) counts them, from 1. */
 enum stat_field {

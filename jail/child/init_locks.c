@@ -19,7 +19,7 @@
  *
  * Raw system calls only, as in init.c. The work is the job's: PID 1 is in its cgroup, and looks for a limited
  * time. */
-#include "jail/child/child.h"
+#include "jail/child/init.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -32,6 +32,7 @@
 
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
+#include "jail/child/child.h"
 
 #define LOCKS_PER_CALL 2u
 /* So many times as many calls, ever, where PID 1 has no procfs to count again. */

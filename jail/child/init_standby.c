@@ -5,23 +5,29 @@
  *
  * Raw system calls only, as in init.c. Whatever is not as it should be ends the jail: the parent finds it
  * lost, and no job ever runs with descriptors that are not its own. */
-#include "jail/child/child.h"
+#include "jail/child/init.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/seccomp.h>
 #include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/io.h"
+#include "jail/child/child.h"
 #include "jail/child/denied.h"
-#include "jail/standby.h"
 
 #define EXIT_MASK 0xff
+
+/* What a launcher does (jail/standby.h): the call by which it says that it waits, and where it finds its
+ * program: beyond what an interpreter has open when it has started. */
+#define LAUNCHER_CALL SYS_inotify_init1
+#define LAUNCHER_FD   63
 
 bool init_is_standing_by(const struct child *child)
 {
@@ -74,7 +80,7 @@ bool init_standby_takes(struct child *child, pid_t program, const struct seccomp
 {
     bool again = child->standby == STANDBY_PARKED;
     bool ends = child->kernel && child->standby == STANDBY_DONE;
-    if (request->data.nr != JAIL_STANDBY_CALL || (pid_t)request->pid != program ||
+    if (request->data.nr != LAUNCHER_CALL || (pid_t)request->pid != program ||
         !(init_is_standing_by(child) || ends)) {
         return false;
     }
@@ -89,7 +95,7 @@ bool init_standby_takes(struct child *child, pid_t program, const struct seccomp
         /* Its signal may have come too late for this program, and must not be the next one's: the launcher
          * takes it, which is there by now, and calls again. */
         child->interrupted = false;
-        init_deny(child, request->id, EINTR);
+        child_answer(child, request->id, EINTR);
         return true;
     }
     child->standby_call = request->id;
@@ -113,7 +119,7 @@ static void run(struct child *child, const int fds[JAIL_PROGRAM_FDS + 1])
 {
     int r = 0;
     for (int i = 0; r == 0 && i <= JAIL_PROGRAM_FDS; i++) {
-        r = place(child, fds[i], i < JAIL_PROGRAM_FDS ? i : JAIL_STANDBY_FD);
+        r = place(child, fds[i], i < JAIL_PROGRAM_FDS ? i : LAUNCHER_FD);
     }
     if (r < 0) {
         child_report_failure(child, child->plan->n_steps - 1, r);
@@ -137,7 +143,7 @@ static void run(struct child *child, const int fds[JAIL_PROGRAM_FDS + 1])
     if (child_send(child, &started, -1) < 0) {
         _exit(1);
     }
-    init_deny(child, child->standby_call, EPERM);
+    child_answer(child, child->standby_call, EPERM);
 }
 
 void init_standby_hear(struct child *child, pid_t program)

@@ -1,7 +1,7 @@
 /* Steps that decide who the program is and what it may become: ids, capabilities, names, session.
  *
  * Child side: raw system calls only. */
-#include "jail/child/child.h"
+#include "jail/child/step.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "jail/base/cleanup.h"
+#include "jail/child/child.h"
 
 #define CAPABILITIES_MAX 64
 

@@ -7,7 +7,7 @@
  * below the new root. overlayfs takes its layers by name and from mounts of our own namespace alone, so the
  * image is attached for that moment over a directory of the root so far; the layers themselves are copies of
  * mounts without what is attached to them. */
-#include "jail/child/child.h"
+#include "jail/child/step.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "jail/base/cleanup.h"
+#include "jail/child/child.h"
 
 #define LAYERS_ABOVE ".:" /* the root so far, by the working directory; then the image */
 

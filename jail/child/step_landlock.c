@@ -3,7 +3,7 @@
  *
  * Reading and executing are not handled: the whole root is there to be read. Child side: raw system calls
  * only. */
-#include "jail/child/landlock.h"
+#include "jail/child/step.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -42,12 +42,6 @@
 struct ruleset {
     uint64_t handled_access_fs, handled_access_net, scoped;
 };
-
-uint32_t landlock_abi(void)
-{
-    long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
-    return abi < 2 ? 0 : abi > (long)JAIL_LANDLOCK_NEWEST ? JAIL_LANDLOCK_NEWEST : (uint32_t)abi;
-}
 
 static uint64_t known(uint32_t abi, uint64_t access)
 {

@@ -3,7 +3,7 @@
  * Child side: raw system calls only. Mount trees are opened, restricted as a whole (AT_RECURSIVE, so
  * read-only holds for the mounts below as well) and only then attached: there is no moment in which a looser
  * mount is visible. */
-#include "jail/child/child.h"
+#include "jail/child/step.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +14,7 @@
 
 #include "jail/base/cleanup.h"
 #include "jail/base/tmpfs.h"
+#include "jail/child/child.h"
 
 static uint64_t attributes(uint32_t flags)
 {

@@ -3,7 +3,7 @@
  * Child side: raw system calls only. From SECCOMP on, the process shares memory with a PID 1 that stands
  * still: a system call that the filter hands to PID 1 would wait for ever, so nothing but exec comes behind
  * it. */
-#include "jail/child/child.h"
+#include "jail/child/step.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +16,8 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "jail/child/child.h"
 
 /* Puts descriptors at `first` and above. They may lie there already, in another order: so they all go out of
  * the way before they go into place. */

@@ -2,7 +2,7 @@
  *
  * Child side: raw system calls only. Paths are resolved beneath the new root's descriptor and through no
  * link, although nothing hostile has been able to write there yet. */
-#include "jail/child/child.h"
+#include "jail/child/step.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +16,7 @@
 
 #include "jail/base/cleanup.h"
 #include "jail/base/tmpfs.h"
+#include "jail/child/child.h"
 
 int step_ROOT(struct child *child, const struct jail_step *step)
 {

@@ -3,11 +3,13 @@
  *
  * The kernel offers each control where the processor needs it and the host has left it to programs; what is
  * off for the whole host, or what the processor does not do, is as good. */
-#include "jail/child/child.h"
+#include "jail/child/step.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <sys/prctl.h>
+
+#include "jail/child/child.h"
 
 static bool is_harmless(unsigned state)
 {

@@ -1,5 +1,5 @@
 /* Building and copying a jail's plan. Runs in whoever plans (warden, command line); only jail_plan_string()
- * is also called between clone and exec, so it must not allocate, lock or touch stdio.
+ * and jail_plan_has() are also called between clone and exec, so they must not allocate, lock or touch stdio.
  *
  * What must hold: offset 0 of the arena is the empty string; a failed allocation leaves a plan that
  * jail_plan_check() refuses, never one that looks shorter than it was meant to be. */

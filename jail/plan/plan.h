@@ -57,6 +57,12 @@ enum {
         1 << 9, /* PROC: writable, for a template that writes id maps; its jobs mount their own */
 };
 
+/* Directories in a scratch's root. SUBMOUNT steps put them where the policy wants them. */
+#define SCRATCH_WORK "work" /* the working directory: input files in, output files out */
+#define SCRATCH_TMP  "tmp"
+#define SCRATCH_SHM  "shm"
+#define SCRATCH_CODE "code" /* the script of a job from a template; read-only for the program */
+
 /* SECCOMP: the calls that take a file lock, which the kernel charges to nobody. */
 enum {
     JAIL_LOCK_SETLK = 1 << 0,  /* fcntl(F_SETLK) */

@@ -1,5 +1,5 @@
 /* One plan in two: what a template does once, and what is left for each job. Pure, runs in the parent. */
-#include "jail/template.h"
+#include "jail/plan/template_plan.h"
 
 #include <errno.h>
 #include <linux/capability.h>
@@ -11,7 +11,7 @@
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "jail/resources/scratch.h"
+#include "jail/plan/plan.h"
 
 #define PROGRAM_PATH TEMPLATE_SCRIPT_DIRECTORY "/template"
 

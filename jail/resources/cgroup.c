@@ -17,6 +17,7 @@
 #include "jail/base/err.h"
 #include "jail/base/io.h"
 #include "jail/plan/plan.h"
+#include "jail/resources/cgroup_own.h"
 #include "jail/resources/cgroup_tree.h"
 
 #define CPU_PERIOD_US 100000u

@@ -1,4 +1,4 @@
-/* cgroup v2: the subtree of this process, one cgroup per job below it, limits in and figures out. */
+/* cgroup v2: one cgroup per job, limits in and figures out. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,20 +14,6 @@ enum cgroup_mode {
     CGROUP_REQUIRED,    /* refuse to start where a controller is missing */
     CGROUP_BEST_EFFORT, /* rlimits and the memory watch instead, and say so */
 };
-
-/* Finds our own cgroup from /proc/self/cgroup up, sweeps what dead instances left, moves every process of it
- * into a leaf, enables the memory, pids and cpu controllers below. ERR_HOST where the host does not offer
- * that, with a sentence that names what is missing and the remedy. `*ret_swept` counts the cgroups removed
- * (may be NULL). */
-int jail_cgroup_tree_open(struct jail_cgroup_tree **ret, unsigned *ret_swept, struct err *reterr);
-/* Removes what it made. Takes NULL. */
-void jail_cgroup_tree_free(struct jail_cgroup_tree *tree);
-/* The absolute path of the directory under which jobs' cgroups lie. */
-const char *jail_cgroup_tree_path(const struct jail_cgroup_tree *tree);
-
-/* Looks without changing anything: 0 if jail_cgroup_tree_open() would find all it needs, else the same error.
- */
-int jail_cgroup_probe(struct err *reterr);
 
 /* One job's cgroup, empty, with its limits written. */
 int jail_cgroup_new(struct jail_cgroup_tree *tree, const struct jail_limits *limits, struct jail_cgroup **ret,

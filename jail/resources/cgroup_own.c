@@ -16,8 +16,6 @@
 #include "jail/base/err.h"
 #include "jail/base/io.h"
 #include "jail/base/proc_text.h"
-#include "jail/resources/cgroup.h"
-#include "jail/resources/cgroup_tree.h"
 
 const char *const cgroup_controllers[CGROUP_CONTROLLERS] = {"memory", "pids", "cpu"};
 

@@ -20,3 +20,10 @@ int cgroup_own_open(char **ret_path, int *ret_dir, struct err *reterr);
 
 /* True if `word` is among the blank-separated words of `text`. */
 bool cgroup_has_word(const char *text, const char *word);
+
+/* Looks without changing anything: 0 if jail_cgroup_tree_open() would find all it needs, else the same error.
+ */
+int jail_cgroup_probe(struct err *reterr);
+
+/* True if the host has swap space in use. */
+bool jail_cgroup_host_swaps(void);

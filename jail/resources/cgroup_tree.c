@@ -32,7 +32,6 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
-#include "jail/resources/cgroup.h"
 #include "jail/resources/cgroup_own.h"
 
 #define JOB_PREFIX    "job-"

@@ -26,6 +26,7 @@
 #include "jail/base/helper.h"
 #include "jail/base/io.h"
 #include "jail/base/tmpfs.h"
+#include "jail/plan/plan.h"
 #include "jail/resources/scratch.h"
 
 /* Its root holds mount points and nothing else. */

@@ -21,6 +21,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/base/tmpfs.h"
+#include "jail/plan/plan.h"
 
 /* Room for the four directories, a script and the root itself, so that a policy's limit is the program's own.
  */

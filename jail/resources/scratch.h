@@ -9,12 +9,6 @@
 
 struct err;
 
-/* Directories in a scratch's root. SUBMOUNT steps put them where the policy wants them. */
-#define SCRATCH_WORK "work" /* the working directory: input files in, output files out */
-#define SCRATCH_TMP  "tmp"
-#define SCRATCH_SHM  "shm"
-#define SCRATCH_CODE "code" /* the script of a job from a template; read-only for the program */
-
 /* A detached tmpfs with those directories, owned by uid:gid (as the caller sees them). `*ret_fd` is both what
  * a SCRATCH step attaches and what every function below works through; it stays valid after the jail's end.
  */

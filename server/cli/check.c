@@ -12,6 +12,7 @@
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
+#include "jail/resources/cgroup_own.h"
 #include "server/cli/command.h"
 #include "server/cli/options.h"
 #include "server/cli/probe.h"

@@ -16,7 +16,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
-#include "jail/resources/cgroup.h"
+#include "jail/resources/cgroup_own.h"
 
 void probe_cgroup(const struct probe *probe, struct probe_result *ret)
 {

@@ -23,7 +23,7 @@
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/io.h"
-#include "jail/child/landlock.h"
+#include "jail/resources/landlock.h"
 
 #define UPDATE_KERNEL "run a kernel of version 5.15 or newer"
 #define CONTAINER_FILTER                                                                                     \

@@ -13,8 +13,9 @@
 
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "jail/child/landlock.h"
+#include "jail/resources/cgroup_tree.h"
 #include "jail/resources/idmap.h"
+#include "jail/resources/landlock.h"
 #include "policy/policy.h"
 #include "server/host/outer_ids.h"
 

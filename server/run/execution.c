@@ -15,6 +15,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
+#include "jail/plan/template_plan.h"
 #include "jail/resources/cgroup.h"
 #include "jail/resources/idmap.h"
 #include "jail/resources/scratch.h"

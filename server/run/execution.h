@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 #include "config/message/job.h"
+#include "jail/jail.h"
 #include "jail/plan/plan.h"
-#include "jail/spawn.h"
 
 struct err;
 struct floor_account;

@@ -15,7 +15,7 @@
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "jail/spawn.h"
+#include "jail/jail.h"
 #include "policy/policy.h"
 #include "server/kit/sentence.h"
 

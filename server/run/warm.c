@@ -16,7 +16,7 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/base/loop.h"
-#include "jail/spawn.h"
+#include "jail/jail.h"
 #include "jail/standby.h"
 #include "jail/watch.h"
 #include "policy/policy.h"

@@ -19,6 +19,7 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
+#include "jail/plan/plan.h"
 #include "jail/resources/hostdir.h"
 #include "jail/resources/idmap.h"
 #include "jail/resources/scratch.h"

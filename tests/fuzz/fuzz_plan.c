@@ -7,7 +7,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/plan/plan.h"
-#include "jail/template.h"
+#include "jail/plan/template_plan.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/plans.h"
 

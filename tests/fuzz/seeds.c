@@ -16,10 +16,10 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
-#include "jail/child/child.h"
+#include "jail/child/message.h"
 #include "jail/plan/plan.h"
+#include "jail/plan/template_plan.h"
 #include "jail/plan/zygote_message.h"
-#include "jail/template.h"
 #include "policy/policy.h"
 
 static char python[] = "python", sha256[] = "00", id[] = "id-1", path[] = "a/b.txt", name[] = "openat";

@@ -22,7 +22,7 @@
 #include <stdbool.h>
 
 #include "jail/base/cleanup.h"
-#include "jail/runtime/python/template.h"
+#include "jail/runtime/python/words.h"
 
 /* What CPython exits with when the last output could not be written. */
 #define EXIT_LOST_OUTPUT 120

@@ -17,7 +17,7 @@
 #include "jail/runtime/python/finish.h"
 #include "jail/runtime/python/match.h"
 #include "jail/runtime/python/rehearse.h"
-#include "jail/runtime/python/template.h"
+#include "jail/runtime/python/words.h"
 #include "jail/zygote.h"
 
 /* A list of strings as the interpreter decodes its command line. */

@@ -28,6 +28,7 @@
 #include "jail/runtime/python/job.h"
 #include "jail/runtime/python/match.h"
 #include "jail/runtime/python/template.h"
+#include "jail/runtime/python/words.h"
 #include "jail/zygote.h"
 
 enum { EXIT_USAGE = 2, EXIT_NOT_RUN = 127 };

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "jail/base/cleanup.h"
-#include "jail/runtime/python/template.h"
+#include "jail/runtime/python/words.h"
 #include "jail/zygote.h"
 
 /* Variables that are read while an interpreter starts, or by the libraries below it. */

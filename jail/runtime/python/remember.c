@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "jail/base/cleanup.h"
-#include "jail/runtime/python/template.h"
+#include "jail/runtime/python/words.h"
 
 PyObject *remember_attribute(const char *module_name, const char *name)
 {

@@ -21,6 +21,7 @@
 #include "jail/runtime/python/collector.h"
 #include "jail/runtime/python/rehearse.h"
 #include "jail/runtime/python/remember.h"
+#include "jail/runtime/python/words.h"
 
 #if PY_VERSION_HEX >> 16 != 0x030b
 #error "written for CPython 3.11: what is restored for a job, and torn down after it, was read in its sources"

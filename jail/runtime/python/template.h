@@ -1,82 +1,9 @@
-/* struct python: the interpreter of a template, started once, and what is remembered of it for every job. */
+/* The interpreter of a template, started once. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 
-#include "jail/runtime/python/collector.h"
-#include "jail/runtime/python/entropy.h"
-#include "jail/runtime/python/memory.h"
-#include "jail/runtime/python/pages.h"
-
-struct _object; /* PyObject: CPython's own headers are included by .c files only */
-
-/* A namespace, and what it held when the template was ready. */
-struct python_names {
-    struct _object *live, *before;
-    unsigned long long version; /* changes whenever the namespace does */
-};
-
-/* Names that are looked up for every job. */
-/* clang-format off */
-#define PYTHON_WORDS(X) \
-    X(stdin) X(stdout) X(stderr) X(__stdin__) X(__stdout__) X(__stderr__) X(flush) X(closed) X(argv) \
-    X(orig_argv) X(path) X(path_importer_cache) X(path_hooks) X(meta_path) X(modules) X(ps1) X(ps2) \
-    X(last_type) X(last_value) X(last_traceback) X(__interactivehook__) X(_) X(threading) \
-    X(_shutdown) X(_shutdown_locks) X(_threading_atexits) X(__file__) X(__cached__) X(__loader__) X(__main__)
-/* clang-format on */
-
-struct python_words {
-#define X(word) struct _object *word;
-    PYTHON_WORDS(X)
-#undef X
-};
-
-struct python {
-    struct memory memory;
-    struct pages pages;
-    size_t n_least_runs; /* the first of them, which every program needs */
-    /* How every job's command line begins: the interpreter and its options. */
-    char **argv;
-    size_t argc;
-    /* What the interpreter was started with; ends with NULL. */
-    char **environment;
-    /* LC_CTYPE as the interpreter has set it for itself where the environment names no locale; else NULL. */
-    char *coerced_locale;
-    struct collector collector; /* right after the start */
-    bool safe_path;             /* -P: the script's directory is not searched for modules */
-
-    struct entropy entropy;
-
-    /* The rest is filled in by remember(). */
-    unsigned char magic[2]; /* how a compiled file begins */
-    char **module_names;    /* what is imported and a file could take the place of, sorted */
-    size_t n_module_names;
-
-    struct python_words words;
-    struct _object *main;          /* the namespace of __main__ */
-    struct _object *environ_data;  /* the dict of bytes that os.environ and os.environb wrap */
-    struct _object *source_loader; /* the type of a script's __loader__ */
-    struct _object *run_exitfuncs, *count_exitfuncs; /* atexit's */
-    long n_exitfuncs;                                /* how many functions it would call */
-    struct _object *set_signal, *get_signal;         /* signal.signal, signal.getsignal */
-    void (*signal_handler)(int);                     /* behind every handler written in Python */
-    struct _object *set_native_id;                   /* of threading's main thread; NULL: not imported */
-    struct _object *stdio[2];                        /* sys.stdout, sys.stderr */
-    struct _object *imported;                        /* sys.modules as it was, without __main__ */
-    unsigned long long imported_version;             /* of sys.modules while that is true; 0: it never is */
-    /* What sys.modules looks like at the end, as far as the template's modules go: names without modules, but
-     * for those that CPython has not come to yet when __main__ goes. */
-    struct _object *modules_while_main_ends, *modules_while_others_end;
-    struct python_names sys, builtins, thread;
-    struct _object *added_builtins; /* a list: the names among the builtins that CPython does not bring; NULL:
-                                       others have been replaced, too */
-    struct _object *threading;      /* the namespace of that module; NULL: not imported */
-    const void *context_variables;  /* of the thread's context */
-    struct python_names
-        *modules; /* the namespaces of all others but __main__, in the order of their import */
-    size_t n_modules;
-};
+struct python;
 
 /* Starts the interpreter as `argv` (its path, then `argc` - 1 options; ends with NULL) would start, imports
  * `modules` (`n` names) and makes everything ready for fork. What goes wrong is written to `log_fd`; then -1.

@@ -26,10 +26,10 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
-#include "jail/child/landlock.h"
+#include "jail/jail.h"
 #include "jail/resources/idmap.h"
+#include "jail/resources/landlock.h"
 #include "jail/resources/scratch.h"
-#include "jail/spawn.h"
 #include "jail/watch.h"
 
 #define SCRATCH_BYTES (1ull << 20)

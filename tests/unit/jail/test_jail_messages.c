@@ -1,6 +1,6 @@
 /* jail/jail.c: what the parent makes of PID 1's words, honest or not. PID 1 is played by the test, and the
  * jail is one that a template makes, so that no process is needed. */
-#include "jail/jail.h"
+#include "jail/jail_internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,10 +23,9 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/io.h"
-#include "jail/child/child.h"
 #include "jail/child/denied.h"
+#include "jail/child/message.h"
 #include "jail/plan/plan.h"
-#include "jail/spawn.h"
 #include "jail/standby.h"
 
 #define TIMEOUT_MS 60000u

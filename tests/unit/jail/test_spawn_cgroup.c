@@ -6,6 +6,7 @@
 #include <sys/file.h>
 
 #include "jail/resources/cgroup.h"
+#include "jail/resources/cgroup_tree.h"
 
 static struct jail_cgroup_tree *tree; /* of the running test */
 

@@ -24,9 +24,10 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
+#include "jail/jail.h"
+#include "jail/plan/template_plan.h"
 #include "jail/resources/idmap.h"
 #include "jail/resources/scratch.h"
-#include "jail/spawn.h"
 #include "jail/template.h"
 #include "policy/policy.h"
 

@@ -3,7 +3,7 @@
 #include "tests/unit/policy/helper.h"
 
 #include "config/server/config.h"
-#include "jail/template.h"
+#include "jail/plan/template_plan.h"
 
 #define PROC "mount { destination: '/proc' proc {} }\n"
 #define SCRATCH                                                                                              \

@@ -27,6 +27,8 @@
 #include "jail/base/io.h"
 #include "jail/plan/plan.h"
 #include "jail/resources/cgroup.h"
+#include "jail/resources/cgroup_own.h"
+#include "jail/resources/cgroup_tree.h"
 
 /* ---- hosts that are made up ---- */
 

@@ -17,6 +17,7 @@
 
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
+#include "jail/plan/plan.h"
 #include "jail/resources/keeper.h"
 #include "jail/resources/scratch.h"
 #include "tests/unit/jail/outer_id.h"

@@ -22,6 +22,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
+#include "jail/plan/plan.h"
 #include "jail/resources/scratch.h"
 #include "tests/unit/jail/outer_id.h"
 

@@ -15,7 +15,7 @@
 
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "jail/spawn.h"
+#include "jail/jail.h"
 
 #define EXITED(code) ((code) << 8)
 #define SIGNALLED(n) (n)

@@ -1,9 +1,9 @@
 /* What PID 1 of a jail takes along. Runs in the parent, before it clones PID 1.
  *
  * PID 1 begins as a copy of its parent's memory, and the warden's holds the words of other callers' jobs. So
- * its heap is wiped in the copy (spawn.c), and PID 1's stack by itself (child.c); what PID 1 needs lies here.
+ * its heap is wiped in the copy (spawn.c), and PID 1's stack by itself (pid1.c); what PID 1 needs lies here.
  */
-#include "jail/child/luggage.h"
+#include "jail/luggage.h"
 
 #include <errno.h>
 #include <stdalign.h>

@@ -1,0 +1,22 @@
+/* One plan in two, for jobs on the template's path: what a template does once, and what is left for each job.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct err;
+struct jail_plan;
+
+/* Where the script's directory of a job lies on its scratch, and where a run plan puts it. */
+#define TEMPLATE_SCRIPT_DIRECTORY "/immure"
+
+/* The template's own plan: everything of `plan` that is the same for every job, so its root with all its
+ * mounts but the scratch's, whose places are left as empty directories; and exec of the template program
+ * (`size_bytes` of the input descriptor, copied to TEMPLATE_SCRIPT_DIRECTORY/template) with `argv` behind its
+ * name and `plan`'s environment. `uid` is its id inside. -EOPNOTSUPP with ERR_HOST where the plan does not
+ * fit a template: no procfs, or a writable host directory. */
+int jail_plan_for_template(const struct jail_plan *plan, uint64_t size_bytes, char *const *argv, uint32_t uid,
+                           bool keep_setid, struct jail_plan **ret, struct err *reterr);
+/* The job's plan: the rest. It inherits the template's root and ends in RUN. */
+int jail_plan_for_run(const struct jail_plan *plan, struct jail_plan **ret, struct err *reterr);
