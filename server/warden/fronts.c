@@ -30,10 +30,10 @@
 #include "server/host/notify.h"
 #include "server/host/process_stats.h"
 #include "server/kit/log.h"
+#include "server/kit/signals.h"
 #include "server/link/channel.h"
 #include "server/run/kernels.h"
 #include "server/run/settings.h"
-#include "server/run/verdict.h"
 #include "server/run/warm.h"
 #include "server/sessions/sessions.h"
 
