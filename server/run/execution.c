@@ -146,7 +146,7 @@ int execution_check(const struct policy *policy, const struct policy_ceilings *c
 }
 
 /* The files of a session belong to one outer id as long as it lasts, so its jobs all have that one. */
-static void join_session(struct execution *execution, const struct execution_session *session)
+static void join_session(struct execution *execution, const struct session_workspace *session)
 {
     execution->outer_uid = session->uid;
     execution->outer_gid = session->gid;

@@ -312,7 +312,7 @@ static int build_plan(const struct execution_request *request, const struct job 
 
 static int spawn(struct kernel *kernel, const struct execution_request *request, struct err *reterr)
 {
-    const struct execution_session *session = request->session;
+    const struct session_workspace *session = request->session;
     const struct jail_limits *limits = &kernel->plan->limits;
     int r = scratch_open(limits->scratch_bytes, limits->scratch_inodes, session->uid, session->gid,
                          &kernel->scratch_fd, reterr);

@@ -329,7 +329,7 @@ static struct warm_template *find_template(const struct warm *warm, const struct
 
 struct warm_jail *warm_take(struct warm *warm, const struct runtime_config *runtime,
                             const struct policy *policy, const struct jail_plan *plan,
-                            const struct execution_session *session)
+                            const struct session_workspace *session)
 {
     struct warm_template *template = find_template(warm, runtime, policy);
     if (!template || template->state != TEMPLATE_READY || (session && !template->session_plan)) {

@@ -80,7 +80,7 @@ void warm_template_unref(struct warm_template *template);
 /* It makes no more; what it has made lives on, and it ends with the last of that. */
 void warm_template_retire(struct warm_template *template);
 /* Asks for one more jail and puts it at the end of the stock. `session`: see warm_take(). */
-int warm_template_park(struct warm_template *template, const struct execution_session *session,
+int warm_template_park(struct warm_template *template, const struct session_workspace *session,
                        struct warm_jail **ret, struct err *reterr);
 /* Takes a jail out of the stock; it is the caller's. */
 void warm_template_unstock(struct warm_jail *jail);

@@ -435,7 +435,7 @@ static int make_cgroup(const struct warm_template *template, struct jail_cgroup 
 }
 
 /* The jail's outer id: one of its own, or its session's. */
-static int take_id(const struct warm_template *template, const struct execution_session *session,
+static int take_id(const struct warm_template *template, const struct session_workspace *session,
                    struct warm_jail *jail, struct err *reterr)
 {
     if (session) {
@@ -448,7 +448,7 @@ static int take_id(const struct warm_template *template, const struct execution_
     return r < 0 ? err_errno(reterr, -r, "taking an outer uid for a parked jail") : 0;
 }
 
-static int park(struct warm_template *template, const struct execution_session *session,
+static int park(struct warm_template *template, const struct session_workspace *session,
                 struct warm_jail *jail, struct err *reterr)
 {
     const struct jail_plan *plan = session ? template->session_plan : template->park_plan;
@@ -477,7 +477,7 @@ static int park(struct warm_template *template, const struct execution_session *
     return jail_park(template->template, &options, &jail->jail, reterr);
 }
 
-int warm_template_park(struct warm_template *template, const struct execution_session *session,
+int warm_template_park(struct warm_template *template, const struct session_workspace *session,
                        struct warm_jail **ret, struct err *reterr)
 {
     struct warm_jail *jail = calloc(1, sizeof *jail);

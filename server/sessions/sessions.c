@@ -30,7 +30,6 @@
 #include "server/callers/admission.h"
 #include "server/host/host.h"
 #include "server/kit/log.h"
-#include "server/run/execution.h"
 
 /* What scratch_open() makes besides the workspace. */
 #define OWN_INODES 5
@@ -475,7 +474,7 @@ static int share_or_lose(struct session *session, int *ret_fd, struct err *reter
     return r;
 }
 
-int session_open(struct session *session, uint64_t input_bytes, struct execution_session *ret,
+int session_open(struct session *session, uint64_t input_bytes, struct session_workspace *ret,
                  struct err *reterr)
 {
     struct sessions *all = session->all;
@@ -491,7 +490,7 @@ int session_open(struct session *session, uint64_t input_bytes, struct execution
     if (r < 0) {
         return r;
     }
-    *ret = (struct execution_session){.fd = session->fd,
+    *ret = (struct session_workspace){.fd = session->fd,
                                       .mount_fd = mount_fd,
                                       .uid = session->uid,
                                       .gid = session->gid,

@@ -339,7 +339,7 @@ static int adopt(struct warden_job *job, struct err *reterr)
 
 /* The session that the job names, if it names one. */
 static int enter_session(struct warden_job *job, const struct settings *settings, const struct job *wish,
-                         struct execution_session *ret, uint64_t *ret_retry_after_ms, struct err *reterr)
+                         struct session_workspace *ret, uint64_t *ret_retry_after_ms, struct err *reterr)
 {
     if (!wish->session_id) {
         return 0;
@@ -411,7 +411,7 @@ static int start(struct warden *warden, const struct settings *settings, struct 
     }
     *job = (struct warden_job){.warden = warden, .is_selftest = is_selftest, .id = wish->id, .image_fd = -1};
     snprintf(job->approval_id, sizeof job->approval_id, "%s", approval_id ? approval_id : "");
-    struct execution_session session = {.fd = -1, .mount_fd = -1};
+    struct session_workspace session = {.fd = -1, .mount_fd = -1};
     struct kernel *kernel = NULL;
     struct image image = IMAGE_CLOSED;
     r = open_image(settings, policy, runtime, wish, &image, reterr);
