@@ -23,7 +23,6 @@
 #include "server/audit/chain.h"
 #include "server/audit/trail.h"
 #include "server/callers/auth.h"
-#include "server/doors/input_files.h"
 #include "server/kit/die_here.h"
 #include "server/kit/log.h"
 #include "server/link/channel.h"
