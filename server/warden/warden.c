@@ -26,7 +26,6 @@
 #include "jail/base/slice.h"
 #include "server/approvals/approvals.h"
 #include "server/audit/trail.h"
-#include "server/cli/command.h"
 #include "server/host/notify.h"
 #include "server/host/outer_ids.h"
 #include "server/kit/log.h"
@@ -393,7 +392,7 @@ static int load(struct warden *warden, struct err *reterr)
     return 0;
 }
 
-int warden_main(const struct warden_options *options)
+int warden_run(const struct warden_options *options, struct err *reterr)
 {
     struct warden warden = {.options = options,
                             .environment_fd = -1,
@@ -402,29 +401,28 @@ int warden_main(const struct warden_options *options)
                             .signal_fd = -1,
                             .keys = {.fd = -1},
                             .floor = {.fd = -1}};
-    struct err err = {0};
-    int r = load(&warden, &err);
+    int r = load(&warden, reterr);
     if (r == 0 && options->check_only) {
-        r = warden_audit_open(&warden, warden.settings, &warden.audit, &err);
+        r = warden_audit_open(&warden, warden.settings, &warden.audit, reterr);
     }
     if (r == 0 && options->check_only) {
         puts("configuration and policies are valid");
         stop(&warden);
-        return EXIT_CODE_OK;
+        return 0;
     }
     if (r == 0) {
-        r = start(&warden, &err);
+        r = start(&warden, reterr);
     }
     if (r == 0) {
-        r = loop_run(warden.loop, &err);
+        r = loop_run(warden.loop, reterr);
     }
     if (r == 0 && warden.hopeless.kind != ERR_NONE) {
-        err = warden.hopeless;
+        *reterr = warden.hopeless;
         r = -ECHILD;
     }
     if (r == 0) {
         LOG(warden.log, LOG_INFO, "stopped", LOG_FIELD_U64("front_restarts", warden.state.front_restarts));
     }
     stop(&warden);
-    return r < 0 ? command_fail("serve", &err, EXIT_CODE_FAILED) : EXIT_CODE_OK;
+    return r;
 }
