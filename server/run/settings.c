@@ -19,6 +19,7 @@
 #include "jail/base/io.h"
 #include "jail/plan/plan.h"
 #include "server/host/certificates.h"
+#include "server/host/host.h"
 #include "server/kit/log.h"
 
 /* A runtime's own policy must be there, and one that its jobs can run under. */
@@ -240,6 +241,22 @@ static int unsupported_runtime(const struct server_config *config, const char *n
     }
     return err_set(reterr, ERR_INVALID, ENOENT, "runtime", "unsupported runtime: %.64s; supported: %s", name,
                    names.data ? names.data : "");
+}
+
+struct policy_ceilings settings_ceilings(const struct settings *settings, const struct host *host,
+                                         const char *key)
+{
+    struct policy_ceilings ceilings = {
+        .default_timeout_ms = settings->config->default_timeout_ms,
+        .max_timeout_ms = settings->config->max_timeout_ms,
+        .max_output_bytes = settings->config->max_output_bytes,
+    };
+    const struct key_config *caller = server_config_key(settings->config, key);
+    if (caller) {
+        ceilings.key = caller->max;
+    }
+    host_apply_to_ceilings(host, &ceilings);
+    return ceilings;
 }
 
 int settings_find(const struct settings *settings, const struct job *job,

@@ -224,7 +224,8 @@ static int read_sealed(int fd, const struct stat *st, uint64_t most, struct buf 
 static int check_plan(const struct front *front, const struct job *job, const struct policy *policy,
                       const struct runtime_config *runtime, struct err *reterr)
 {
-    const struct policy_ceilings ceilings = job_ceilings(front->warden, front->settings, job->key);
+    const struct policy_ceilings ceilings =
+        settings_ceilings(front->settings, &front->warden->host, job->key);
     const struct policy_program program = {.runtime = runtime, .bridge = true};
     const char *image = NULL;
     int r = policy_image_for(policy, job, &image, reterr);

@@ -90,22 +90,6 @@ static void report_failure(struct front *front, uint64_t id, const struct err *e
     }
 }
 
-struct policy_ceilings job_ceilings(const struct warden *warden, const struct settings *settings,
-                                    const char *key)
-{
-    struct policy_ceilings ceilings = {
-        .default_timeout_ms = settings->config->default_timeout_ms,
-        .max_timeout_ms = settings->config->max_timeout_ms,
-        .max_output_bytes = settings->config->max_output_bytes,
-    };
-    const struct key_config *caller = server_config_key(settings->config, key);
-    if (caller) {
-        ceilings.key = caller->max;
-    }
-    host_apply_to_ceilings(&warden->host, &ceilings);
-    return ceilings;
-}
-
 static bool unlink_from(struct warden_job **at, const struct warden_job *job)
 {
     while (*at && *at != job) {
@@ -427,7 +411,7 @@ static int start(struct warden *warden, const struct settings *settings, struct 
         job_discard(job);
         return r;
     }
-    struct policy_ceilings ceilings = job_ceilings(warden, settings, wish->key);
+    struct policy_ceilings ceilings = settings_ceilings(settings, &warden->host, wish->key);
     ceilings.file_bytes = job->session ? session_file_bytes(settings->config) : 0;
     bool in_image = image.mount_fd >= 0;
     struct policy_program program = {

@@ -244,9 +244,6 @@ int job_start_selftest(struct warden *warden, const struct settings *settings, s
 
 /* Handles MSG_RUN. */
 void job_run(struct front *front, uint64_t id, const char *approval_id, const int fds[MSG_RUN_FDS]);
-/* What the server allows jobs of that key at most. In an open server it is none's. */
-struct policy_ceilings job_ceilings(const struct warden *warden, const struct settings *settings,
-                                    const char *key);
 
 /* warden_admission.c */
 /* ERR_RATE: its key, or its team, runs as many as it may; `*ret_retry_after_ms` is when the first of them has
