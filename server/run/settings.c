@@ -243,22 +243,6 @@ static int unsupported_runtime(const struct server_config *config, const char *n
                    names.data ? names.data : "");
 }
 
-struct policy_ceilings settings_ceilings(const struct settings *settings, const struct host *host,
-                                         const char *key)
-{
-    struct policy_ceilings ceilings = {
-        .default_timeout_ms = settings->config->default_timeout_ms,
-        .max_timeout_ms = settings->config->max_timeout_ms,
-        .max_output_bytes = settings->config->max_output_bytes,
-    };
-    const struct key_config *caller = server_config_key(settings->config, key);
-    if (caller) {
-        ceilings.key = caller->max;
-    }
-    host_apply_to_ceilings(host, &ceilings);
-    return ceilings;
-}
-
 int settings_find(const struct settings *settings, const struct job *job,
                   const struct runtime_config **ret_runtime, const struct policy **ret_policy,
                   struct err *reterr)
@@ -275,4 +259,20 @@ int settings_find(const struct settings *settings, const struct job *job,
     *ret_runtime = runtime;
     *ret_policy = policy;
     return 0;
+}
+
+struct policy_ceilings settings_ceilings(const struct settings *settings, const struct host *host,
+                                         const char *key)
+{
+    struct policy_ceilings ceilings = {
+        .default_timeout_ms = settings->config->default_timeout_ms,
+        .max_timeout_ms = settings->config->max_timeout_ms,
+        .max_output_bytes = settings->config->max_output_bytes,
+    };
+    const struct key_config *caller = server_config_key(settings->config, key);
+    if (caller) {
+        ceilings.key = caller->max;
+    }
+    host_apply_to_ceilings(host, &ceilings);
+    return ceilings;
 }

@@ -84,7 +84,7 @@ static void report_failure(struct front *front, uint64_t id, const struct err *e
     /* What fails between here and the program is a step of setting it up, and no secret. */
     if (err->kind == ERR_SETUP || err->kind == ERR_HOST || err->kind == ERR_INTERNAL) {
         report_setup_error(front, id, err);
-        selftest_doubt(front->warden);
+        warden_doubt(front->warden);
     } else {
         job_refuse(front, id, err, retry_after_ms);
     }
@@ -210,18 +210,19 @@ static void finish(struct warden_job *job)
                                  : job_status_to_string(result.status));
     }
     tell_verdict(job, r, &result, &err);
-    bool is_selftest = job->is_selftest, is_elsewhere = job->front != warden->current;
+    void (*done)(struct warden * warden, const struct job_result *result) = job->done;
+    bool is_elsewhere = !job->is_selftest && job->front != warden->current;
     if (execution_is_gone(job->execution)) {
         discard_gone(job);
     } else {
         bury(job);
     }
-    if (is_selftest) {
-        selftest_ended(warden, r < 0 ? NULL : &result);
+    if (done) {
+        done(warden, r < 0 ? NULL : &result);
     } else if (r == 0 && result.status == JOB_SETUP_ERROR) {
-        selftest_doubt(warden);
+        warden_doubt(warden);
     }
-    if (is_elsewhere && !is_selftest) {
+    if (is_elsewhere) {
         warden_publish_state(warden); /* the front that serves counts it, too */
     }
     job_result_clear(&result);
@@ -264,7 +265,7 @@ static void on_jail_event(void *arg, uint32_t events)
         /* A program is told that its result has arrived when the front has told us of the files: that is in
          * the socket by now. */
         if (job->front) {
-            front_receive(job->front, 1024);
+            job->warden->hear(job->front, 1024);
         }
         finish(job);
     } else if (job->is_reported && execution_is_gone(job->execution)) {
@@ -512,10 +513,16 @@ void job_run(struct front *front, uint64_t id, const char *approval_id, const in
 }
 
 int job_start_selftest(struct warden *warden, const struct settings *settings, struct job *wish,
-                       const int fds[JOB_FD_COUNT], struct warden_job **ret, struct err *reterr)
+                       const int fds[JOB_FD_COUNT],
+                       void (*done)(struct warden *warden, const struct job_result *result),
+                       struct warden_job **ret, struct err *reterr)
 {
     uint64_t retry_after_ms;
-    return start(warden, settings, wish, fds, true, NULL, ret, &retry_after_ms, reterr);
+    int r = start(warden, settings, wish, fds, true, NULL, ret, &retry_after_ms, reterr);
+    if (r == 0) {
+        (*ret)->done = done;
+    }
+    return r;
 }
 
 void job_cancel(struct front *front, uint64_t id)
@@ -555,16 +562,6 @@ void job_end_session(void *arg, const struct session *session, const char *why)
         }
     }
     kernels_end_session(warden->kernels, session, true);
-}
-
-void job_cancel_all_of(struct front *front)
-{
-    for (struct warden_job *job = front->warden->jobs; job; job = job->next) {
-        if (job->front == front) {
-            job->front = NULL;
-            execution_cancel(job->execution);
-        }
-    }
 }
 
 void job_cancel_all(struct warden *warden)

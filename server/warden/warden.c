@@ -104,13 +104,6 @@ static void on_drain_timeout(void *arg, uint32_t events)
     kill_fronts(warden);
 }
 
-void warden_check_drained(struct warden *warden)
-{
-    if (warden->draining && !warden->fronts && !warden->jobs) {
-        loop_stop(warden->loop);
-    }
-}
-
 static void on_signal(void *arg, uint32_t events)
 {
     (void)events;
@@ -307,30 +300,10 @@ static int start(struct warden *warden, struct err *reterr)
     LOG(warden->log, LOG_INFO, "listening", LOG_FIELD_STR("address", warden->bound),
         LOG_FIELD_STR("environment", config->environment), LOG_FIELD_BOOL("open", config->open),
         LOG_FIELD_STR("enforced_by", warden->host.cgroups ? "cgroup2" : "rlimit"));
-    warden_keys_watch(warden);
+    warden_keys_watch(warden, warden_reload);
     warden_start_warm(warden);
     selftest_start(warden);
     return 0;
-}
-
-void warden_start_warm(struct warden *warden)
-{
-    const struct warm_options options = {
-        .host = &warden->host,
-        .loop = warden->loop,
-        .log = warden->log,
-        .settings = warden->settings,
-        .executable_fd = warden->executable_fd,
-        .n_jobs = &warden->n_jobs,
-        .n_templates = &warden->n_templates,
-        .publish = warden_publish_warm,
-        .publish_arg = warden,
-    };
-    struct err err = {0};
-    if (warm_new(&options, &warden->warm, &err) < 0) {
-        warden->warm = NULL;
-        log_err(warden->log, LOG_WARNING, "no_warm_starts", &err);
-    }
 }
 
 static void stop(struct warden *warden)
@@ -400,6 +373,7 @@ int warden_run(const struct warden_options *options, struct err *reterr)
                             .listen_fd = -1,
                             .signal_fd = -1,
                             .keys = {.fd = -1},
+                            .hear = front_receive,
                             .floor = {.fd = -1}};
     int r = load(&warden, reterr);
     if (r == 0 && options->check_only) {
