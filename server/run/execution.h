@@ -26,9 +26,7 @@ enum execution_state {
     EXECUTION_RUNNING,   /* the program runs */
     EXECUTION_ENDED,     /* the program and all that it left have ended: execution_finish() */
     EXECUTION_FINISHED,  /* the verdict has been handed out */
-    EXECUTION_STATE_COUNT,
 };
-const char *execution_state_to_string(enum execution_state state);
 
 struct execution_request {
     struct host *host;

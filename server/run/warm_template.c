@@ -32,7 +32,6 @@
 #include "policy/policy.h"
 #include "server/host/host.h"
 #include "server/kit/log.h"
-#include "server/run/execution.h"
 #include "server/run/settings.h"
 #include "server/sessions/sessions.h"
 
