@@ -228,6 +228,14 @@ static void stop(struct warm_template *template)
     jail_template_free(TAKE_PTR(template->template));
 }
 
+void warm_tend_by(struct warm *warm, uint64_t due_ns)
+{
+    if (due_ns < warm->due_ns) {
+        warm->due_ns = due_ns;
+        loop_timer_set(warm->timer, due_ns);
+    }
+}
+
 static void fail(struct warm_template *template, const struct err *err)
 {
     struct log *log = template->warm->options.log;
@@ -487,8 +495,8 @@ int warm_template_park(struct warm_template *template, const struct session_work
     template->references++;
     int r = park(template, session, jail, reterr);
     if (r == 0) {
-        r = loop_add(template->warm->options.loop, jail_fd(jail->jail), EPOLLIN, warm_on_parked_jail, jail,
-                     &jail->source, reterr);
+        r = loop_add(template->warm->options.loop, jail_fd(jail->jail), EPOLLIN,
+                     template->warm->on_parked_jail, jail, &jail->source, reterr);
     }
     if (r < 0) {
         warm_jail_free(jail);

@@ -1,5 +1,5 @@
-/* What is found in the table of sessions: whose they are, how many there are, and what is told of them. Runs in
- * the warden; changes nothing. */
+/* What is found in the table of sessions: whose they are, how many there are, and what is told of them. Runs
+ * in the warden; changes nothing. */
 #include "server/sessions/sessions_internal.h"
 
 #include <errno.h>
@@ -100,8 +100,8 @@ static int check_room(const struct sessions *sessions, const struct server_confi
 }
 
 int sessions_look_up(const struct sessions *sessions, const struct server_config *config, const char *key,
-                   const char *session_id, unsigned char ret_owner[KEY_HASH_BYTES], struct session **ret,
-                   uint64_t *ret_retry_after_ms, struct err *reterr)
+                     const char *session_id, unsigned char ret_owner[KEY_HASH_BYTES], struct session **ret,
+                     uint64_t *ret_retry_after_ms, struct err *reterr)
 {
     uint32_t key_most;
     *ret_retry_after_ms = 0;
