@@ -12,7 +12,7 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
-#include "server/doors/mime.h"
+#include "server/doors/content_type.h"
 #include "server/kit/capture.h"
 #include "server/kit/json_out.h"
 #include "server/kit/signals.h"
