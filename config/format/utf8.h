@@ -1,4 +1,4 @@
-/* UTF-8, one sequence at a time. */
+/* UTF-8: one sequence at a time, and whether a text is any, and whole. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,3 +8,8 @@
  * longest start of one that cannot go on, which is what one U+FFFD stands for. No overlong forms, no
  * surrogates, nothing above U+10FFFF. */
 size_t utf8_sequence(const char *text, size_t len, bool *ret_valid);
+
+bool utf8_is_valid(const char *text, size_t len);
+
+/* How many bytes at the end (0 to 3) are the beginning of a character that more bytes could complete. */
+size_t utf8_unfinished(const char *text, size_t len);

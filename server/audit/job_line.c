@@ -7,7 +7,7 @@
 #include "config/server/config.h"
 #include "jail/base/clock.h"
 #include "server/kit/log.h"
-#include "server/run/verdict.h"
+#include "server/kit/signals.h"
 
 void audit_write(struct log *log, const struct audit_job *job, const struct job_result *result)
 {

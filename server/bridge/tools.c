@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "config/format/json.h"
+#include "config/format/utf8.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
@@ -21,7 +22,6 @@
 #include "server/kit/json_out.h"
 #include "server/kit/log.h"
 #include "server/kit/metrics.h"
-#include "server/kit/text.h"
 
 /* How much of an error's body is quoted. */
 #define QUOTED_BYTES_MAX 4096u
@@ -90,7 +90,7 @@ static void answer_http_error(struct bridge_call *call, long status, const struc
     CLEANUP(buf_free) struct buf escaped = BUF_INIT;
     size_t size = body->len < QUOTED_BYTES_MAX ? body->len : QUOTED_BYTES_MAX;
     if (size < body->len) {
-        size -= text_unfinished(body->data, size);
+        size -= utf8_unfinished(body->data, size);
     }
     char middle[64];
     snprintf(middle, sizeof middle, "': HTTP %ld: ", status);

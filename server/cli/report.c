@@ -8,7 +8,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "server/kit/json_out.h"
-#include "server/run/verdict.h"
+#include "server/kit/signals.h"
 
 /* Milliseconds with three decimals: a jail is built in less than one. */
 static void write_ms(struct buf *ret, const char *key, uint64_t ns)

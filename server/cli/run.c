@@ -26,6 +26,7 @@
 #include "server/cli/report.h"
 #include "server/cli/run_job.h"
 #include "server/host/host.h"
+#include "server/kit/signals.h"
 #include "server/run/execution.h"
 #include "server/run/verdict.h"
 

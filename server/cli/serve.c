@@ -7,7 +7,7 @@
 #include "server/cli/command.h"
 #include "server/cli/options.h"
 #include "server/front/front.h"
-#include "server/warden/front_process.h"
+#include "server/link/channel.h"
 #include "server/warden/warden.h"
 
 static const struct option_row serve_rows[] = {
@@ -50,7 +50,10 @@ int cmd_serve(int argc, char **argv)
     if (r == 0 && options.config_path && options.config_path[0] == '\0') {
         r = err_set(&err, ERR_INVALID, 0, "--config", "names no file: it is empty");
     }
-    return r < 0 ? command_fail("serve", &err, EXIT_CODE_USAGE) : warden_main(&options);
+    if (r < 0) {
+        return command_fail("serve", &err, EXIT_CODE_USAGE);
+    }
+    return warden_run(&options, &err) < 0 ? command_fail("serve", &err, EXIT_CODE_FAILED) : EXIT_CODE_OK;
 }
 
 static bool is_socket(int fd, int option, int expected)

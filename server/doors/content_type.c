@@ -1,13 +1,16 @@
-/* Media types by content, through libmagic: the only file that includes it. Runs in the front, on bytes that
- * a program chose, behind the front's confinement: whoever finds a hole in libmagic is in a process that
- * holds nothing but replies. It looks at the beginning of a file only, and into no archive. */
+/* Media types of output files: by their names' extensions, else by content, through libmagic, which only this
+ * file includes. Runs in the front, on names and bytes that a program chose, behind the front's confinement:
+ * whoever finds a hole in libmagic is in a process that holds nothing but replies. It looks at the beginning
+ * of a file only, and into no archive. */
 #include "server/doors/content_type.h"
 
 #include <dlfcn.h>
 #include <magic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
+#include "config/format/utf8.h"
 #include "jail/base/cleanup.h"
 #include "server/kit/log.h"
 
@@ -26,6 +29,22 @@
 #define FLAGS                                                                                                \
     (MAGIC_MIME_TYPE | MAGIC_ERROR | MAGIC_NO_CHECK_COMPRESS | MAGIC_NO_CHECK_ELF | MAGIC_NO_CHECK_CDF |     \
      MAGIC_NO_CHECK_APPTYPE)
+
+static const struct {
+    const char *extension, *type;
+} by_extension[] = {
+    {"png", "image/png"},         {"jpg", "image/jpeg"},    {"jpeg", "image/jpeg"},     {"gif", "image/gif"},
+    {"webp", "image/webp"},       {"svg", "image/svg+xml"}, {"pdf", "application/pdf"}, {"csv", "text/csv"},
+    {"json", "application/json"}, {"html", "text/html"},    {"htm", "text/html"},       {"txt", "text/plain"},
+    {"log", "text/plain"},        {"md", "text/markdown"},  {"zip", "application/zip"},
+};
+
+/* Text has no NUL, although U+0000 is a character. Its last one may have been cut off with the rest of the
+ * file. */
+static bool looks_like_text(const char *content, size_t size)
+{
+    return !memchr(content, '\0', size) && utf8_is_valid(content, size - utf8_unfinished(content, size));
+}
 
 struct content_types {
     void *handle;
@@ -77,7 +96,8 @@ void content_types_free(struct content_types *types)
     }
 }
 
-const char *content_type_of(const struct content_types *types, const char *content, size_t size)
+/* A media type, or NULL where it cannot tell (or `types` is NULL). Good until the next call. */
+static const char *by_content(const struct content_types *types, const char *content, size_t size)
 {
     if (!types || size == 0) {
         return NULL;
@@ -85,4 +105,21 @@ const char *content_type_of(const struct content_types *types, const char *conte
     size_t looked_at = size < LOOKED_AT_BYTES ? size : LOOKED_AT_BYTES;
     const char *type = types->buffer(types->cookie, content, looked_at);
     return type && strchr(type, '/') ? type : NULL;
+}
+
+const char *mime_of(const struct content_types *types, const char *name, const char *content, size_t size)
+{
+    const char *slash = strrchr(name, '/');
+    const char *dot = strrchr(slash ? slash : name, '.');
+    for (size_t i = 0; dot && i < ARRAY_SIZE(by_extension); i++) {
+        if (strcasecmp(dot + 1, by_extension[i].extension) == 0) {
+            return by_extension[i].type;
+        }
+    }
+    static const char unknown[] = "application/octet-stream";
+    const char *type = content ? by_content(types, content, size) : NULL;
+    if (type && strcmp(type, unknown) != 0) {
+        return type;
+    }
+    return content && looks_like_text(content, size) ? "text/plain" : unknown;
 }

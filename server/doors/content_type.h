@@ -1,4 +1,4 @@
-/* struct content_types: what a file without a telling name is, by its content. */
+/* struct content_types: what a file is, by its name or its content. */
 #pragma once
 
 #include <stddef.h>
@@ -11,5 +11,6 @@ struct log;
 struct content_types *content_types_new(struct log *log);
 void content_types_free(struct content_types *types); /* takes NULL */
 
-/* A media type, or NULL where it cannot tell (or `types` is NULL). Good until the next call. */
-const char *content_type_of(const struct content_types *types, const char *content, size_t size);
+/* A file's media type: by its name's extension, else by its content. `content` is the file's beginning, or
+ * all of it; NULL where it is not known. `types` may be NULL. Good until the next call. */
+const char *mime_of(const struct content_types *types, const char *name, const char *content, size_t size);

@@ -16,6 +16,7 @@
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
+#include "server/doors/input_files.h"
 #include "server/doors/run_code.h"
 #include "server/kit/ident.h"
 

@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 #include "config/format/digest.h"
-#include "server/doors/input_files.h"
+#include "server/kit/input.h"
 
 struct buf;
 struct capture;

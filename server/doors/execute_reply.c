@@ -12,10 +12,10 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
-#include "server/doors/mime.h"
+#include "server/doors/content_type.h"
 #include "server/kit/capture.h"
 #include "server/kit/json_out.h"
-#include "server/run/verdict.h"
+#include "server/kit/signals.h"
 
 /* Read and encoded at once; a multiple of 3, so that the pieces' base64 can stand one behind the other. */
 #define PIECE_BYTES (3u * 16384u)

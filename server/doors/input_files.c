@@ -4,13 +4,10 @@
 #include "server/doors/input_files.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "config/format/digest.h"
 #include "config/format/json.h"
@@ -18,50 +15,9 @@
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "jail/base/io.h"
+#include "server/kit/input.h"
 
 #define FIELD_BYTES 64 /* "files[12345678].name" */
-
-int input_new(struct input *ret, struct err *reterr)
-{
-    int fd = memfd_create("immure-input", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd < 0) {
-        return err_errno(reterr, errno, "making an anonymous file");
-    }
-    *ret = (struct input){.fd = fd};
-    return 0;
-}
-
-void input_clear(struct input *input)
-{
-    fd_closep(&input->fd);
-}
-
-int input_append(struct input *input, const void *data, size_t size, struct err *reterr)
-{
-    size_t done = 0;
-    while (done < size) {
-        ssize_t n = pwrite(input->fd, (const char *)data + done, size - done, (off_t)(input->size + done));
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n < 0) {
-            return err_errno(reterr, errno, "writing an anonymous file");
-        }
-        done += (size_t)n;
-    }
-    input->size += size;
-    return 0;
-}
-
-int input_seal(struct input *input, struct err *reterr)
-{
-    int r = io_memfd_seal(&input->fd, input->size);
-    if (r == -EBUSY) {
-        return err_set(reterr, ERR_BUSY, EBUSY, NULL, "server busy: the job's input could not be sealed");
-    }
-    return r < 0 ? err_errno(reterr, -r, "sealing an anonymous file") : 0;
-}
 
 static int bad(struct err *reterr, const char *field, const char *why)
 {

@@ -29,7 +29,7 @@
 #include "server/http/http.h"
 #include "server/jobs/request.h"
 #include "server/kit/json_out.h"
-#include "server/warden/front_process.h"
+#include "server/link/channel.h"
 
 /* ---- system calls ---- */
 

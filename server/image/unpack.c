@@ -206,7 +206,7 @@ static void last_line(const struct run *run, char ret[WORDS_BYTES + 1])
 static int start(struct unpacker *unpacker, const struct policy_program *program, uint64_t file_bytes,
                  int words, struct execution **ret, struct err *reterr)
 {
-    struct execution_session session = {.fd = unpacker->directory,
+    struct session_workspace session = {.fd = unpacker->directory,
                                         .mount_fd = -1,
                                         .uid = unpacker->uid,
                                         .gid = unpacker->gid,

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/format/utf8.h"
 #include "config/message/job.h"
 #include "config/message/message.h"
 #include "config/server/config.h"
@@ -32,7 +33,6 @@
 #include "server/jobs/stream.h"
 #include "server/kit/log.h"
 #include "server/kit/metrics.h"
-#include "server/kit/text.h"
 #include "server/link/channel.h"
 
 int dispatch_new(struct front *front, struct channel *channel, struct dispatch **ret, struct err *reterr)
@@ -220,7 +220,7 @@ static int keep_code(struct running *job, const struct execute_request *execute,
         return err_errno(reterr, job->code ? EIO : ENOMEM, "keeping a job's code");
     }
     if (size < execute->job->code_size) {
-        job->code[size - text_unfinished(job->code, size)] = '\0';
+        job->code[size - utf8_unfinished(job->code, size)] = '\0';
     }
     return 0;
 }

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/format/utf8.h"
 #include "jail/base/buf.h"
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
@@ -20,7 +21,6 @@
 #include "server/kit/capture.h"
 #include "server/kit/deadline.h"
 #include "server/kit/json_out.h"
-#include "server/kit/text.h"
 
 /* Of the program's output in one event. */
 #define TEXT_BYTES_MAX 8192
@@ -201,7 +201,7 @@ static bool put_text(struct stream *stream, enum capture_stream which)
     bool last = stream->ended && fresh <= TEXT_BYTES_MAX;
     fresh = fresh < TEXT_BYTES_MAX ? fresh : TEXT_BYTES_MAX;
     if (fresh > 0 && !last) {
-        fresh -= text_unfinished(all->data + told, fresh);
+        fresh -= utf8_unfinished(all->data + told, fresh);
     }
     if (fresh == 0) {
         return false;

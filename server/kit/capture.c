@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "server/kit/text.h"
+#include "config/format/utf8.h"
 
 void capture_init(struct capture *capture, size_t limit_bytes)
 {
@@ -32,7 +32,7 @@ static void merge(struct capture *capture, enum capture_stream stream, bool last
     }
     const char *data = from->data + capture->logged[stream];
     if (!last) {
-        fresh -= text_unfinished(data, fresh);
+        fresh -= utf8_unfinished(data, fresh);
     }
     size_t room = capture->limit_bytes - capture->logs.len;
     if (fresh > room) {
@@ -84,7 +84,7 @@ static void cut(struct buf *buf, size_t limit_bytes, bool *truncated)
         *truncated = true;
     }
     if (*truncated && buf->len > 0) {
-        buf->len -= text_unfinished(buf->data, buf->len);
+        buf->len -= utf8_unfinished(buf->data, buf->len);
     }
 }
 

@@ -10,6 +10,9 @@ struct err;
 
 enum channel_side { CHANNEL_FRONT, CHANNEL_WARDEN };
 
+/* Where the front finds its descriptors. Only 0, 1, 2 are open besides. */
+enum { FRONT_CHANNEL_FD = 3, FRONT_LISTEN_FD = 4 };
+
 struct channel;
 
 /* Takes the socket over. `side` is ours. */

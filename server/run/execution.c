@@ -28,16 +28,6 @@
 #include "server/run/kernels.h"
 #include "server/run/warm.h"
 
-const char *execution_state_to_string(enum execution_state state)
-{
-    static const char *const names[] = {
-        [EXECUTION_PREPARING] = "preparing", [EXECUTION_BUILDING] = "building",
-        [EXECUTION_RUNNING] = "running",     [EXECUTION_ENDED] = "ended",
-        [EXECUTION_FINISHED] = "finished",
-    };
-    return (size_t)state < ARRAY_SIZE(names) ? names[state] : "unknown";
-}
-
 static void copy_policy_facts(struct execution *execution, const struct policy *policy)
 {
     const struct policy_limits *limits = &policy_spec(policy)->limits;
@@ -147,7 +137,7 @@ int execution_check(const struct policy *policy, const struct policy_ceilings *c
 }
 
 /* The files of a session belong to one outer id as long as it lasts, so its jobs all have that one. */
-static void join_session(struct execution *execution, const struct execution_session *session)
+static void join_session(struct execution *execution, const struct session_workspace *session)
 {
     execution->outer_uid = session->uid;
     execution->outer_gid = session->gid;
@@ -319,12 +309,27 @@ static int start_warm(struct execution *execution, const struct execution_reques
     return r < 0 ? r : 1;
 }
 
+/* Its session's kernel begins with all of the job's plan but the script and the arguments. */
+static int start_kernel(struct execution *execution, const struct execution_request *request,
+                        struct err *reterr)
+{
+    struct job job = *execution->job;
+    struct policy_program program = *request->program;
+    struct jail_plan *plan;
+    job.n_args = 0;
+    job.code_size = 0;
+    program.kernel = true;
+    int r = policy_build_plan(request->policy, request->ceilings, &job, &program, &plan, reterr);
+    return r < 0 ? r : kernel_start(execution->kernel, plan, request->session, reterr);
+}
+
 /* The job is a call of its session's kernel, whose jail is there already or made for this. */
 static int start_in_kernel(struct execution *execution, const struct execution_request *request,
                            struct err *reterr)
 {
     execution->started_ns = clock_now_ns();
-    int r = kernel_start(execution->kernel, request, execution->job, execution->plan, reterr);
+    int r = kernel_jail(execution->kernel) ? kernel_fits(execution->kernel, execution->plan, reterr)
+                                           : start_kernel(execution, request, reterr);
     if (r < 0) {
         return r;
     }

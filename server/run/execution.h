@@ -8,6 +8,7 @@
 #include "config/message/job.h"
 #include "jail/jail.h"
 #include "jail/plan/plan.h"
+#include "server/sessions/sessions.h"
 
 struct err;
 struct floor_account;
@@ -25,17 +26,6 @@ enum execution_state {
     EXECUTION_RUNNING,   /* the program runs */
     EXECUTION_ENDED,     /* the program and all that it left have ended: execution_finish() */
     EXECUTION_FINISHED,  /* the verdict has been handed out */
-    EXECUTION_STATE_COUNT,
-};
-const char *execution_state_to_string(enum execution_state state);
-
-/* The workspace that the jobs of one session share, and whom its files belong to. */
-struct execution_session {
-    int fd;                      /* as of scratch_open(); outlives the execution */
-    int mount_fd;                /* a copy for this job's jail; may be closed afterwards */
-    uint32_t uid, gid;           /* outside of the jail */
-    uint32_t file_uid, file_gid; /* whose files are as seen through `fd` */
-    uint64_t inodes;             /* what the workspace can hold */
 };
 
 struct execution_request {
@@ -45,7 +35,7 @@ struct execution_request {
     const struct policy_program *program;
     struct job *job;                         /* taken over, also on failure */
     struct warm *warm;                       /* NULL: the program starts its own interpreter */
-    const struct execution_session *session; /* NULL: the job has a workspace of its own */
+    const struct session_workspace *session; /* NULL: the job has a workspace of its own */
     struct kernel *kernel;  /* NULL, or that of its session: entered by the caller, left with the execution,
                                also on failure */
     int fds[JAIL_FD_COUNT]; /* the scratch's is made here; the others stay the caller's and may be closed

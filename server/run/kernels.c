@@ -35,7 +35,6 @@
 #include "server/host/floor.h"
 #include "server/host/host.h"
 #include "server/kit/log.h"
-#include "server/run/execution.h"
 #include "server/sessions/sessions.h"
 
 struct kernel {
@@ -298,22 +297,12 @@ int kernel_enter(struct kernels *kernels, const struct server_config *config, co
     return 0;
 }
 
-/* Everything of the job's plan but the script and the arguments, which come with each call. */
-static int build_plan(const struct execution_request *request, const struct job *job, struct jail_plan **ret,
-                      struct err *reterr)
+int kernel_start(struct kernel *kernel, struct jail_plan *plan, const struct session_workspace *session,
+                 struct err *reterr)
 {
-    struct job start = *job;
-    struct policy_program program = *request->program;
-    start.n_args = 0;
-    start.code_size = 0;
-    program.kernel = true;
-    return policy_build_plan(request->policy, request->ceilings, &start, &program, ret, reterr);
-}
-
-static int spawn(struct kernel *kernel, const struct execution_request *request, struct err *reterr)
-{
-    const struct execution_session *session = request->session;
-    const struct jail_limits *limits = &kernel->plan->limits;
+    const struct host *host = kernel->all->options.host;
+    const struct jail_limits *limits = &plan->limits;
+    kernel->plan = plan;
     int r = scratch_open(limits->scratch_bytes, limits->scratch_inodes, session->uid, session->gid,
                          &kernel->scratch_fd, reterr);
     if (r < 0) {
@@ -323,7 +312,7 @@ static int spawn(struct kernel *kernel, const struct execution_request *request,
     if (null < 0) {
         return err_errno(reterr, errno, "opening /dev/null");
     }
-    struct jail_spawn_options options = {.plan = kernel->plan,
+    struct jail_spawn_options options = {.plan = plan,
                                          .fds = {[JAIL_FD_STDIN] = null,
                                                  [JAIL_FD_STDOUT] = null,
                                                  [JAIL_FD_STDERR] = null,
@@ -338,20 +327,15 @@ static int spawn(struct kernel *kernel, const struct execution_request *request,
                                          .standby = true,
                                          .kernel = true,
                                          .kernel_grace_ms = kernel->grace_ms,
-                                         .drop_groups = request->host->privileged};
-    if (request->host->cgroups) {
-        r = jail_cgroup_new(request->host->cgroups, limits, &options.cgroup, reterr);
+                                         .drop_groups = host->privileged};
+    if (host->cgroups) {
+        r = jail_cgroup_new(host->cgroups, limits, &options.cgroup, reterr);
     }
     return r < 0 ? r : jail_spawn(&kernel->jail, &options, reterr);
 }
 
-int kernel_start(struct kernel *kernel, const struct execution_request *request, const struct job *job,
-                 const struct jail_plan *plan, struct err *reterr)
+int kernel_fits(const struct kernel *kernel, const struct jail_plan *plan, struct err *reterr)
 {
-    if (!kernel->jail) {
-        int r = build_plan(request, job, &kernel->plan, reterr);
-        return r < 0 ? r : spawn(kernel, request, reterr);
-    }
     return jail_standby_fits(kernel->plan, plan)
                ? 0
                : err_set(reterr, ERR_INVALID, EINVAL, "session_id",

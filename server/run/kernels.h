@@ -12,7 +12,6 @@
 #include "config/message/job.h"
 
 struct err;
-struct execution_request;
 struct floor_account;
 struct floor_candidate;
 struct host;
@@ -26,6 +25,7 @@ struct policy;
 struct runtime_config;
 struct server_config;
 struct session;
+struct session_workspace;
 
 struct kernels_options {
     struct host *host;
@@ -53,12 +53,15 @@ int kernel_try(const struct kernels *kernels, const struct server_config *config
  * ended or was never parked. Takes NULL. */
 void kernel_leave(struct kernel *kernel);
 
-/* Starts its interpreter, unless it runs already. `plan` is the plan of the request's job. ERR_INVALID: the
- * job asks for limits or variables that the kernel was not started with. */
-int kernel_start(struct kernel *kernel, const struct execution_request *request, const struct job *job,
-                 const struct jail_plan *plan, struct err *reterr);
-/* Its jail, the plan which that was made with, and its scratch (-1: it has none), once it is started. They
- * stay the kernel's. */
+/* Starts its interpreter. Takes the plan, on failure too: all of a call's but the script and the arguments,
+ * which come with each call. */
+int kernel_start(struct kernel *kernel, struct jail_plan *plan, const struct session_workspace *session,
+                 struct err *reterr);
+/* One that is started: ERR_INVALID where the plan of a call has limits or variables that it was not started
+ * with. */
+int kernel_fits(const struct kernel *kernel, const struct jail_plan *plan, struct err *reterr);
+/* Its jail (NULL: it is not started), the plan which that was made with, and its scratch (-1: it has none).
+ * They stay the kernel's. */
 struct jail *kernel_jail(const struct kernel *kernel);
 const struct jail_plan *kernel_plan(const struct kernel *kernel);
 int kernel_scratch(const struct kernel *kernel);

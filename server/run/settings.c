@@ -19,6 +19,7 @@
 #include "jail/base/io.h"
 #include "jail/plan/plan.h"
 #include "server/host/certificates.h"
+#include "server/host/host.h"
 #include "server/kit/log.h"
 
 /* A runtime's own policy must be there, and one that its jobs can run under. */
@@ -258,4 +259,20 @@ int settings_find(const struct settings *settings, const struct job *job,
     *ret_runtime = runtime;
     *ret_policy = policy;
     return 0;
+}
+
+struct policy_ceilings settings_ceilings(const struct settings *settings, const struct host *host,
+                                         const char *key)
+{
+    struct policy_ceilings ceilings = {
+        .default_timeout_ms = settings->config->default_timeout_ms,
+        .max_timeout_ms = settings->config->max_timeout_ms,
+        .max_output_bytes = settings->config->max_output_bytes,
+    };
+    const struct key_config *caller = server_config_key(settings->config, key);
+    if (caller) {
+        ceilings.key = caller->max;
+    }
+    host_apply_to_ceilings(host, &ceilings);
+    return ceilings;
 }

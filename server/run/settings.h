@@ -7,6 +7,7 @@
 #include "policy/policy.h"
 
 struct err;
+struct host;
 struct job;
 struct log;
 struct server_config;
@@ -39,6 +40,10 @@ void settings_log_no_caller(const struct settings *settings, struct log *log);
 
 /* The field that a running server cannot change and that differs, or NULL. */
 const char *settings_fixed_difference(const struct settings *old, const struct settings *new);
+
+/* What the server allows jobs of that key at most. In an open server it is none's. */
+struct policy_ceilings settings_ceilings(const struct settings *settings, const struct host *host,
+                                         const char *key);
 
 /* The runtime and policy that a job names. ERR_INVALID for one that is not there. */
 int settings_find(const struct settings *settings, const struct job *job,

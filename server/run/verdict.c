@@ -18,6 +18,7 @@
 #include "jail/jail.h"
 #include "policy/policy.h"
 #include "server/kit/sentence.h"
+#include "server/kit/signals.h"
 
 /* Exit codes of programs that a signal ended, as shells give them. */
 enum { EXIT_BY_SIGNAL = 128, EXIT_NONE = -1 };
@@ -112,17 +113,6 @@ static const struct verdict_row verdict_rows[] = {
     [JAIL_END_FLOOR] = {JOB_OOM, EXIT_BY_SIGNAL + SIGKILL, SIGKILL, false, true, explain_floor},
     [JAIL_END_LOST] = {JOB_EXECUTION_ERROR, EXIT_BY_SIGNAL + SIGKILL, SIGKILL, false, false, explain_lost},
 };
-
-const char *signal_name(int number, char ret[SIGNAL_NAME_BYTES])
-{
-    const char *name = sigabbrev_np(number);
-    if (name) {
-        snprintf(ret, SIGNAL_NAME_BYTES, "SIG%s", name);
-    } else {
-        snprintf(ret, SIGNAL_NAME_BYTES, "SIG%d", number);
-    }
-    return ret;
-}
 
 /* The program's own end: its exit code, or 128+n and the signal's name. */
 static void apply_wait_status(int wstatus, struct job_result *result, struct buf *sentence)

@@ -16,7 +16,3 @@ int verdict_from_jail(const struct jail_result *jail, const struct err *setup, s
 
 /* The same for a jail that never came to be. */
 int verdict_from_setup_error(const struct err *setup, struct job_result *ret);
-
-/* "SIGSEGV", or "SIG34" for one without a name, into `ret`. */
-#define SIGNAL_NAME_BYTES 16
-const char *signal_name(int number, char ret[SIGNAL_NAME_BYTES]);

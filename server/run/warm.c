@@ -63,7 +63,7 @@ static void tell_standbys(const struct warm_template *template)
 }
 
 /* A jail of the stock is ready, or has ended before anybody took it. */
-void warm_on_parked_jail(void *arg, uint32_t events)
+static void on_parked_jail(void *arg, uint32_t events)
 {
     (void)events;
     struct warm_jail *jail = arg;
@@ -215,14 +215,6 @@ static void look_for_successor(struct warm_template **at, uint64_t now_ns)
     }
 }
 
-void warm_tend_by(struct warm *warm, uint64_t due_ns)
-{
-    if (due_ns < warm->due_ns) {
-        warm->due_ns = due_ns;
-        loop_timer_set(warm->timer, due_ns);
-    }
-}
-
 void warm_tend_empty(struct warm *warm)
 {
     uint64_t now_ns = clock_now_ns();
@@ -287,6 +279,7 @@ int warm_new(const struct warm_options *options, struct warm **ret, struct err *
         return err_errno(reterr, ENOMEM, "preparing warm starts");
     }
     warm->options = *options;
+    warm->on_parked_jail = on_parked_jail;
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     warm->n_cpus = cpus > 0 ? (unsigned)cpus : 1;
     warm->loadavg_fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
@@ -329,7 +322,7 @@ static struct warm_template *find_template(const struct warm *warm, const struct
 
 struct warm_jail *warm_take(struct warm *warm, const struct runtime_config *runtime,
                             const struct policy *policy, const struct jail_plan *plan,
-                            const struct execution_session *session)
+                            const struct session_workspace *session)
 {
     struct warm_template *template = find_template(warm, runtime, policy);
     if (!template || template->state != TEMPLATE_READY || (session && !template->session_plan)) {
@@ -346,7 +339,7 @@ struct warm_jail *warm_take(struct warm *warm, const struct runtime_config *runt
         return NULL;
     }
     if (jail_dispatch(jail->jail) == JAIL_ENDED) {
-        warm_on_parked_jail(jail, 0);
+        on_parked_jail(jail, 0);
         return NULL;
     }
     warm_template_unstock(jail);

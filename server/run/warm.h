@@ -9,7 +9,6 @@
 #include <stdint.h>
 
 struct err;
-struct execution_session;
 struct host;
 struct jail;
 struct jail_plan;
@@ -17,6 +16,7 @@ struct log;
 struct loop;
 struct policy;
 struct runtime_config;
+struct session_workspace;
 struct settings;
 struct warm;
 struct warm_jail;
@@ -53,7 +53,7 @@ void warm_tend_empty(struct warm *warm);
  * and ids. */
 struct warm_jail *warm_take(struct warm *warm, const struct runtime_config *runtime,
                             const struct policy *policy, const struct jail_plan *plan,
-                            const struct execution_session *session);
+                            const struct session_workspace *session);
 /* Kills what is left of it. Takes NULL. */
 void warm_jail_free(struct warm_jail *jail);
 struct jail *warm_jail_jail(struct warm_jail *jail);

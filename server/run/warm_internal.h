@@ -65,6 +65,8 @@ struct warm {
     int loadavg_fd; /* -1: not to be had */
     struct loop_source *timer;
     uint64_t due_ns; /* when the timer goes off */
+    /* A jail of the stock (`arg`) is ready, or has ended before anybody took it. */
+    void (*on_parked_jail)(void *arg, uint32_t events);
 };
 
 /* warm_template.c */
@@ -80,10 +82,12 @@ void warm_template_unref(struct warm_template *template);
 /* It makes no more; what it has made lives on, and it ends with the last of that. */
 void warm_template_retire(struct warm_template *template);
 /* Asks for one more jail and puts it at the end of the stock. `session`: see warm_take(). */
-int warm_template_park(struct warm_template *template, const struct execution_session *session,
+int warm_template_park(struct warm_template *template, const struct session_workspace *session,
                        struct warm_jail **ret, struct err *reterr);
 /* Takes a jail out of the stock; it is the caller's. */
 void warm_template_unstock(struct warm_jail *jail);
+/* All stocks are looked after then, if they would not be before. */
+void warm_tend_by(struct warm *warm, uint64_t due_ns);
 
 /* warm_standby.c */
 /* True for a runtime whose jails start an interpreter each, ahead of their jobs. */
@@ -91,8 +95,3 @@ bool warm_is_standby(const struct warm_template *template);
 int warm_standby_start(struct warm_template *template, struct err *reterr);
 /* The jail has its ids. */
 int warm_standby_park(const struct warm_template *template, struct warm_jail *jail, struct err *reterr);
-
-/* warm.c */
-/* Looks after all stocks then, if it would not before. */
-void warm_tend_by(struct warm *warm, uint64_t due_ns);
-void warm_on_parked_jail(void *arg, uint32_t events);

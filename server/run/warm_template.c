@@ -33,7 +33,6 @@
 #include "policy/policy.h"
 #include "server/host/host.h"
 #include "server/kit/log.h"
-#include "server/run/execution.h"
 #include "server/run/settings.h"
 #include "server/sessions/sessions.h"
 
@@ -228,6 +227,14 @@ static void stop(struct warm_template *template)
 {
     drop_stock(template);
     jail_template_free(TAKE_PTR(template->template));
+}
+
+void warm_tend_by(struct warm *warm, uint64_t due_ns)
+{
+    if (due_ns < warm->due_ns) {
+        warm->due_ns = due_ns;
+        loop_timer_set(warm->timer, due_ns);
+    }
 }
 
 static void fail(struct warm_template *template, const struct err *err)
@@ -436,7 +443,7 @@ static int make_cgroup(const struct warm_template *template, struct jail_cgroup 
 }
 
 /* The jail's outer id: one of its own, or its session's. */
-static int take_id(const struct warm_template *template, const struct execution_session *session,
+static int take_id(const struct warm_template *template, const struct session_workspace *session,
                    struct warm_jail *jail, struct err *reterr)
 {
     if (session) {
@@ -449,7 +456,7 @@ static int take_id(const struct warm_template *template, const struct execution_
     return r < 0 ? err_errno(reterr, -r, "taking an outer uid for a parked jail") : 0;
 }
 
-static int park(struct warm_template *template, const struct execution_session *session,
+static int park(struct warm_template *template, const struct session_workspace *session,
                 struct warm_jail *jail, struct err *reterr)
 {
     const struct jail_plan *plan = session ? template->session_plan : template->park_plan;
@@ -478,7 +485,7 @@ static int park(struct warm_template *template, const struct execution_session *
     return jail_park(template->template, &options, &jail->jail, reterr);
 }
 
-int warm_template_park(struct warm_template *template, const struct execution_session *session,
+int warm_template_park(struct warm_template *template, const struct session_workspace *session,
                        struct warm_jail **ret, struct err *reterr)
 {
     struct warm_jail *jail = calloc(1, sizeof *jail);
@@ -489,8 +496,8 @@ int warm_template_park(struct warm_template *template, const struct execution_se
     template->references++;
     int r = park(template, session, jail, reterr);
     if (r == 0) {
-        r = loop_add(template->warm->options.loop, jail_fd(jail->jail), EPOLLIN, warm_on_parked_jail, jail,
-                     &jail->source, reterr);
+        r = loop_add(template->warm->options.loop, jail_fd(jail->jail), EPOLLIN,
+                     template->warm->on_parked_jail, jail, &jail->source, reterr);
     }
     if (r < 0) {
         warm_jail_free(jail);

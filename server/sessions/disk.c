@@ -42,6 +42,7 @@ struct housekeeping {
 
 struct session_disk {
     struct sessions *sessions;
+    struct session_disk_hooks hooks;
     struct store *store;
     struct housekeeping look, sweep;
     struct session *looked_at; /* NULL: nothing; we have a reference */
@@ -144,7 +145,7 @@ static void end_look(struct session_disk *disk, int r, const struct tree_usage *
             all->options.over(all->options.arg, session, wrong);
         }
     }
-    session_unref(session);
+    disk->hooks.unref(session);
     next_look(disk);
 }
 
@@ -309,7 +310,7 @@ const struct store *session_disk_store(const struct session_disk *disk)
 static int add_found(void *arg, const struct store_entry *entry, struct err *reterr)
 {
     struct session_disk *disk = arg;
-    int r = sessions_add_stored(disk->sessions, entry, reterr);
+    int r = disk->hooks.found(disk->sessions, entry, reterr);
     if (r == 1) {
         r = store_end(disk->store, entry->name);
         r = r < 0 ? err_errno(reterr, -r, "ending the session %s", entry->session.id) : 0;
@@ -334,14 +335,15 @@ int session_disk_load(struct session_disk *disk, struct err *reterr)
     return r;
 }
 
-int session_disk_new(struct sessions *sessions, const char *path, struct session_disk **ret,
-                     struct err *reterr)
+int session_disk_new(struct sessions *sessions, const char *path, const struct session_disk_hooks *hooks,
+                     struct session_disk **ret, struct err *reterr)
 {
     struct session_disk *disk = calloc(1, sizeof *disk);
     if (!disk) {
         return err_errno(reterr, ENOMEM, "opening the directory of sessions");
     }
     disk->sessions = sessions;
+    disk->hooks = *hooks;
     disk->look = (struct housekeeping){.disk = disk, .ended = end_look};
     disk->sweep = (struct housekeeping){.disk = disk, .ended = end_sweep};
     int r = store_open(path, sessions->options.host->ids, &disk->store, reterr);
@@ -359,7 +361,7 @@ void session_disk_free(struct session_disk *disk)
     if (!disk) {
         return;
     }
-    session_unref(TAKE_PTR(disk->looked_at));
+    disk->hooks.unref(TAKE_PTR(disk->looked_at));
     housekeeping_stop(&disk->look);
     housekeeping_stop(&disk->sweep);
     loop_remove(disk->timer);

@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <time.h>
 
 #include "config/server/config.h"
 #include "jail/base/cleanup.h"
@@ -27,46 +26,8 @@
 #include "jail/resources/idmap.h"
 #include "jail/resources/keeper.h"
 #include "jail/resources/scratch.h"
-#include "server/callers/admission.h"
 #include "server/host/host.h"
 #include "server/kit/log.h"
-#include "server/run/execution.h"
-
-/* What scratch_open() makes besides the workspace. */
-#define OWN_INODES 5
-
-uint64_t sessions_now_ms(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_REALTIME, &ts);
-    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / NS_PER_MS;
-}
-
-/* The hash of the key of that name; zeros where the server is open and has none. */
-static int owner_of(const struct server_config *config, const char *key, unsigned char ret[KEY_HASH_BYTES],
-                    uint32_t *ret_max_sessions)
-{
-    memset(ret, 0, KEY_HASH_BYTES);
-    *ret_max_sessions = 0;
-    for (size_t i = 0; i < config->n_keys; i++) {
-        if (strcmp(config->keys[i].name, key) == 0) {
-            memcpy(ret, config->keys[i].sha256, KEY_HASH_BYTES);
-            *ret_max_sessions = admission_sessions_of(config, &config->keys[i]);
-            return 0;
-        }
-    }
-    return config->open ? 0 : -ENOENT;
-}
-
-static bool belongs_to(const struct session *session, const unsigned char owner[KEY_HASH_BYTES])
-{
-    return memcmp(session->owner, owner, KEY_HASH_BYTES) == 0;
-}
-
-static bool is_on_disk(const struct session *session)
-{
-    return session->name[0] != '\0';
-}
 
 /* ---- The life of one ---- */
 
@@ -89,7 +50,7 @@ static void session_free(struct session *session)
 {
     struct sessions *all = session->all;
     give_up(session);
-    if (is_on_disk(session) && session->dying && all->disk) {
+    if (session_is_on_disk(session) && session->dying && all->disk) {
         session_disk_end(session); /* or the next server would find it */
         session_disk_gone(all->disk);
     }
@@ -140,7 +101,7 @@ static void forget(struct session *session)
 void session_end(struct session *session)
 {
     struct sessions *all = session->all;
-    if (is_on_disk(session)) {
+    if (session_is_on_disk(session)) {
         session_disk_end(session);
     }
     session->dying = true;
@@ -175,7 +136,7 @@ static void lose_keeper(struct sessions *sessions)
     keeper_free(TAKE_PTR(sessions->keeper));
     for (struct session *session = sessions->first; session; session = session->next) {
         session->number = 0;
-        if (!is_on_disk(session) && !session->lost) {
+        if (!session_is_on_disk(session) && !session->lost) {
             lose(session);
         }
     }
@@ -223,7 +184,7 @@ static int attach_workspace(struct session *session, struct err *reterr)
     if (r < 0) {
         return r;
     }
-    if (is_on_disk(session)) {
+    if (session_is_on_disk(session)) {
         r = session_disk_open(session, &mount, reterr);
     } else {
         /* Less the inode of a script, which a job's own scratch has room for and a session's does not need.
@@ -300,64 +261,6 @@ static int session_new(struct sessions *sessions, const unsigned char owner[KEY_
     return 0;
 }
 
-/* ---- Finding and counting ---- */
-
-static struct session *find(const struct sessions *sessions, const char *session_id)
-{
-    struct session *session = sessions->first;
-    while (session && strcmp(session->id, session_id) != 0) {
-        session = session->next;
-    }
-    return session;
-}
-
-int session_find(const struct sessions *sessions, const struct server_config *config, const char *key,
-                 const char *session_id, struct session **ret, struct err *reterr)
-{
-    unsigned char owner[KEY_HASH_BYTES];
-    uint32_t most;
-    struct session *session = find(sessions, session_id);
-    *ret = NULL;
-    if (session && (owner_of(config, key, owner, &most) < 0 || !belongs_to(session, owner))) {
-        return err_set(reterr, ERR_DENIED, EACCES, "session_id", "this key may not use the session '%.130s'",
-                       session_id);
-    }
-    *ret = session;
-    return 0;
-}
-
-/* Milliseconds until the first of the owner's sessions (NULL: of all) expires, if none is used again. */
-static uint64_t until_expiry_ms(const struct sessions *sessions, const unsigned char *owner)
-{
-    uint64_t now_ns = clock_now_ns(), earliest_ns = now_ns + sessions->idle.timeout_ns;
-    for (const struct session *session = sessions->first; session; session = session->next) {
-        bool counts = !session->lost && (!owner || belongs_to(session, owner));
-        if (counts && session->deadline.queue && session->deadline.at_ns < earliest_ns) {
-            earliest_ns = session->deadline.at_ns;
-        }
-    }
-    return earliest_ns > now_ns ? (earliest_ns - now_ns) / NS_PER_MS : 0;
-}
-
-static int check_room(const struct sessions *sessions, const struct server_config *config,
-                      const unsigned char owner[KEY_HASH_BYTES], uint32_t key_most,
-                      uint64_t *ret_retry_after_ms, struct err *reterr)
-{
-    uint32_t n = 0;
-    for (const struct session *session = sessions->first; session; session = session->next) {
-        n += !session->lost && belongs_to(session, owner);
-    }
-    if (key_most > 0 && n >= key_most) {
-        *ret_retry_after_ms = until_expiry_ms(sessions, owner);
-        return err_set(reterr, ERR_RATE, EAGAIN, NULL, "this key has the %u sessions that it may have", n);
-    }
-    if (sessions->count >= config->max_sessions) {
-        *ret_retry_after_ms = until_expiry_ms(sessions, NULL);
-        return err_set(reterr, ERR_BUSY, EAGAIN, NULL, "server busy: there is no room for another session");
-    }
-    return 0;
-}
-
 uint64_t session_file_bytes(const struct server_config *config)
 {
     return config->session_directory[0] ? config->session_bytes : 0;
@@ -370,28 +273,6 @@ static void go_by(struct sessions *sessions, const struct server_config *config)
     sessions->free_bytes = config->session_free_bytes;
 }
 
-/* The session that a job enters; NULL: there is room for it, and it is to be made. */
-static int look_up(const struct sessions *sessions, const struct server_config *config, const char *key,
-                   const char *session_id, unsigned char ret_owner[KEY_HASH_BYTES], struct session **ret,
-                   uint64_t *ret_retry_after_ms, struct err *reterr)
-{
-    uint32_t key_most;
-    *ret_retry_after_ms = 0;
-    if (owner_of(config, key, ret_owner, &key_most) < 0) {
-        return err_set(reterr, ERR_INTERNAL, ENOENT, "key", "a job's key is not in the configuration");
-    }
-    int r = session_find(sessions, config, key, session_id, ret, reterr);
-    return r < 0 || *ret ? r : check_room(sessions, config, ret_owner, key_most, ret_retry_after_ms, reterr);
-}
-
-int session_try(const struct sessions *sessions, const struct server_config *config, const char *key,
-                const char *session_id, struct session **ret, struct err *reterr)
-{
-    unsigned char owner[KEY_HASH_BYTES];
-    uint64_t retry_after_ms;
-    return look_up(sessions, config, key, session_id, owner, ret, &retry_after_ms, reterr);
-}
-
 int session_enter(struct sessions *sessions, const struct server_config *config, const char *key,
                   const char *session_id, struct session **ret, uint64_t *ret_retry_after_ms,
                   struct err *reterr)
@@ -399,7 +280,7 @@ int session_enter(struct sessions *sessions, const struct server_config *config,
     struct session *session;
     unsigned char owner[KEY_HASH_BYTES];
     go_by(sessions, config);
-    int r = look_up(sessions, config, key, session_id, owner, &session, ret_retry_after_ms, reterr);
+    int r = sessions_look_up(sessions, config, key, session_id, owner, &session, ret_retry_after_ms, reterr);
     if (r == 0 && !session) {
         r = session_new(sessions, owner, session_id, &session, reterr);
     }
@@ -416,7 +297,7 @@ int session_enter(struct sessions *sessions, const struct server_config *config,
 /* For the next server, and because files may have changed or are about to. */
 static void note_use(struct session *session)
 {
-    if (is_on_disk(session) && session->fd >= 0) {
+    if (session_is_on_disk(session) && session->fd >= 0) {
         store_touch(session->fd);
         session_disk_changed(session);
     }
@@ -448,7 +329,7 @@ void session_leave(struct session *session, bool ran)
 static int share(struct session *session, int *ret_fd, struct err *reterr)
 {
     struct sessions *all = session->all;
-    int r = is_on_disk(session) && session->number == 0 ? attach_workspace(session, reterr) : 0;
+    int r = session_is_on_disk(session) && session->number == 0 ? attach_workspace(session, reterr) : 0;
     if (r == 0) {
         r = all->keeper ? keeper_copy(all->keeper, session->number, ret_fd, reterr) : -EPIPE;
     }
@@ -475,13 +356,13 @@ static int share_or_lose(struct session *session, int *ret_fd, struct err *reter
     return r;
 }
 
-int session_open(struct session *session, uint64_t input_bytes, struct execution_session *ret,
+int session_open(struct session *session, uint64_t input_bytes, struct session_workspace *ret,
                  struct err *reterr)
 {
     struct sessions *all = session->all;
     int mount_fd = -1;
     int r = 0;
-    if (is_on_disk(session)) {
+    if (session_is_on_disk(session)) {
         r = session_disk_check(session, input_bytes, reterr);
         if (r < 0) {
             session_disk_changed(session); /* whether that is still so */
@@ -491,70 +372,29 @@ int session_open(struct session *session, uint64_t input_bytes, struct execution
     if (r < 0) {
         return r;
     }
-    *ret = (struct execution_session){.fd = session->fd,
+    *ret = (struct session_workspace){.fd = session->fd,
                                       .mount_fd = mount_fd,
                                       .uid = session->uid,
                                       .gid = session->gid,
                                       .file_uid = session->uid,
                                       .file_gid = session->gid,
                                       .inodes = session->inodes};
-    if (is_on_disk(session)) {
+    if (session_is_on_disk(session)) {
         store_owner(session_disk_store(all->disk), &ret->file_uid, &ret->file_gid);
         note_use(session);
     }
     return 0;
 }
 
-static struct session_row row_of(const struct session *session)
-{
-    struct session_row row = {
-        .created_ms = session->created_ms, .used_ms = session->used_ms, .jobs = session->jobs};
-    memcpy(row.session_id, session->id, sizeof row.session_id);
-    if (is_on_disk(session)) {
-        row.bytes = session->usage.bytes;
-        row.files = session->usage.files;
-    } else if (scratch_usage(session->fd, &row.bytes, &row.files) == 0) {
-        row.files -= row.files > OWN_INODES ? OWN_INODES : row.files;
-    } else {
-        row.bytes = row.files = 0;
-    }
-    if (session->deadline.queue) {
-        uint64_t now_ns = clock_now_ns(), at_ns = session->deadline.at_ns;
-        row.expires_ms = sessions_now_ms() + (at_ns > now_ns ? (at_ns - now_ns) / NS_PER_MS : 0);
-    }
-    return row;
-}
-
-size_t sessions_list(const struct sessions *sessions, const struct server_config *config, const char *key,
-                     struct session_row *ret, size_t max)
-{
-    unsigned char owner[KEY_HASH_BYTES];
-    uint32_t most;
-    size_t n = 0;
-    if (owner_of(config, key, owner, &most) < 0) {
-        return 0;
-    }
-    for (const struct session *session = sessions->first; session && n < max; session = session->next) {
-        if (!session->lost && belongs_to(session, owner)) {
-            ret[n++] = row_of(session);
-        }
-    }
-    return n;
-}
-
 /* ---- All of them ---- */
 
-size_t sessions_count(const struct sessions *sessions)
-{
-    return sessions->count;
-}
-
-int sessions_add_stored(struct sessions *sessions, const struct store_entry *entry, struct err *reterr)
+/* Puts a session that is found on disk into the table. 1: its time is over. */
+static int add_stored(struct sessions *sessions, const struct store_entry *entry, struct err *reterr)
 {
     const struct stored_session *stored = &entry->session;
     uint64_t now_ms = sessions_now_ms(), used_ms = entry->used_ms < now_ms ? entry->used_ms : now_ms;
     uint64_t idle_ns = (now_ms - used_ms) * NS_PER_MS;
-    if (idle_ns >= sessions->idle.timeout_ns || find(sessions, stored->id)) {
+    if (idle_ns >= sessions->idle.timeout_ns || sessions_named(sessions, stored->id)) {
         return 1;
     }
     struct session *session = session_alloc(sessions, stored->id, stored->owner, stored->created_ms);
@@ -572,6 +412,7 @@ int sessions_add_stored(struct sessions *sessions, const struct store_entry *ent
 int sessions_new(const struct sessions_options *options, const struct server_config *config,
                  struct sessions **ret, struct err *reterr)
 {
+    const struct session_disk_hooks hooks = {.unref = session_unref, .found = add_stored};
     struct sessions *sessions = calloc(1, sizeof *sessions);
     if (!sessions) {
         return err_errno(reterr, ENOMEM, "making the table of sessions");
@@ -582,7 +423,7 @@ int sessions_new(const struct sessions_options *options, const struct server_con
     go_by(sessions, config);
     int r = deadlines_start(&sessions->deadlines, options->loop, reterr);
     if (r == 0 && config->session_directory[0]) {
-        r = session_disk_new(sessions, config->session_directory, &sessions->disk, reterr);
+        r = session_disk_new(sessions, config->session_directory, &hooks, &sessions->disk, reterr);
         r = r < 0 ? r : session_disk_load(sessions->disk, reterr);
     }
     if (r < 0) {
@@ -600,7 +441,7 @@ void sessions_free(struct sessions *sessions)
     }
     session_disk_free(TAKE_PTR(sessions->disk));
     while (sessions->first) {
-        if (is_on_disk(sessions->first)) {
+        if (session_is_on_disk(sessions->first)) {
             forget(sessions->first);
         } else {
             session_end(sessions->first);

@@ -9,7 +9,6 @@
 #include <stdint.h>
 
 struct err;
-struct execution_session;
 struct host;
 struct log;
 struct loop;
@@ -28,6 +27,15 @@ struct sessions_options {
     /* The session is over: nothing of it is to live on. `at_once` false: but for what runs now. */
     void (*ended)(void *arg, const struct session *session, bool at_once);
     void *arg;
+};
+
+/* The workspace that the jobs of one session share, and whom its files belong to. */
+struct session_workspace {
+    int fd;                      /* as of scratch_open(); outlives the job */
+    int mount_fd;                /* a copy for this job's jail; may be closed afterwards */
+    uint32_t uid, gid;           /* outside of the jail */
+    uint32_t file_uid, file_gid; /* whose files are as seen through `fd` */
+    uint64_t inodes;             /* what the workspace can hold */
 };
 
 /* Where the configuration names a directory, the sessions that are found there are in the table. */
@@ -61,7 +69,7 @@ void session_keep(struct session *session, bool kept);
 const char *session_id_of(const struct session *session);
 /* What a job of the session needs that brings input files of so many bytes; `ret->mount_fd` is the caller's
  * to close. */
-int session_open(struct session *session, uint64_t input_bytes, struct execution_session *ret,
+int session_open(struct session *session, uint64_t input_bytes, struct session_workspace *ret,
                  struct err *reterr);
 
 /* The session of that name, or NULL with no error: there is none. ERR_DENIED: it is another key's. */

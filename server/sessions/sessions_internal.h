@@ -1,6 +1,7 @@
 /* What the parts of the table of sessions share.
  *
- *     sessions.c            the table: life, ownership, counts
+ *     sessions.c            the table: each one's life, and its workspace
+ *     lookup.c              what is found there: ownership, counts, lists
  *     disk.c                workspaces in a directory of the host: read back, looked at, removed */
 #pragma once
 
@@ -53,13 +54,32 @@ struct sessions {
     struct deadline_queue idle;
 };
 
+static inline bool session_is_on_disk(const struct session *session)
+{
+    return session->name[0] != '\0';
+}
+
+/* lookup.c */
+
 uint64_t sessions_now_ms(void);
-/* Puts a session that is found on disk into the table. 1: its time is over. */
-int sessions_add_stored(struct sessions *sessions, const struct store_entry *entry, struct err *reterr);
+/* NULL: there is none. */
+struct session *sessions_named(const struct sessions *sessions, const char *session_id);
+/* The session that a job enters, as of session_enter(); NULL: there is room for it, and it is to be made. */
+int sessions_look_up(const struct sessions *sessions, const struct server_config *config, const char *key,
+                     const char *session_id, unsigned char ret_owner[KEY_HASH_BYTES], struct session **ret,
+                     uint64_t *ret_retry_after_ms, struct err *reterr);
 
 /* disk.c */
-int session_disk_new(struct sessions *sessions, const char *path, struct session_disk **ret,
-                     struct err *reterr);
+
+/* What it has to say to the table, which is above it. */
+struct session_disk_hooks {
+    /* Takes the reference back that a look had. */
+    void (*unref)(struct session *session);
+    /* One lies there; 1: its time is over, and it is to be ended. */
+    int (*found)(struct sessions *sessions, const struct store_entry *entry, struct err *reterr);
+};
+int session_disk_new(struct sessions *sessions, const char *path, const struct session_disk_hooks *hooks,
+                     struct session_disk **ret, struct err *reterr);
 /* Takes NULL. Sessions stay where they are. */
 void session_disk_free(struct session_disk *disk);
 /* Puts those that are found there into the table, and ends those whose time is over. */

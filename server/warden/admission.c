@@ -56,18 +56,3 @@ int job_check_load(const struct front *front, const struct job *wish, uint64_t *
     }
     return admission_check_load(config, &caller, &load, now_ns, ret_retry_after_ms, reterr);
 }
-
-bool job_keeps_last_slot(const struct front *front, const char *key)
-{
-    const struct warden *warden = front->warden;
-    const struct server_config *config = front->settings->config;
-    const struct key_config *caller = server_config_key(config, key);
-    unsigned of_key = approvals_handed_over(warden, key);
-    if (!caller || caller->max_concurrent_jobs > 0) {
-        return true; /* the operator has said how many, and an approval goes past that */
-    }
-    for (const struct warden_job *job = warden->jobs; job; job = job->next) {
-        of_key += !job->is_selftest && strcmp(execution_job(job->execution)->key, key) == 0;
-    }
-    return of_key < admission_jobs_of(config, caller);
-}

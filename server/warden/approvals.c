@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "config/format/digest.h"
@@ -23,7 +22,6 @@
 #include "server/audit/chain.h"
 #include "server/audit/trail.h"
 #include "server/callers/auth.h"
-#include "server/doors/input_files.h"
 #include "server/kit/die_here.h"
 #include "server/kit/log.h"
 #include "server/link/channel.h"
@@ -225,7 +223,8 @@ static int read_sealed(int fd, const struct stat *st, uint64_t most, struct buf 
 static int check_plan(const struct front *front, const struct job *job, const struct policy *policy,
                       const struct runtime_config *runtime, struct err *reterr)
 {
-    const struct policy_ceilings ceilings = job_ceilings(front->warden, front->settings, job->key);
+    const struct policy_ceilings ceilings =
+        settings_ceilings(front->settings, &front->warden->host, job->key);
     const struct policy_program program = {.runtime = runtime, .bridge = true};
     const char *image = NULL;
     int r = policy_image_for(policy, job, &image, reterr);
@@ -310,13 +309,6 @@ static bool identify(const struct server_config *config, const char *shown, cons
     return known;
 }
 
-/* `key` NULL: there are none. */
-static bool is_owner(const struct approval *approval, const struct key_config *key)
-{
-    static const unsigned char nobody[SHA256_BYTES];
-    return memcmp(approval->owner, key ? key->sha256 : nobody, sizeof approval->owner) == 0;
-}
-
 static int no_such(const struct warden *warden, struct err *reterr)
 {
     return err_set(reterr, ERR_NOT_FOUND, ENOENT, NULL, "no such approval%s",
@@ -385,31 +377,6 @@ static int tell_decided(const struct warden *warden, const struct approval_entry
     return r;
 }
 
-int approval_still_runs(const struct settings *settings, const struct approval *approval, struct err *reterr)
-{
-    const struct server_config *config = settings->config;
-    const struct key_config *key = server_config_key(config, approval->key);
-    const struct caller caller = {.key = key, .name = approval->key};
-    const struct runtime_config *runtime = server_config_runtime(config, approval->runtime);
-    const struct policy *policy = policy_set_find(settings->policies, approval->policy);
-    const char *why = NULL;
-    if ((!key && !config->open) || !is_owner(approval, key)) {
-        why = "the key that submitted it is none any more";
-    } else if (key && key->expires_s > 0 && time(NULL) >= (time_t)key->expires_s) {
-        why = "the key that submitted it has expired";
-    } else if (!auth_team_may(config, &caller)) {
-        why = "its team may not run jobs any more";
-    } else if (!runtime || !policy || strcmp(policy_sha256(policy), approval->policy_sha256) != 0) {
-        why = "its policy or runtime has changed since; it must be submitted again";
-    } else if (!auth_may_use_runtime(config, &caller, runtime) ||
-               !auth_may_use_policy(config, &caller, runtime,
-                                    strcmp(approval->policy, runtime->policy) == 0 ? NULL
-                                                                                   : approval->policy)) {
-        why = "its key may not use its policy or runtime any more";
-    }
-    return why ? err_set(reterr, ERR_CONFLICT, EPERM, NULL, "%s", why) : 0;
-}
-
 static int decide(struct front *front, struct approval_entry *entry, const struct key_config *key,
                   const struct msg_approval_query *query, struct err *reterr)
 {
@@ -454,7 +421,7 @@ static int handle(struct front *front, const struct msg_approval_query *query, i
         return list(front, &ret_fds[0], reterr);
     }
     struct approval_entry *entry = approvals_find(front->warden->approvals, query->approval_id);
-    if (!entry || (!approver && !is_owner(&entry->approval, key))) {
+    if (!entry || (!approver && !approval_belongs_to(&entry->approval, key))) {
         return no_such(front->warden, reterr);
     }
     if (query->what != APPROVAL_DECIDE) {

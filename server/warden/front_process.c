@@ -25,6 +25,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
+#include "server/link/channel.h"
 
 /* What the child still needs, on descriptors above all that it is about to give away. */
 struct child_setup {

@@ -7,9 +7,6 @@
 
 struct err;
 
-/* Where the front finds its descriptors. Only 0, 1, 2 are open besides. */
-enum { FRONT_CHANNEL_FD = 3, FRONT_LISTEN_FD = 4 };
-
 struct front_process_options {
     int executable_fd; /* of our own binary */
     int listen_fd;

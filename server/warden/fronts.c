@@ -1,7 +1,4 @@
-/* The front's life, as the warden sees it.
- *
- *     STARTING ─hello─► SERVING ─drain─► DRAINING ─exit─► (freed)
- *         └────────────────┴────────────────┴── broken rule, closed channel ─► DYING ─exit─► (freed)
+/* The front's life, as the warden sees it: start, configuration, death, back-off. Runs in the warden.
  *
  * There may be several at once: after a reload the old one drains while its successor serves. Each has a
  * channel and settings of its own. When one dies, its jobs die; the current one is started again on the same
@@ -26,318 +23,20 @@
 #include "jail/base/io.h"
 #include "jail/base/loop.h"
 #include "jail/resources/idmap.h"
-#include "server/approvals/approvals.h"
-#include "server/host/notify.h"
-#include "server/host/process_stats.h"
+#include "server/audit/trail.h"
 #include "server/kit/log.h"
+#include "server/kit/signals.h"
 #include "server/link/channel.h"
-#include "server/run/kernels.h"
 #include "server/run/settings.h"
-#include "server/run/verdict.h"
-#include "server/run/warm.h"
-#include "server/sessions/sessions.h"
 
 /* A server that none of its fronts has begun to serve gives up once they die so often that it would wait so
  * long for the next one. */
 #define HOPELESS_WAIT_NS (4 * NS_PER_S)
 
-static const char *const state_names[FRONT_STATE_COUNT] = {
-    [FRONT_STARTING] = "starting",
-    [FRONT_SERVING] = "serving",
-    [FRONT_DRAINING] = "draining",
-    [FRONT_DYING] = "dying",
-};
-
-/* Which states may follow which, one bit each. */
-static const unsigned state_successors[FRONT_STATE_COUNT] = {
-    [FRONT_STARTING] = 1u << FRONT_SERVING | 1u << FRONT_DRAINING | 1u << FRONT_DYING,
-    [FRONT_SERVING] = 1u << FRONT_DRAINING | 1u << FRONT_DYING,
-    [FRONT_DRAINING] = 1u << FRONT_DYING,
-    [FRONT_DYING] = 0,
-};
-
-const char *front_state_to_string(enum front_state state)
-{
-    return (size_t)state < FRONT_STATE_COUNT ? state_names[state] : "unknown";
-}
-
-/* The only place where a front changes its state; false where it may not. */
-static bool set_state(struct front *front, enum front_state state)
-{
-    if (!(state_successors[front->state] >> state & 1)) {
-        return false;
-    }
-    LOG(front->warden->log, LOG_DEBUG, "front_state", LOG_FIELD_I64("pid", front->process.pid),
-        LOG_FIELD_STR("from", state_names[front->state]), LOG_FIELD_STR("to", state_names[state]));
-    front->state = state;
-    return true;
-}
-
-static void close_channel(struct front *front)
-{
-    loop_remove(front->channel_source);
-    front->channel_source = NULL;
-    channel_free(front->channel);
-    front->channel = NULL;
-    job_cancel_all_of(front);
-    approvals_forget_front(front);
-}
-
-void front_kill(struct front *front, const char *why)
-{
-    if (!set_state(front, FRONT_DYING)) {
-        return;
-    }
-    LOG(front->warden->log, LOG_ERROR, "front_killed", LOG_FIELD_I64("pid", front->process.pid),
-        LOG_FIELD_STR("reason", why));
-    pidfd_send_signal(front->process.pidfd, SIGKILL, NULL, 0);
-    close_channel(front);
-}
-
-bool front_next_job(struct front *front, uint64_t id, const char *broken)
-{
-    const char *why = id <= front->last_job_id ? "a job's id was used before" : broken;
-    if (why) {
-        front_kill(front, why);
-        return false;
-    }
-    front->last_job_id = id;
-    return true;
-}
-
-/* Watches for room in the socket exactly as long as something is queued. */
-static void update_events(struct front *front)
-{
-    if (front->channel_source) {
-        loop_modify(front->channel_source, EPOLLIN | (channel_wants_write(front->channel) ? EPOLLOUT : 0u));
-    }
-}
-
-void front_send(struct front *front, const struct msg *msg, const int *fds, size_t n_fds)
-{
-    if (!front->channel) {
-        return;
-    }
-    struct err err = {0};
-    int r = channel_send(front->channel, msg, fds, n_fds, &err);
-    if (r == -EPIPE || r == -ECONNRESET) {
-        return; /* it is gone already; its pidfd tells the rest */
-    }
-    if (r < 0) {
-        front_kill(front, err.text);
-        return;
-    }
-    update_events(front);
-}
-
-static uint32_t count_jobs_elsewhere(const struct front *front)
-{
-    uint32_t n = 0;
-    for (const struct warden_job *job = front->warden->jobs; job; job = job->next) {
-        n += job->front != front && !job->is_selftest;
-    }
-    return n;
-}
-
-static void send_state(struct front *front)
-{
-    struct msg msg = {.type = MSG_STATE, .state = front->warden->state};
-    msg.state.draining = front->warden->draining;
-    msg.state.heap_bytes = process_heap_bytes();
-    msg.state.jobs_elsewhere = count_jobs_elsewhere(front);
-    msg.state.superseded = front->state == FRONT_DRAINING && !front->warden->draining;
-    front_send(front, &msg, NULL, 0);
-}
-
-/* Takes the stock's figures into the state; true if they have changed. */
-static bool note_warm(struct warden *warden)
-{
-    struct warm_count counts[MSG_WARM_MAX];
-    size_t n = warden->warm ? warm_counts(warden->warm, counts, MSG_WARM_MAX) : 0;
-    struct msg_state *state = &warden->state;
-    bool changed = n != state->n_warm;
-    state->n_warm = n;
-    for (size_t i = 0; i < n; i++) {
-        struct msg_warm row = {.parked = counts[i].parked,
-                               .building = counts[i].building,
-                               .pss_bytes = counts[i].pss_bytes,
-                               .templates_replaced = counts[i].replaced};
-        snprintf(row.runtime, sizeof row.runtime, "%s", counts[i].runtime);
-        changed = changed || row.parked != state->warm[i].parked || row.building != state->warm[i].building ||
-                  row.pss_bytes != state->warm[i].pss_bytes ||
-                  row.templates_replaced != state->warm[i].templates_replaced;
-        state->warm[i] = row;
-    }
-    return changed;
-}
-
-static void note_approvals(struct warden *warden)
-{
-    const struct approvals_count count =
-        warden->approvals ? approvals_count(warden->approvals) : (struct approvals_count){0};
-    warden->state.approvals_pending = count.pending;
-    warden->state.approvals_approved = count.approved;
-    warden->state.approvals_rejected = count.rejected;
-    warden->state.approvals_expired = count.expired;
-    warden->state.approvals_lost = count.lost;
-}
-
-void warden_publish_warm(void *arg)
-{
-    struct warden *warden = arg;
-    if (note_warm(warden)) {
-        warden_publish_state(warden);
-    }
-}
-
-void warden_publish_state(struct warden *warden)
-{
-    note_warm(warden);
-    note_approvals(warden);
-    warden->state.sessions = warden->sessions ? (uint32_t)sessions_count(warden->sessions) : 0;
-    warden->state.kernels = (uint32_t)kernels_count(warden->kernels);
-    for (struct front *front = warden->fronts; front; front = front->next) {
-        send_state(front);
-    }
-}
-
 void front_drain(struct front *front)
 {
-    set_state(front, FRONT_DRAINING);
-    send_state(front);
-}
-
-void warden_tell_ready(struct warden *warden)
-{
-    bool serves = warden->current && warden->current->state == FRONT_SERVING;
-    if (serves && warden->selftest.settings == NULL && !warden->ready_notified) {
-        warden->ready_notified = true;
-        notify_service_manager("READY=1");
-    }
-}
-
-/* `denials` is -1 or a descriptor to be taken. */
-static void on_hello(struct front *front, int denials)
-{
-    struct warden *warden = front->warden;
-    guard_hello(front, denials);
-    if (!set_state(front, FRONT_SERVING)) {
-        return; /* drains already */
-    }
-    warden->has_served = true;
-    LOG(warden->log, LOG_INFO, "front_serving", LOG_FIELD_I64("pid", front->process.pid));
-    if (front == warden->successor) {
-        warden_reload_succeeded(warden);
-    }
-    warden_tell_ready(warden);
-    approvals_tend(warden);
-}
-
-/* Takes the message's contents over. */
-static void handle(struct front *front, struct msg *msg, int *fds, size_t n_fds)
-{
-    switch (msg->type) {
-    case MSG_HELLO:
-        on_hello(front, n_fds > 0 ? TAKE_FD(fds[0]) : -1);
-        break;
-    case MSG_JOB:
-        job_accept(front, TAKE_PTR(msg->job), fds);
-        break;
-    case MSG_CANCEL:
-        job_cancel(front, msg->cancel.id);
-        break;
-    case MSG_PONG:
-        guard_pong(front, msg->pong.number);
-        break;
-    case MSG_OUTPUTS:
-        job_name_outputs(front, &msg->outputs);
-        break;
-    case MSG_RUN:
-        job_run(front, msg->run.id, msg->run.approval_id, fds);
-        break;
-    case MSG_SUBMIT:
-        approval_submit(front, msg->submit.id, fds[0]);
-        break;
-    case MSG_APPROVAL_QUERY:
-        approval_query_answer(front, &msg->approval_query);
-        explicit_bzero(msg->approval_query.key, sizeof msg->approval_query.key);
-        break;
-    case MSG_SESSION_QUERY:
-        session_query_answer(front, &msg->session_query);
-        break;
-    default: /* channel_recv() lets nothing else through */
-        break;
-    }
-    for (size_t i = 0; i < n_fds; i++) {
-        fd_closep(&fds[i]);
-    }
-    msg_clear(msg);
-}
-
-/* There was no descriptor left for what came with it. Its sender lives on, and so do the jobs of others. */
-static void refuse_bare(struct front *front, struct msg *msg)
-{
-    struct err err = {0};
-    err_set(&err, ERR_BUSY, EMFILE, NULL, "server busy: no descriptor is free");
-    log_err(front->warden->log, LOG_WARNING, "job_refused", &err);
-    if (msg->type == MSG_SUBMIT) {
-        approval_refuse(front, msg->submit.id, &err);
-    } else {
-        /* An approved job waits on: it is handed over again. */
-        uint64_t id = msg->type == MSG_RUN ? msg->run.id : msg->job->id;
-        if (front_next_job(front, id, NULL)) {
-            job_refuse(front, id, &err, 0);
-        }
-    }
-    msg_clear(msg);
-}
-
-void front_receive(struct front *front, int most)
-{
-    for (int i = 0; i < most && front->channel; i++) {
-        struct msg msg = {.type = MSG_NONE};
-        struct err err = {0};
-        int fds[IO_FDS_MAX];
-        size_t n_fds = ARRAY_SIZE(fds);
-        int r = channel_recv(front->channel, &msg, fds, &n_fds, &err);
-        if (r == 0) {
-            return;
-        }
-        if (r == -EPIPE) {
-            if (front->state == FRONT_DRAINING) {
-                close_channel(front); /* it is exiting, as told */
-            } else {
-                front_kill(front, "it closed its channel");
-            }
-            return;
-        }
-        if (r < 0) {
-            front_kill(front, err.text);
-            return;
-        }
-        if (r == CHANNEL_BARE) {
-            refuse_bare(front, &msg);
-            continue;
-        }
-        handle(front, &msg, fds, n_fds);
-    }
-}
-
-static void on_channel_event(void *arg, uint32_t events)
-{
-    struct front *front = arg;
-    if (events & EPOLLOUT) {
-        struct err err = {0};
-        int r = channel_flush(front->channel, &err);
-        if (r < 0 && r != -EPIPE && r != -ECONNRESET) {
-            front_kill(front, err.text);
-            return;
-        }
-        update_events(front);
-    }
-    if (events & ~(uint32_t)EPOLLOUT) {
-        front_receive(front, 16); /* one front must not keep the warden from its other duties */
-    }
+    front_set_state(front, FRONT_DRAINING);
+    front_send_state(front);
 }
 
 static void free_front(struct front *front)
@@ -350,7 +49,7 @@ static void free_front(struct front *front)
     if (*at) {
         *at = front->next;
     }
-    close_channel(front);
+    front_close_channel(front);
     front_audit_end(front);
     guard_end(front);
     loop_remove(front->pidfd_source);
@@ -395,6 +94,13 @@ static void schedule_restart(struct warden *warden, uint64_t lived_ns)
     loop_timer_set(warden->restart_timer, clock_now_ns() + delay_ns);
 }
 
+void front_drop_successor(struct warden *warden, const struct err *why)
+{
+    warden->successor = NULL;
+    audit_trail_close(TAKE_PTR(warden->next_audit));
+    log_err(warden->log, LOG_ERROR, "reload_refused", why);
+}
+
 static void on_exit_event(void *arg, uint32_t events)
 {
     (void)events;
@@ -413,7 +119,9 @@ static void on_exit_event(void *arg, uint32_t events)
         warden->current = NULL;
     }
     if (was_successor) {
-        warden_reload_failed(warden);
+        struct err err = {0};
+        err_set(&err, ERR_UNAVAILABLE, 0, NULL, "the front did not start with the new configuration");
+        front_drop_successor(warden, &err);
     }
     if (was_current && !warden->draining) {
         schedule_restart(warden, lived_ns);
@@ -450,9 +158,20 @@ static int send_config(struct front *front, struct err *reterr)
     int fds[] = {config_fd, audit_fd};
     r = channel_send(front->channel, &msg, fds, msg.config.audit ? 2 : 1, reterr);
     if (r == 0) {
-        send_state(front);
+        front_send_state(front);
     }
     return r;
+}
+
+static void on_channel_event(void *arg, uint32_t events)
+{
+    struct front *front = arg;
+    if (events & EPOLLOUT) {
+        front_flush(front);
+    }
+    if (events & ~(uint32_t)EPOLLOUT) {
+        front->warden->hear(front, 16); /* one front must not keep the warden from its other duties */
+    }
 }
 
 static int watch_front(struct front *front, struct err *reterr)

@@ -84,26 +84,10 @@ static void report_failure(struct front *front, uint64_t id, const struct err *e
     /* What fails between here and the program is a step of setting it up, and no secret. */
     if (err->kind == ERR_SETUP || err->kind == ERR_HOST || err->kind == ERR_INTERNAL) {
         report_setup_error(front, id, err);
-        selftest_doubt(front->warden);
+        warden_doubt(front->warden);
     } else {
         job_refuse(front, id, err, retry_after_ms);
     }
-}
-
-struct policy_ceilings job_ceilings(const struct warden *warden, const struct settings *settings,
-                                    const char *key)
-{
-    struct policy_ceilings ceilings = {
-        .default_timeout_ms = settings->config->default_timeout_ms,
-        .max_timeout_ms = settings->config->max_timeout_ms,
-        .max_output_bytes = settings->config->max_output_bytes,
-    };
-    const struct key_config *caller = server_config_key(settings->config, key);
-    if (caller) {
-        ceilings.key = caller->max;
-    }
-    host_apply_to_ceilings(&warden->host, &ceilings);
-    return ceilings;
 }
 
 static bool unlink_from(struct warden_job **at, const struct warden_job *job)
@@ -226,18 +210,19 @@ static void finish(struct warden_job *job)
                                  : job_status_to_string(result.status));
     }
     tell_verdict(job, r, &result, &err);
-    bool is_selftest = job->is_selftest, is_elsewhere = job->front != warden->current;
+    void (*done)(struct warden * warden, const struct job_result *result) = job->done;
+    bool is_elsewhere = !job->is_selftest && job->front != warden->current;
     if (execution_is_gone(job->execution)) {
         discard_gone(job);
     } else {
         bury(job);
     }
-    if (is_selftest) {
-        selftest_ended(warden, r < 0 ? NULL : &result);
+    if (done) {
+        done(warden, r < 0 ? NULL : &result);
     } else if (r == 0 && result.status == JOB_SETUP_ERROR) {
-        selftest_doubt(warden);
+        warden_doubt(warden);
     }
-    if (is_elsewhere && !is_selftest) {
+    if (is_elsewhere) {
         warden_publish_state(warden); /* the front that serves counts it, too */
     }
     job_result_clear(&result);
@@ -280,7 +265,7 @@ static void on_jail_event(void *arg, uint32_t events)
         /* A program is told that its result has arrived when the front has told us of the files: that is in
          * the socket by now. */
         if (job->front) {
-            front_receive(job->front, 1024);
+            job->warden->hear(job->front, 1024);
         }
         finish(job);
     } else if (job->is_reported && execution_is_gone(job->execution)) {
@@ -339,7 +324,7 @@ static int adopt(struct warden_job *job, struct err *reterr)
 
 /* The session that the job names, if it names one. */
 static int enter_session(struct warden_job *job, const struct settings *settings, const struct job *wish,
-                         struct execution_session *ret, uint64_t *ret_retry_after_ms, struct err *reterr)
+                         struct session_workspace *ret, uint64_t *ret_retry_after_ms, struct err *reterr)
 {
     if (!wish->session_id) {
         return 0;
@@ -411,7 +396,7 @@ static int start(struct warden *warden, const struct settings *settings, struct 
     }
     *job = (struct warden_job){.warden = warden, .is_selftest = is_selftest, .id = wish->id, .image_fd = -1};
     snprintf(job->approval_id, sizeof job->approval_id, "%s", approval_id ? approval_id : "");
-    struct execution_session session = {.fd = -1, .mount_fd = -1};
+    struct session_workspace session = {.fd = -1, .mount_fd = -1};
     struct kernel *kernel = NULL;
     struct image image = IMAGE_CLOSED;
     r = open_image(settings, policy, runtime, wish, &image, reterr);
@@ -427,7 +412,7 @@ static int start(struct warden *warden, const struct settings *settings, struct 
         job_discard(job);
         return r;
     }
-    struct policy_ceilings ceilings = job_ceilings(warden, settings, wish->key);
+    struct policy_ceilings ceilings = settings_ceilings(settings, &warden->host, wish->key);
     ceilings.file_bytes = job->session ? session_file_bytes(settings->config) : 0;
     bool in_image = image.mount_fd >= 0;
     struct policy_program program = {
@@ -528,10 +513,16 @@ void job_run(struct front *front, uint64_t id, const char *approval_id, const in
 }
 
 int job_start_selftest(struct warden *warden, const struct settings *settings, struct job *wish,
-                       const int fds[JOB_FD_COUNT], struct warden_job **ret, struct err *reterr)
+                       const int fds[JOB_FD_COUNT],
+                       void (*done)(struct warden *warden, const struct job_result *result),
+                       struct warden_job **ret, struct err *reterr)
 {
     uint64_t retry_after_ms;
-    return start(warden, settings, wish, fds, true, NULL, ret, &retry_after_ms, reterr);
+    int r = start(warden, settings, wish, fds, true, NULL, ret, &retry_after_ms, reterr);
+    if (r == 0) {
+        (*ret)->done = done;
+    }
+    return r;
 }
 
 void job_cancel(struct front *front, uint64_t id)
@@ -571,16 +562,6 @@ void job_end_session(void *arg, const struct session *session, const char *why)
         }
     }
     kernels_end_session(warden->kernels, session, true);
-}
-
-void job_cancel_all_of(struct front *front)
-{
-    for (struct warden_job *job = front->warden->jobs; job; job = job->next) {
-        if (job->front == front) {
-            job->front = NULL;
-            execution_cancel(job->execution);
-        }
-    }
 }
 
 void job_cancel_all(struct warden *warden)

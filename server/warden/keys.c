@@ -98,7 +98,7 @@ static void on_settled(void *arg, uint32_t events)
     struct warden *warden = arg;
     note_seen(&warden->keys);
     LOG(warden->log, LOG_INFO, "key_file_changed", LOG_FIELD_STR("key_file", warden->keys.path));
-    warden_reload(warden);
+    warden->keys.changed(warden);
 }
 
 static int watch(struct warden *warden, struct err *reterr)
@@ -131,7 +131,7 @@ void warden_keys_stop(struct warden *warden)
     warden->keys = (struct keys_watch){.fd = -1};
 }
 
-void warden_keys_watch(struct warden *warden)
+void warden_keys_watch(struct warden *warden, void (*changed)(struct warden *warden))
 {
     const char *path = warden->settings->config->key_file;
     struct err err = {0};
@@ -142,7 +142,7 @@ void warden_keys_watch(struct warden *warden)
     if (!path || path[0] == '\0') {
         return;
     }
-    warden->keys = (struct keys_watch){.path = strdup(path), .fd = -1};
+    warden->keys = (struct keys_watch){.path = strdup(path), .fd = -1, .changed = changed};
     if (!warden->keys.path || watch(warden, &err) < 0) {
         log_err(warden->log, LOG_WARNING, "key_file_unwatched", &err); /* SIGHUP reads it still */
         warden_keys_stop(warden);

@@ -60,19 +60,28 @@ void warden_reload(struct warden *warden)
         r = front_start(warden, settings, &warden->successor, &err);
     }
     if (r < 0) {
-        warden->successor = NULL;
-        audit_trail_close(TAKE_PTR(warden->next_audit));
-        log_err(warden->log, LOG_ERROR, "reload_refused", &err);
+        front_drop_successor(warden, &err);
     }
 }
 
-void warden_reload_failed(struct warden *warden)
+void warden_start_warm(struct warden *warden)
 {
+    const struct warm_options options = {
+        .host = &warden->host,
+        .loop = warden->loop,
+        .log = warden->log,
+        .settings = warden->settings,
+        .executable_fd = warden->executable_fd,
+        .n_jobs = &warden->n_jobs,
+        .n_templates = &warden->n_templates,
+        .publish = warden_publish_warm,
+        .publish_arg = warden,
+    };
     struct err err = {0};
-    warden->successor = NULL;
-    audit_trail_close(TAKE_PTR(warden->next_audit));
-    err_set(&err, ERR_UNAVAILABLE, 0, NULL, "the front did not start with the new configuration");
-    log_err(warden->log, LOG_ERROR, "reload_refused", &err);
+    if (warm_new(&options, &warden->warm, &err) < 0) {
+        warden->warm = NULL;
+        log_err(warden->log, LOG_WARNING, "no_warm_starts", &err);
+    }
 }
 
 void warden_reload_succeeded(struct warden *warden)
@@ -94,7 +103,7 @@ void warden_reload_succeeded(struct warden *warden)
         warden->log = log;
     }
     warden_audit_change(warden);
-    warden_keys_watch(warden);
+    warden_keys_watch(warden, warden_reload);
     LOG(warden->log, LOG_INFO, "reloaded", LOG_FIELD_U64("runtimes", config->n_runtimes),
         LOG_FIELD_U64("keys", config->n_keys), LOG_FIELD_BOOL("open", config->open));
     settings_log_absent(warden->settings, warden->log);

@@ -28,11 +28,6 @@
 #endif
 #define DOUBLINGS_MAX 6u
 
-/* Between the end of one and the next that a job's failure asks for: callers can make those. */
-#ifndef DOUBT_PAUSE_NS
-#define DOUBT_PAUSE_NS (5 * NS_PER_S)
-#endif
-
 /* The smallest program of a language, by the extension of its scripts. */
 static const struct {
     const char *extension, *program;
@@ -99,6 +94,8 @@ static void conclude_failed(struct warden *warden, const char *why)
     conclude(warden, sentence);
 }
 
+static void on_end(struct warden *warden, const struct job_result *result);
+
 static int start_runtime(struct warden *warden, struct err *reterr)
 {
     struct selftest *selftest = &warden->selftest;
@@ -115,7 +112,7 @@ static int start_runtime(struct warden *warden, struct err *reterr)
         return err_errno(reterr, ENOMEM, "preparing the self-test");
     }
     const int fds[MSG_JOB_FDS] = {input, null, null, null, -1, -1};
-    return job_start_selftest(warden, selftest->settings, job, fds, &selftest->job, reterr);
+    return job_start_selftest(warden, selftest->settings, job, fds, on_end, &selftest->job, reterr);
 }
 
 /* Starts the next runtime's test, or concludes. */
@@ -157,13 +154,6 @@ void selftest_due(void *arg, uint32_t events)
     }
 }
 
-void selftest_doubt(struct warden *warden)
-{
-    if (warden->state.ready && !warden->selftest.settings && !warden->draining) {
-        loop_timer_set(warden->selftest_timer, warden->selftest.concluded_ns + DOUBT_PAUSE_NS);
-    }
-}
-
 void selftest_start(struct warden *warden)
 {
     selftest_stop(warden);
@@ -190,7 +180,7 @@ static const char *fault(const struct warden *warden, const struct job_result *r
     return NULL;
 }
 
-void selftest_ended(struct warden *warden, const struct job_result *result)
+static void on_end(struct warden *warden, const struct job_result *result)
 {
     char buffer[512];
     warden->selftest.job = NULL;

@@ -11,18 +11,22 @@
 
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
+#include <time.h>
 
+#include "config/server/config.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
 #include "policy/policy.h"
 #include "server/approvals/approvals.h"
-#include "server/doors/input_files.h"
+#include "server/callers/admission.h"
+#include "server/callers/auth.h"
 #include "server/kit/die_here.h"
+#include "server/kit/input.h"
 #include "server/kit/log.h"
 #include "server/link/channel.h"
+#include "server/run/execution.h"
 #include "server/run/kernels.h"
 #include "server/run/settings.h"
 #include "server/sessions/sessions.h"
@@ -42,6 +46,37 @@ bool approvals_claim_kernel(const struct warden *warden, const char *session_id)
         }
     }
     return false;
+}
+
+bool approval_belongs_to(const struct approval *approval, const struct key_config *key)
+{
+    static const unsigned char nobody[SHA256_BYTES];
+    return memcmp(approval->owner, key ? key->sha256 : nobody, sizeof approval->owner) == 0;
+}
+
+int approval_still_runs(const struct settings *settings, const struct approval *approval, struct err *reterr)
+{
+    const struct server_config *config = settings->config;
+    const struct key_config *key = server_config_key(config, approval->key);
+    const struct caller caller = {.key = key, .name = approval->key};
+    const struct runtime_config *runtime = server_config_runtime(config, approval->runtime);
+    const struct policy *policy = policy_set_find(settings->policies, approval->policy);
+    const char *why = NULL;
+    if ((!key && !config->open) || !approval_belongs_to(approval, key)) {
+        why = "the key that submitted it is none any more";
+    } else if (key && key->expires_s > 0 && time(NULL) >= (time_t)key->expires_s) {
+        why = "the key that submitted it has expired";
+    } else if (!auth_team_may(config, &caller)) {
+        why = "its team may not run jobs any more";
+    } else if (!runtime || !policy || strcmp(policy_sha256(policy), approval->policy_sha256) != 0) {
+        why = "its policy or runtime has changed since; it must be submitted again";
+    } else if (!auth_may_use_runtime(config, &caller, runtime) ||
+               !auth_may_use_policy(config, &caller, runtime,
+                                    strcmp(approval->policy, runtime->policy) == 0 ? NULL
+                                                                                   : approval->policy)) {
+        why = "its key may not use its policy or runtime any more";
+    }
+    return why ? err_set(reterr, ERR_CONFLICT, EPERM, NULL, "%s", why) : 0;
 }
 
 static bool is_one_with_a_session_on_its_way(const struct warden *warden)
@@ -176,6 +211,22 @@ static void hand_over(struct front *front, struct approval_entry *entry)
     front_send(front, &msg, &fd, 1);
 }
 
+/* Whether one more approved job of this key leaves other keys a slot, where it has to. */
+static bool keeps_last_slot(const struct front *front, const char *key)
+{
+    const struct warden *warden = front->warden;
+    const struct server_config *config = front->settings->config;
+    const struct key_config *caller = server_config_key(config, key);
+    unsigned of_key = approvals_handed_over(warden, key);
+    if (!caller || caller->max_concurrent_jobs > 0) {
+        return true; /* the operator has said how many, and an approval goes past that */
+    }
+    for (const struct warden_job *job = warden->jobs; job; job = job->next) {
+        of_key += !job->is_selftest && strcmp(execution_job(job->execution)->key, key) == 0;
+    }
+    return of_key < admission_jobs_of(config, caller);
+}
+
 void approvals_tend(struct warden *warden)
 {
     struct front *front = warden->current;
@@ -192,19 +243,9 @@ void approvals_tend(struct warden *warden)
         if (taken >= warden->settings->config->max_concurrent_jobs || !front->channel) {
             return;
         }
-        if (job_keeps_last_slot(front, entry->approval.key) && turn_has_come(front, entry)) {
+        if (keeps_last_slot(front, entry->approval.key) && turn_has_come(front, entry)) {
             hand_over(front, entry);
             taken += is_handed_over(entry);
-        }
-    }
-}
-
-void approvals_forget_front(const struct front *front)
-{
-    for (struct approval_entry *entry = approvals_first(front->warden->approvals); entry;
-         entry = entry->next) {
-        if (entry->runner == front) {
-            entry->runner = NULL;
         }
     }
 }

@@ -26,13 +26,12 @@
 #include "jail/base/slice.h"
 #include "server/approvals/approvals.h"
 #include "server/audit/trail.h"
-#include "server/cli/command.h"
 #include "server/host/notify.h"
 #include "server/host/outer_ids.h"
 #include "server/kit/log.h"
+#include "server/kit/signals.h"
 #include "server/run/kernels.h"
 #include "server/run/settings.h"
-#include "server/run/verdict.h"
 #include "server/run/warm.h"
 #include "server/sessions/sessions.h"
 #include "server/warden/filter.h"
@@ -103,13 +102,6 @@ static void on_drain_timeout(void *arg, uint32_t events)
         return;
     }
     kill_fronts(warden);
-}
-
-void warden_check_drained(struct warden *warden)
-{
-    if (warden->draining && !warden->fronts && !warden->jobs) {
-        loop_stop(warden->loop);
-    }
 }
 
 static void on_signal(void *arg, uint32_t events)
@@ -308,30 +300,10 @@ static int start(struct warden *warden, struct err *reterr)
     LOG(warden->log, LOG_INFO, "listening", LOG_FIELD_STR("address", warden->bound),
         LOG_FIELD_STR("environment", config->environment), LOG_FIELD_BOOL("open", config->open),
         LOG_FIELD_STR("enforced_by", warden->host.cgroups ? "cgroup2" : "rlimit"));
-    warden_keys_watch(warden);
+    warden_keys_watch(warden, warden_reload);
     warden_start_warm(warden);
     selftest_start(warden);
     return 0;
-}
-
-void warden_start_warm(struct warden *warden)
-{
-    const struct warm_options options = {
-        .host = &warden->host,
-        .loop = warden->loop,
-        .log = warden->log,
-        .settings = warden->settings,
-        .executable_fd = warden->executable_fd,
-        .n_jobs = &warden->n_jobs,
-        .n_templates = &warden->n_templates,
-        .publish = warden_publish_warm,
-        .publish_arg = warden,
-    };
-    struct err err = {0};
-    if (warm_new(&options, &warden->warm, &err) < 0) {
-        warden->warm = NULL;
-        log_err(warden->log, LOG_WARNING, "no_warm_starts", &err);
-    }
 }
 
 static void stop(struct warden *warden)
@@ -393,7 +365,7 @@ static int load(struct warden *warden, struct err *reterr)
     return 0;
 }
 
-int warden_main(const struct warden_options *options)
+int warden_run(const struct warden_options *options, struct err *reterr)
 {
     struct warden warden = {.options = options,
                             .environment_fd = -1,
@@ -401,30 +373,30 @@ int warden_main(const struct warden_options *options)
                             .listen_fd = -1,
                             .signal_fd = -1,
                             .keys = {.fd = -1},
+                            .hear = front_receive,
                             .floor = {.fd = -1}};
-    struct err err = {0};
-    int r = load(&warden, &err);
+    int r = load(&warden, reterr);
     if (r == 0 && options->check_only) {
-        r = warden_audit_open(&warden, warden.settings, &warden.audit, &err);
+        r = warden_audit_open(&warden, warden.settings, &warden.audit, reterr);
     }
     if (r == 0 && options->check_only) {
         puts("configuration and policies are valid");
         stop(&warden);
-        return EXIT_CODE_OK;
+        return 0;
     }
     if (r == 0) {
-        r = start(&warden, &err);
+        r = start(&warden, reterr);
     }
     if (r == 0) {
-        r = loop_run(warden.loop, &err);
+        r = loop_run(warden.loop, reterr);
     }
     if (r == 0 && warden.hopeless.kind != ERR_NONE) {
-        err = warden.hopeless;
+        *reterr = warden.hopeless;
         r = -ECHILD;
     }
     if (r == 0) {
         LOG(warden.log, LOG_INFO, "stopped", LOG_FIELD_U64("front_restarts", warden.state.front_restarts));
     }
     stop(&warden);
-    return r < 0 ? command_fail("serve", &err, EXIT_CODE_FAILED) : EXIT_CODE_OK;
+    return r;
 }

@@ -4,10 +4,12 @@
 
 #include <stdbool.h>
 
+struct err;
+
 struct warden_options {
     const char *config_path; /* NULL: from the environment, else shipped */
     bool check_only;         /* load everything, say so, and stop */
 };
 
-/* Runs until told to stop. Returns the exit code of the process. */
-int warden_main(const struct warden_options *options);
+/* Runs until told to stop; an error is why it could not start, or gave up. */
+int warden_run(const struct warden_options *options, struct err *reterr);

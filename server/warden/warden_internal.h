@@ -1,18 +1,21 @@
-/* What the parts of the warden share: the one context, its fronts and its jobs.
+/* What the files of the warden share: the one context, its fronts and its jobs. Each calls only those below
+ * it; what they have to say upwards goes through hooks (`hear`, `done`, `changed`).
  *
  *     warden.c          start, signals, drain, end
- *     warden_reload.c   SIGHUP
- *     warden_front.c    the front's life: start, messages, death, back-off
- *     warden_guard.c    fronts that hang, fronts that try what is denied
- *     warden_job.c      a job's life: message in, jail, message out
- *     warden_admission.c what a key may run at once, over all fronts
- *     warden_floor.c    what is left of the host's memory
- *     warden_session.c  queries about sessions
- *     warden_keys.c     the file of keys
- *     warden_approval.c jobs that wait for approval
- *     warden_turn.c     approved jobs on their way to their jails
- *     warden_audit.c    audit lines, from the fronts to the file
- *     warden_selftest.c one trivial job per runtime, for /readyz */
+ *     receive.c         what fronts say, to whom it concerns
+ *     reload.c          SIGHUP
+ *     keys.c            the file of keys
+ *     fronts.c          a front's life: start, death, back-off
+ *     selftest.c        one trivial job per runtime, for /readyz
+ *     session_answers.c queries about sessions
+ *     jobs.c            a job's life: message in, jail, message out
+ *     admission.c       what a key may run at once, over all fronts
+ *     guard.c           fronts that hang, fronts that try what is denied
+ *     approvals.c       jobs that wait for approval
+ *     turns.c           approved jobs on their way to their jails
+ *     floor.c           what is left of the host's memory
+ *     audit.c           audit lines, from the fronts to the file
+ *     state.c           what fronts are told, and how they are killed */
 #pragma once
 
 #include <stdbool.h>
@@ -33,6 +36,8 @@ struct approvals;
 struct audit_trail;
 struct channel;
 struct execution;
+struct job_result;
+struct key_config;
 struct kernels;
 struct log;
 struct loop;
@@ -50,9 +55,8 @@ enum front_state {
     FRONT_DYING,    /* killed; its process has not been reaped */
     FRONT_STATE_COUNT,
 };
-const char *front_state_to_string(enum front_state state);
 
-/* What warden_guard.c knows of a front. */
+/* What guard.c knows of a front. */
 struct front_guard {
     uint64_t ping;  /* the number of the last one */
     unsigned ticks; /* since it was sent; before the first, since the front was started */
@@ -94,6 +98,8 @@ struct warden_job {
     char approval_id[APPROVAL_ID_BYTES]; /* "": it needed no approval */
     struct execution *execution;
     struct loop_source *source, *files_source; /* its jail; what lists its output files, if it does */
+    /* Of a self-test. NULL: its verdict could not be read. */
+    void (*done)(struct warden *warden, const struct job_result *result);
 };
 
 struct selftest {
@@ -105,12 +111,13 @@ struct selftest {
     uint64_t concluded_ns; /* the last one's end */
 };
 
-/* What warden_keys.c knows of the file of keys. */
+/* What keys.c knows of the file of keys. */
 struct keys_watch {
     char *path; /* NULL: there is none */
     int fd;
     struct stat seen; /* the file; zeros: none */
     struct loop_source *source, *timer;
+    void (*changed)(struct warden *warden);
 };
 
 struct warden {
@@ -125,8 +132,9 @@ struct warden {
     struct loop_source *selftest_timer, *floor_timer;
 
     struct front *fronts;
-    struct front *current;   /* the one that serves, or starts to */
-    struct front *successor; /* after a reload: takes over when it says hello */
+    void (*hear)(struct front *front, int most); /* front_receive() */
+    struct front *current;                       /* the one that serves, or starts to */
+    struct front *successor;                     /* after a reload: takes over when it says hello */
     struct backoff backoff;
     bool has_served;     /* one of them */
     struct err hopeless; /* why this server gives up */
@@ -156,24 +164,27 @@ struct warden {
     uint64_t floor_looked_ns, floor_mercy_ns; /* the last look; nothing is ended before */
 };
 
-/* warden.c */
-/* Tells every front the state as it is now. */
-void warden_publish_state(struct warden *warden);
-/* The same, if the stock of warm jails has changed; `arg` is the warden. */
-void warden_publish_warm(void *arg);
-/* Stops the loop once a drain is over. Called after each end of a front or a job. */
-void warden_check_drained(struct warden *warden);
+/* receive.c */
 
+/* Handles what the front has said until now, `most` messages of it. */
+void front_receive(struct front *front, int most);
+
+/* reload.c */
+
+void warden_reload(struct warden *warden);
+/* The successor has said hello. */
+void warden_reload_succeeded(struct warden *warden);
 /* Starts the templates of the settings in force. */
 void warden_start_warm(struct warden *warden);
 
-/* warden_reload.c */
-void warden_reload(struct warden *warden);
-/* The successor has said hello, or died before. */
-void warden_reload_succeeded(struct warden *warden);
-void warden_reload_failed(struct warden *warden);
+/* keys.c */
 
-/* warden_front.c */
+/* Watches the file that the settings name, and tells `changed` when it is another one. */
+void warden_keys_watch(struct warden *warden, void (*changed)(struct warden *warden));
+void warden_keys_stop(struct warden *warden);
+
+/* fronts.c */
+
 int front_start(struct warden *warden, struct settings *settings, struct front **ret, struct err *reterr);
 /* The same for a process that runs already. Takes it, on failure too. */
 int front_adopt(struct warden *warden, struct settings *settings, struct front_process *process,
@@ -183,54 +194,34 @@ void front_start_current(struct warden *warden);
 void front_restart_due(void *arg, uint32_t events);
 /* No more requests; it exits when the last is answered. */
 void front_drain(struct front *front);
-void front_kill(struct front *front, const char *why);
-/* It names its next job. False where the id, or what else is `broken` (NULL: nothing), has cost its life. */
-bool front_next_job(struct front *front, uint64_t id, const char *broken);
-/* Sends or queues; a front that cannot be told anything is killed. */
-void front_send(struct front *front, const struct msg *msg, const int *fds, size_t n_fds);
-/* Handles what it has said until now, `most` messages of it. */
-void front_receive(struct front *front, int most);
-/* To the service manager, once: a front serves and the self-test has ended, whatever it found. */
-void warden_tell_ready(struct warden *warden);
+/* There is none, or no longer one: the settings that it was to bring are refused. */
+void front_drop_successor(struct warden *warden, const struct err *why);
 /* Frees it without ceremony, at the warden's end. */
 void front_discard(struct front *front);
 
-/* warden_keys.c */
-/* Watches the file that the settings name. */
-void warden_keys_watch(struct warden *warden);
-void warden_keys_stop(struct warden *warden);
+/* selftest.c */
 
-/* warden_audit.c */
-/* Opens the trail that the settings ask for; `*ret` is NULL where there is none, or the one there is. */
-int warden_audit_open(struct warden *warden, const struct settings *settings, struct audit_trail **ret,
-                      struct err *reterr);
-int warden_audit_start(struct warden *warden, struct err *reterr);
-void warden_audit_stop(struct warden *warden);
-/* After a reload: `next_audit` takes over. */
-void warden_audit_change(struct warden *warden);
-/* `*ret_fd` is the front's end of a socket for its lines, to be closed; -1: it writes them to the log. */
-int front_audit_begin(struct front *front, int *ret_fd, struct err *reterr);
-void front_audit_end(struct front *front);
+void selftest_start(struct warden *warden);
+/* It failed a while ago, or a jail has failed since: once more. */
+void selftest_due(void *arg, uint32_t events);
+void selftest_stop(struct warden *warden);
 
-/* warden_guard.c */
-/* With its process started. */
-void guard_begin(struct front *front);
-void guard_end(struct front *front);
-/* Takes the descriptor that came with the front's hello, or -1. */
-void guard_hello(struct front *front, int denials);
-void guard_pong(struct front *front, uint64_t number);
-void guard_tick(void *arg, uint32_t events);
+/* session_answers.c */
 
-/* warden_job.c */
+/* Handles MSG_SESSION_QUERY. */
+void session_query_answer(struct front *front, const struct msg_session_query *query);
+
+/* jobs.c */
+
 /* Handles MSG_JOB: takes the job and the descriptors. */
 void job_accept(struct front *front, struct job *job, int fds[MSG_JOB_FDS]);
+/* Handles MSG_RUN. */
+void job_run(struct front *front, uint64_t id, const char *approval_id, const int fds[MSG_RUN_FDS]);
 /* Tells the front that its job does not begin. `retry_after_ms` 0: when the next one ends. */
 void job_refuse(struct front *front, uint64_t id, const struct err *err, uint64_t retry_after_ms);
 void job_cancel(struct front *front, uint64_t id);
 /* Takes the paths. */
 void job_name_outputs(struct front *front, struct msg_outputs *outputs);
-/* The front is gone: its jobs end, and nobody hears of them. */
-void job_cancel_all_of(struct front *front);
 void job_cancel_all(struct warden *warden);
 void job_watch_due(void *arg, uint32_t events);
 void job_discard(struct warden_job *job);
@@ -240,31 +231,29 @@ void job_cancel_session(struct warden *warden, const struct session *session);
 void job_end_session(void *arg, const struct session *session, const char *why);
 /* Starts a job of the warden's own. */
 int job_start_selftest(struct warden *warden, const struct settings *settings, struct job *job,
-                       const int fds[MSG_JOB_FDS], struct warden_job **ret, struct err *reterr);
+                       const int fds[MSG_JOB_FDS],
+                       void (*done)(struct warden *warden, const struct job_result *result),
+                       struct warden_job **ret, struct err *reterr);
 
-/* Handles MSG_RUN. */
-void job_run(struct front *front, uint64_t id, const char *approval_id, const int fds[MSG_RUN_FDS]);
-/* What the server allows jobs of that key at most. In an open server it is none's. */
-struct policy_ceilings job_ceilings(const struct warden *warden, const struct settings *settings,
-                                    const char *key);
+/* admission.c */
 
-/* warden_admission.c */
 /* ERR_RATE: its key, or its team, runs as many as it may; `*ret_retry_after_ms` is when the first of them has
  * to end, or stays. */
 int job_check_load(const struct front *front, const struct job *wish, uint64_t *ret_retry_after_ms,
                    struct err *reterr);
-/* Whether one more approved job of this key leaves other keys a slot, where it has to. */
-bool job_keeps_last_slot(const struct front *front, const char *key);
 
-/* warden_floor.c */
-int warden_floor_open(struct warden *warden, struct err *reterr);
-void warden_floor_close(struct warden *warden);
-/* A job has begun: the host is looked at from now on. */
-void warden_floor_arm(struct warden *warden);
-/* ERR_BUSY while the host is short of memory. */
-int warden_floor_check(struct warden *warden, uint64_t *ret_retry_after_ms, struct err *reterr);
+/* guard.c */
 
-/* warden_approval.c */
+/* With its process started. */
+void guard_begin(struct front *front);
+void guard_end(struct front *front);
+/* Takes the descriptor that came with the front's hello, or -1. */
+void guard_hello(struct front *front, int denials);
+void guard_pong(struct front *front, uint64_t number);
+void guard_tick(void *arg, uint32_t events);
+
+/* approvals.c */
+
 int warden_approvals_open(struct warden *warden, struct err *reterr);
 /* The names of policies whose jobs may need an approval: theirs are settings', the list is the caller's. */
 int approval_held_policies(const struct settings *settings, const char ***ret, size_t *ret_n);
@@ -275,10 +264,13 @@ void approval_query_answer(struct front *front, const struct msg_approval_query 
 void approval_refuse(struct front *front, uint64_t id, const struct err *err);
 /* ERR_DENIED where a job that a front sends needs an approval first. */
 int approval_check_job(const struct front *front, const struct job *job, struct err *reterr);
+
+/* turns.c */
+
+/* Whose it is; `key` NULL: there are none. */
+bool approval_belongs_to(const struct approval *approval, const struct key_config *key);
 /* Whether the job may still run as it was submitted: its key, team, runtime and policy are what they were. */
 int approval_still_runs(const struct settings *settings, const struct approval *approval, struct err *reterr);
-
-/* warden_turn.c */
 /* Hands approved jobs to the front that serves, as many as there is room for. */
 void approvals_tend(struct warden *warden);
 /* How many it has, of that key (NULL: of all), and has not sent back yet. */
@@ -288,8 +280,8 @@ bool approvals_await_answer(const struct warden *warden);
 /* It has answered that ping. What it was told to run before, and has not sent back, it could not begin: it,
  * or another, is told so again. */
 void approvals_answered(const struct front *front, uint64_t ping);
-/* It will not send them any more. */
-void approvals_forget_front(const struct front *front);
+/* The kernel of that session is about to run an approved job. */
+bool approvals_claim_kernel(const struct warden *warden, const char *session_id);
 /* The approved job that a front has been told to run, with its input. ERR_CONFLICT: it has not been told;
  * whatever else, as of approval_not_begun(). */
 int approval_take(struct front *front, const char *approval_id, struct job **ret, int *ret_input,
@@ -302,18 +294,49 @@ void approval_not_begun(struct front *front, const char *approval_id, struct err
 /* It has ended, or nobody knows (`known`). */
 void approval_end(struct warden *warden, const char *approval_id, bool known, const char *outcome);
 
-/* The kernel of that session is about to run an approved job. */
-bool approvals_claim_kernel(const struct warden *warden, const char *session_id);
+/* floor.c */
 
-/* warden_session.c */
-/* Handles MSG_SESSION_QUERY. */
-void session_query_answer(struct front *front, const struct msg_session_query *query);
+int warden_floor_open(struct warden *warden, struct err *reterr);
+void warden_floor_close(struct warden *warden);
+/* A job has begun: the host is looked at from now on. */
+void warden_floor_arm(struct warden *warden);
+/* ERR_BUSY while the host is short of memory. */
+int warden_floor_check(struct warden *warden, uint64_t *ret_retry_after_ms, struct err *reterr);
 
-/* warden_selftest.c */
-void selftest_start(struct warden *warden);
-/* It failed a while ago, or a jail has failed since: once more. */
-void selftest_due(void *arg, uint32_t events);
-/* A job's jail could not be built, or what it needs could not be had. */
-void selftest_doubt(struct warden *warden);
-void selftest_ended(struct warden *warden, const struct job_result *result);
-void selftest_stop(struct warden *warden);
+/* audit.c */
+
+/* Opens the trail that the settings ask for; `*ret` is NULL where there is none, or the one there is. */
+int warden_audit_open(struct warden *warden, const struct settings *settings, struct audit_trail **ret,
+                      struct err *reterr);
+int warden_audit_start(struct warden *warden, struct err *reterr);
+void warden_audit_stop(struct warden *warden);
+/* After a reload: `next_audit` takes over. */
+void warden_audit_change(struct warden *warden);
+/* `*ret_fd` is the front's end of a socket for its lines, to be closed; -1: it writes them to the log. */
+int front_audit_begin(struct front *front, int *ret_fd, struct err *reterr);
+void front_audit_end(struct front *front);
+
+/* state.c */
+
+/* The only place where a front changes its state; false where it may not. */
+bool front_set_state(struct front *front, enum front_state state);
+/* Its jobs end, and nobody hears of them; what else it was told to run it will not send any more. */
+void front_close_channel(struct front *front);
+void front_kill(struct front *front, const char *why);
+/* It names its next job. False where the id, or what else is `broken` (NULL: nothing), has cost its life. */
+bool front_next_job(struct front *front, uint64_t id, const char *broken);
+/* Sends or queues; a front that cannot be told anything is killed. */
+void front_send(struct front *front, const struct msg *msg, const int *fds, size_t n_fds);
+/* Sends what is queued. */
+void front_flush(struct front *front);
+void front_send_state(struct front *front);
+/* Tells every front the state as it is now. */
+void warden_publish_state(struct warden *warden);
+/* The same, if the stock of warm jails has changed; `arg` is the warden. */
+void warden_publish_warm(void *arg);
+/* To the service manager, once: a front serves and the self-test has ended, whatever it found. */
+void warden_tell_ready(struct warden *warden);
+/* A job's jail could not be built, or what it needs could not be had: the self-test is due. */
+void warden_doubt(struct warden *warden);
+/* Stops the loop once a drain is over. Called after each end of a front or a job. */
+void warden_check_drained(struct warden *warden);

@@ -14,6 +14,7 @@
 #include "jail/plan/plan.h"
 #include "policy/policy.h"
 #include "server/doors/execute.h"
+#include "server/doors/input_files.h"
 #include "server/kit/ident.h"
 #include "tests/fuzz/fuzz.h"
 

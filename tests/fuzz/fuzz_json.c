@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "config/format/json.h"
+#include "config/format/utf8.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "server/kit/text.h"
 #include "tests/fuzz/fuzz.h"
 
 #define SLICES 3
@@ -74,7 +74,7 @@ static void write_value(const struct json *value, struct buf *ret)
         write_number(value, ret);
         break;
     case JSON_STRING:
-        REQUIRE(text_is_utf8(json_string(value), json_string_length(value)));
+        REQUIRE(utf8_is_valid(json_string(value), json_string_length(value)));
         json_write_string(ret, json_string(value), json_string_length(value));
         break;
     case JSON_ARRAY:

@@ -4,13 +4,13 @@
 #include <string.h>
 
 #include "config/format/json.h"
+#include "config/format/utf8.h"
 #include "config/message/job.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "server/doors/execute.h"
 #include "server/kit/capture.h"
-#include "server/kit/text.h"
 #include "tests/fuzz/fuzz.h"
 
 #define HEAD_BYTES 2
@@ -20,9 +20,9 @@ static void require_stream(const struct json *reply, const char *key, const stru
     const struct json *value = json_get(reply, key);
     const char *text = json_string(value);
     size_t len = json_string_length(value);
-    REQUIRE(text && text_is_utf8(text, len));
+    REQUIRE(text && utf8_is_valid(text, len));
     if (whole->len <= limit && !memchr(whole->data ? whole->data : "", '\0', whole->len) &&
-        text_is_utf8(whole->data ? whole->data : "", whole->len)) {
+        utf8_is_valid(whole->data ? whole->data : "", whole->len)) {
         REQUIRE(len == whole->len && (len == 0 || memcmp(text, whole->data, len) == 0));
     }
     /* A byte that is no character becomes a U+FFFD, of three. */

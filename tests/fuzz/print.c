@@ -11,8 +11,8 @@
 
 #include "config/format/digest.h"
 #include "config/format/json.h"
+#include "config/format/utf8.h"
 #include "jail/base/buf.h"
-#include "server/kit/text.h"
 
 struct printer {
     struct buf *ret;
@@ -70,7 +70,7 @@ static void print_string(struct printer *printer, const char *text)
 {
     size_t len = text ? strlen(text) : 0;
     if (printer->json) {
-        printer->unsayable |= !text_is_utf8(text ? text : "", len);
+        printer->unsayable |= !utf8_is_valid(text ? text : "", len);
         json_write_string(printer->ret, text ? text : "", len);
     } else {
         print_quoted(printer, (const uint8_t *)text, len);

@@ -23,6 +23,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
+#include "server/link/channel.h"
 
 #define FRONT_UID 1879048191u
 

@@ -1,7 +1,7 @@
-/* server/warden/fronts.c, guard.c, jobs.c: what the warden makes of a front that says anything,
- * in any order, with any descriptors. Seeded random conversations, held against a model of the table of
- * messages: a front that keeps to the rules lives and has each job answered exactly once, one that breaks a
- * rule is killed at once with all its jobs, and nothing of it stays. */
+/* server/warden/fronts.c, receive.c, state.c, guard.c, jobs.c: what the warden makes of a front that says
+ * anything, in any order, with any descriptors. Seeded random conversations, held against a model of the
+ * table of messages: a front that keeps to the rules lives and has each job answered exactly once, one that
+ * breaks a rule is killed at once with all its jobs, and nothing of it stays. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,7 +69,8 @@ static struct settings *load_settings(void)
 
 static void open_warden(struct warden *warden)
 {
-    *warden = (struct warden){.environment_fd = -1, .executable_fd = -1, .listen_fd = -1, .signal_fd = -1};
+    *warden = (struct warden){
+        .environment_fd = -1, .executable_fd = -1, .listen_fd = -1, .signal_fd = -1, .hear = front_receive};
     warden->settings = load_settings();
     int silent = open("/dev/null", O_WRONLY | O_CLOEXEC);
     warden->log = log_new(getenv("V") ? STDERR_FILENO : silent, LOG_FORMAT_LOGFMT, LOG_DEBUG, "warden");

@@ -1,4 +1,4 @@
-/* server/doors/mime.c: by extension, else by content. */
+/* server/doors/content_type.c: by extension, else by content. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "jail/base/cleanup.h"
-#include "server/doors/mime.h"
+#include "server/doors/content_type.h"
 
 static void goes_by_extension(void **state)
 {

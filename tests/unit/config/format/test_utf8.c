@@ -1,4 +1,4 @@
-/* server/kit/text.c: what is UTF-8, and what only begins a character. */
+/* config/format/utf8.c: what is UTF-8, and what only begins a character. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
+#include "config/format/utf8.h"
 #include "jail/base/cleanup.h"
-#include "server/kit/text.h"
 
 static void tells_utf8_from_other_bytes(void **state)
 {
@@ -20,10 +20,10 @@ static void tells_utf8_from_other_bytes(void **state)
         "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff",
         "\xc3(",        "\xe2\x82(",        "ok\xe2\x82",       "\xf0\x9f\x98"};
     for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
-        assert_true(text_is_utf8(good[i], strlen(good[i])));
+        assert_true(utf8_is_valid(good[i], strlen(good[i])));
     }
     for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
-        assert_false(text_is_utf8(bad[i], strlen(bad[i])));
+        assert_false(utf8_is_valid(bad[i], strlen(bad[i])));
     }
 }
 
@@ -50,7 +50,7 @@ static void finds_the_unfinished_end(void **state)
         {"\xf4\x90", 0},
     };
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-        assert_int_equal(text_unfinished(rows[i].text, strlen(rows[i].text)), rows[i].unfinished);
+        assert_int_equal(utf8_unfinished(rows[i].text, strlen(rows[i].text)), rows[i].unfinished);
     }
 }
 
