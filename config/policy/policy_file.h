@@ -92,7 +92,7 @@ enum policy_speculation {
 /* What a session keeps. */
 enum policy_state { POLICY_STATE_WORKSPACE, POLICY_STATE_KERNEL };
 
-/* Owned; policy_spec_free(). Meanings, units and defaults: config/policy.proto. */
+/* Owned; policy_spec_free(). Meanings, units and defaults: config/policy/policy.proto. */
 struct policy_spec {
     char *name, *description, *hostname;
     uint32_t uid, gid;

@@ -13,7 +13,7 @@
 #include "config/format/protofile.h"
 #include "config/format/source.h"
 #include "config/format/wire.h"
-#include "config/server.pb-c.h"
+#include "config/server/server.pb-c.h"
 #include "config/server/config_message.h"
 #include "config/server/environment.h"
 #include "config/server/key_file.h"

@@ -86,7 +86,7 @@ struct package_index_config {
     bool private_addresses;
 };
 
-/* Meanings, units and defaults: config/server.proto. Owned; server_config_free(). */
+/* Meanings, units and defaults: config/server/server.proto. Owned; server_config_free(). */
 struct server_config {
     struct source *source; /* where its fields stand; NULL where it was unpacked */
     char *source_name;

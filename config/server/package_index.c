@@ -12,7 +12,7 @@
 
 #include "config/format/check.h"
 #include "config/format/pool.h"
-#include "config/server.pb-c.h"
+#include "config/server/server.pb-c.h"
 #include "config/server/config.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"

@@ -14,7 +14,7 @@
 
 #include "config/format/digest.h"
 #include "config/format/wire.h"
-#include "config/server.pb-c.h"
+#include "config/server/server.pb-c.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/io.h"
