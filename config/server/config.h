@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config/format/digest.h"
 #include "config/message/job.h"
 #include "config/server/callback_url.h"
 #include "jail/base/err.h"
@@ -13,7 +14,7 @@
 struct buf;
 struct source;
 
-#define KEY_HASH_BYTES 32
+#define KEY_HASH_BYTES SHA256_BYTES
 
 enum log_format { LOG_FORMAT_LOGFMT, LOG_FORMAT_JSON };
 enum log_level { LOG_ERROR, LOG_WARNING, LOG_INFO, LOG_DEBUG };
