@@ -10,9 +10,6 @@
 #include "config/format/pool.h"
 #include "config/format/wire.h"
 #include "config/message/message.pb-c.h"
-#include "config/message/message_approval.h"
-#include "config/message/message_job.h"
-#include "config/message/message_session.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 
@@ -206,6 +203,14 @@ static void fill_started(const struct msg *msg, struct outgoing *ret)
     ret->envelope.started = &ret->started;
 }
 
+static void fill_submit(const struct msg *msg, struct outgoing *ret)
+{
+    immure__msg_submit__init(&ret->submit);
+    ret->submit.id = msg->submit.id;
+    ret->envelope.kind_case = IMMURE__MSG__KIND_SUBMIT;
+    ret->envelope.submit = &ret->submit;
+}
+
 static void fill_session_query(const struct msg *msg, struct outgoing *ret)
 {
     immure__msg_session_query__init(&ret->session_query);
@@ -226,11 +231,10 @@ static void fill_session_answer(const struct msg *msg, struct pool *pool, struct
 #define FILL_APPROVAL(name, NAME)                                                                            \
     static void fill_##name(const struct msg *msg, struct outgoing *ret)                                     \
     {                                                                                                        \
-        name##_to_message(msg, &ret->name);                                                                  \
+        name##_to_message(&msg->name, &ret->name);                                                           \
         ret->envelope.kind_case = IMMURE__MSG__KIND_##NAME;                                                  \
         ret->envelope.name = &ret->name;                                                                     \
     }
-FILL_APPROVAL(submit, SUBMIT)
 FILL_APPROVAL(approval_query, APPROVAL_QUERY)
 FILL_APPROVAL(approval_answer, APPROVAL_ANSWER)
 FILL_APPROVAL(approval_changed, APPROVAL_CHANGED)
@@ -473,19 +477,19 @@ static int from_envelope(const Immure__Msg *envelope, const int *fds, size_t n_f
         return 0;
     case IMMURE__MSG__KIND_APPROVAL_QUERY:
         ret->type = MSG_APPROVAL_QUERY;
-        return approval_query_from_message(envelope->approval_query, ret, reterr);
+        return approval_query_from_message(envelope->approval_query, &ret->approval_query, reterr);
     case IMMURE__MSG__KIND_APPROVAL_ANSWER:
         ret->type = MSG_APPROVAL_ANSWER;
-        return approval_answer_from_message(envelope->approval_answer, ret, reterr);
+        return approval_answer_from_message(envelope->approval_answer, &ret->approval_answer, reterr);
     case IMMURE__MSG__KIND_APPROVAL_CHANGED:
         ret->type = MSG_APPROVAL_CHANGED;
-        return approval_changed_from_message(envelope->approval_changed, ret, reterr);
+        return approval_changed_from_message(envelope->approval_changed, &ret->approval_changed, reterr);
     case IMMURE__MSG__KIND_APPROVAL_RUN:
         ret->type = MSG_APPROVAL_RUN;
-        return approval_run_from_message(envelope->approval_run, ret, reterr);
+        return approval_run_from_message(envelope->approval_run, &ret->approval_run, reterr);
     case IMMURE__MSG__KIND_RUN:
         ret->type = MSG_RUN;
-        return run_from_message(envelope->run, ret, reterr);
+        return run_from_message(envelope->run, &ret->run, reterr);
     case IMMURE__MSG__KIND__NOT_SET:
     default:
         return err_set(reterr, ERR_INVALID, EBADMSG, "kind", "is missing");

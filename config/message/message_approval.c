@@ -5,9 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "config/message/message.h"
 #include "config/message/message.pb-c.h"
-#include "jail/base/err.h"
 
 /* protobuf-c's structs are not const, but packing only reads. */
 static char *text_of(const char *text)
@@ -15,15 +13,8 @@ static char *text_of(const char *text)
     return (char *)(uintptr_t)text;
 }
 
-void submit_to_message(const struct msg *msg, Immure__MsgSubmit *ret)
+void approval_query_to_message(const struct msg_approval_query *query, Immure__MsgApprovalQuery *ret)
 {
-    immure__msg_submit__init(ret);
-    ret->id = msg->submit.id;
-}
-
-void approval_query_to_message(const struct msg *msg, Immure__MsgApprovalQuery *ret)
-{
-    const struct msg_approval_query *query = &msg->approval_query;
     immure__msg_approval_query__init(ret);
     ret->id = query->id;
     ret->what = query->what;
@@ -36,9 +27,8 @@ void approval_query_to_message(const struct msg *msg, Immure__MsgApprovalQuery *
     }
 }
 
-void approval_answer_to_message(const struct msg *msg, Immure__MsgApprovalAnswer *ret)
+void approval_answer_to_message(const struct msg_approval_answer *answer, Immure__MsgApprovalAnswer *ret)
 {
-    const struct msg_approval_answer *answer = &msg->approval_answer;
     immure__msg_approval_answer__init(ret);
     ret->id = answer->id;
     if (answer->kind != ERR_NONE) {
@@ -50,25 +40,25 @@ void approval_answer_to_message(const struct msg *msg, Immure__MsgApprovalAnswer
     ret->has_not_needed = ret->not_needed = answer->not_needed;
 }
 
-void approval_changed_to_message(const struct msg *msg, Immure__MsgApprovalChanged *ret)
+void approval_changed_to_message(const struct msg_approval_changed *changed, Immure__MsgApprovalChanged *ret)
 {
     immure__msg_approval_changed__init(ret);
-    ret->approval_id = text_of(msg->approval_changed.approval_id);
-    ret->state = msg->approval_changed.state;
-    ret->reason = text_of(msg->approval_changed.reason);
+    ret->approval_id = text_of(changed->approval_id);
+    ret->state = changed->state;
+    ret->reason = text_of(changed->reason);
 }
 
-void approval_run_to_message(const struct msg *msg, Immure__MsgApprovalRun *ret)
+void approval_run_to_message(const struct msg_approval_run *run, Immure__MsgApprovalRun *ret)
 {
     immure__msg_approval_run__init(ret);
-    ret->approval_id = text_of(msg->approval_run.approval_id);
+    ret->approval_id = text_of(run->approval_id);
 }
 
-void run_to_message(const struct msg *msg, Immure__MsgRun *ret)
+void run_to_message(const struct msg_approval_run *run, Immure__MsgRun *ret)
 {
     immure__msg_run__init(ret);
-    ret->id = msg->run.id;
-    ret->approval_id = text_of(msg->run.approval_id);
+    ret->id = run->id;
+    ret->approval_id = text_of(run->approval_id);
 }
 
 static int refuse(struct err *reterr, const char *field, const char *why)
@@ -95,7 +85,8 @@ static int take_text(const char *text, char *ret, size_t size, const char *field
     return 0;
 }
 
-int approval_query_from_message(const Immure__MsgApprovalQuery *message, struct msg *ret, struct err *reterr)
+int approval_query_from_message(const Immure__MsgApprovalQuery *message, struct msg_approval_query *ret,
+                                struct err *reterr)
 {
     struct msg_approval_query query = {.id = message->id};
     if (message->what >= APPROVAL_QUERY_COUNT) {
@@ -122,13 +113,13 @@ int approval_query_from_message(const Immure__MsgApprovalQuery *message, struct 
         r = take_text(message->reason, query.reason, sizeof query.reason, "approval_query.reason", reterr);
     }
     if (r == 0) {
-        ret->approval_query = query;
+        *ret = query;
     }
     return r;
 }
 
 /* A refusal has a kind, an item and a text; anything else none of them. */
-int approval_answer_from_message(const Immure__MsgApprovalAnswer *message, struct msg *ret,
+int approval_answer_from_message(const Immure__MsgApprovalAnswer *message, struct msg_approval_answer *ret,
                                  struct err *reterr)
 {
     struct msg_approval_answer answer = {.id = message->id, .not_needed = message->not_needed};
@@ -148,32 +139,32 @@ int approval_answer_from_message(const Immure__MsgApprovalAnswer *message, struc
                   : take_text(message->text, answer.text, sizeof answer.text, "approval_answer.text", reterr);
     }
     if (r == 0) {
-        ret->approval_answer = answer;
+        *ret = answer;
     }
     return r;
 }
 
-int approval_changed_from_message(const Immure__MsgApprovalChanged *message, struct msg *ret,
+int approval_changed_from_message(const Immure__MsgApprovalChanged *message, struct msg_approval_changed *ret,
                                   struct err *reterr)
 {
-    struct msg_approval_changed *changed = &ret->approval_changed;
     if (message->state >= APPROVAL_STATE_COUNT) {
         return refuse(reterr, "approval_changed.state", "is not a known state");
     }
-    changed->state = (enum approval_state)message->state;
-    int r = take_id(message->approval_id, changed->approval_id, "approval_changed.approval_id", reterr);
+    ret->state = (enum approval_state)message->state;
+    int r = take_id(message->approval_id, ret->approval_id, "approval_changed.approval_id", reterr);
     return r < 0 ? r
-                 : take_text(message->reason, changed->reason, sizeof changed->reason,
-                             "approval_changed.reason", reterr);
+                 : take_text(message->reason, ret->reason, sizeof ret->reason, "approval_changed.reason",
+                             reterr);
 }
 
-int approval_run_from_message(const Immure__MsgApprovalRun *message, struct msg *ret, struct err *reterr)
+int approval_run_from_message(const Immure__MsgApprovalRun *message, struct msg_approval_run *ret,
+                              struct err *reterr)
 {
-    return take_id(message->approval_id, ret->approval_run.approval_id, "approval_run.approval_id", reterr);
+    return take_id(message->approval_id, ret->approval_id, "approval_run.approval_id", reterr);
 }
 
-int run_from_message(const Immure__MsgRun *message, struct msg *ret, struct err *reterr)
+int run_from_message(const Immure__MsgRun *message, struct msg_approval_run *ret, struct err *reterr)
 {
-    ret->run.id = message->id;
-    return take_id(message->approval_id, ret->run.approval_id, "run.approval_id", reterr);
+    ret->id = message->id;
+    return take_id(message->approval_id, ret->approval_id, "run.approval_id", reterr);
 }

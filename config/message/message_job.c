@@ -10,8 +10,6 @@
 #include <string.h>
 
 #include "config/format/pool.h"
-#include "config/message/job.h"
-#include "config/message/message.h"
 #include "config/message/message.pb-c.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"

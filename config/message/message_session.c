@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "config/format/pool.h"
-#include "config/message/message.h"
 #include "config/message/message.pb-c.h"
 #include "jail/base/cleanup.h"
 
