@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "config/format/decimal.h"
-#include "config/format/json.h"
 #include "config/format/utf8.h"
 
 /* cJSON looks at 63 characters of a number. */
