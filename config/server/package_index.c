@@ -117,20 +117,3 @@ void package_indexes_to_message(const struct server_config *config, struct pool 
         }
     }
 }
-
-void package_indexes_clear(struct server_config *config)
-{
-    for (size_t i = 0; i < INSTALLERS; i++) {
-        struct package_index_config *index = &config->package_indexes[i];
-        for (size_t j = 0; j < index->n_hosts; j++) {
-            free(index->hosts[j]);
-        }
-        free(index->hosts);
-        free(index->url);
-    }
-    for (size_t i = 0; i < config->n_egress; i++) {
-        free(config->egress[i].text);
-    }
-    free(config->egress);
-    free(config->package_index_ca_file);
-}

@@ -1,4 +1,4 @@
-/* config/server/config.c and config/server/config_message.c: what a configuration file gives, what is refused
+/* config/server/load.c and config/server/config_message.c: what a configuration file gives, what is refused
  * and where, and that the packed form gives the same. */
 #include "config/server/config.h"
 
