@@ -1,5 +1,5 @@
-/* The server's configuration from a file and the environment, and packed for the front and unpacked there. Runs
- * in the warden, the front and the command line. Either everything holds or nothing is returned. */
+/* The server's configuration from a file and the environment, and packed for the front and unpacked there.
+ * Runs in the warden, the front and the command line. Either everything holds or nothing is returned. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* policy/capabilities.c, env.c, errno_names.c, syscall_sets.c and the names of policy/filter/seccomp.c:
+/* policy/capabilities.c, env.c, errno_names.c, syscall_sets.c and the names of policy/filter/names.c:
  * tables that say what they should. */
 #include <errno.h>
 #include <linux/capability.h>
@@ -13,7 +13,7 @@
 #include "policy/env.h"
 #include "policy/filter/conditions.h"
 #include "policy/filter/errno_names.h"
-#include "policy/filter/seccomp.h"
+#include "policy/filter/names.h"
 #include "policy/filter/syscall_sets.h"
 #include "tests/unit/policy/helper.h"
 
