@@ -3,8 +3,15 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+
+struct buf;
 
 /* How many bytes at `text` (`len` > 0) belong together: a character's, or, where `*ret_valid` is false, the
  * longest start of one that cannot go on, which is what one U+FFFD stands for. No overlong forms, no
  * surrogates, nothing above U+10FFFF. */
 size_t utf8_sequence(const char *text, size_t len, bool *ret_valid);
+
+/* Appends the character of a code point up to U+10FFFF, or half of a surrogate pair as if it were one.
+ * -ENOMEM. */
+int utf8_put(uint32_t code, struct buf *ret);
