@@ -105,19 +105,13 @@ static void fill_outputs(const struct msg *msg, struct pool *pool, struct outgoi
     ret->envelope.outputs = &ret->outputs;
 }
 
-/* protobuf-c's structs are not const, but packing only reads. */
-static char *text_of(const char *text)
-{
-    return (char *)(uintptr_t)text;
-}
-
 static void fill_refused(const struct msg *msg, struct outgoing *ret)
 {
     immure__msg_refused__init(&ret->refused);
     ret->refused.id = msg->refused.id;
     ret->refused.kind = msg->refused.kind;
-    ret->refused.item = text_of(msg->refused.item);
-    ret->refused.text = text_of(msg->refused.text);
+    ret->refused.item = wire_text(msg->refused.item);
+    ret->refused.text = wire_text(msg->refused.text);
     ret->refused.retry_after_ms = msg->refused.retry_after_ms;
     ret->envelope.kind_case = IMMURE__MSG__KIND_REFUSED;
     ret->envelope.refused = &ret->refused;
@@ -140,7 +134,7 @@ static bool fill_warm(const struct msg_state *state, struct pool *pool, Immure__
     }
     for (size_t i = 0; i < state->n_warm; i++) {
         immure__msg_warm__init(&rows[i]);
-        rows[i].runtime = text_of(state->warm[i].runtime);
+        rows[i].runtime = wire_text(state->warm[i].runtime);
         rows[i].parked = state->warm[i].parked;
         rows[i].building = state->warm[i].building;
         rows[i].pss_bytes = state->warm[i].pss_bytes;
@@ -156,11 +150,11 @@ static bool fill_state(const struct msg *msg, struct pool *pool, struct outgoing
 {
     immure__msg_state__init(&ret->state);
     ret->state.ready = msg->state.ready;
-    ret->state.why = text_of(msg->state.why);
+    ret->state.why = wire_text(msg->state.why);
     ret->state.draining = msg->state.draining;
     ret->state.superseded = msg->state.superseded;
     ret->state.enforced_by_cgroup = msg->state.enforced_by_cgroup;
-    ret->state.degraded = text_of(msg->state.degraded);
+    ret->state.degraded = wire_text(msg->state.degraded);
     ret->state.front_restarts = msg->state.front_restarts;
     ret->state.leftovers_swept = msg->state.leftovers_swept;
     ret->state.sessions = msg->state.sessions;

@@ -2,28 +2,22 @@
  * form that names of approvals have, and what does not belong together is refused. */
 #include "config/message/message_approval.h"
 
-#include <errno.h>
 #include <string.h>
 
+#include "config/format/wire.h"
 #include "config/message/message.pb-c.h"
-
-/* protobuf-c's structs are not const, but packing only reads. */
-static char *text_of(const char *text)
-{
-    return (char *)(uintptr_t)text;
-}
 
 void approval_query_to_message(const struct msg_approval_query *query, Immure__MsgApprovalQuery *ret)
 {
     immure__msg_approval_query__init(ret);
     ret->id = query->id;
     ret->what = query->what;
-    ret->key = (ProtobufCBinaryData){.len = strlen(query->key), .data = (uint8_t *)text_of(query->key)};
-    ret->approval_id = query->what == APPROVAL_LIST ? NULL : text_of(query->approval_id);
+    ret->key = (ProtobufCBinaryData){.len = strlen(query->key), .data = (uint8_t *)wire_text(query->key)};
+    ret->approval_id = query->what == APPROVAL_LIST ? NULL : wire_text(query->approval_id);
     if (query->what == APPROVAL_DECIDE) {
         ret->has_approve = true;
         ret->approve = query->approve;
-        ret->reason = text_of(query->reason);
+        ret->reason = wire_text(query->reason);
     }
 }
 
@@ -34,8 +28,8 @@ void approval_answer_to_message(const struct msg_approval_answer *answer, Immure
     if (answer->kind != ERR_NONE) {
         ret->has_kind = true;
         ret->kind = answer->kind;
-        ret->item = text_of(answer->item);
-        ret->text = text_of(answer->text);
+        ret->item = wire_text(answer->item);
+        ret->text = wire_text(answer->text);
     }
     ret->has_not_needed = ret->not_needed = answer->not_needed;
 }
@@ -43,33 +37,28 @@ void approval_answer_to_message(const struct msg_approval_answer *answer, Immure
 void approval_changed_to_message(const struct msg_approval_changed *changed, Immure__MsgApprovalChanged *ret)
 {
     immure__msg_approval_changed__init(ret);
-    ret->approval_id = text_of(changed->approval_id);
+    ret->approval_id = wire_text(changed->approval_id);
     ret->state = changed->state;
-    ret->reason = text_of(changed->reason);
+    ret->reason = wire_text(changed->reason);
 }
 
 void approval_run_to_message(const struct msg_approval_run *run, Immure__MsgApprovalRun *ret)
 {
     immure__msg_approval_run__init(ret);
-    ret->approval_id = text_of(run->approval_id);
+    ret->approval_id = wire_text(run->approval_id);
 }
 
 void run_to_message(const struct msg_approval_run *run, Immure__MsgRun *ret)
 {
     immure__msg_run__init(ret);
     ret->id = run->id;
-    ret->approval_id = text_of(run->approval_id);
-}
-
-static int refuse(struct err *reterr, const char *field, const char *why)
-{
-    return err_set(reterr, ERR_INVALID, EBADMSG, field, "%s", why);
+    ret->approval_id = wire_text(run->approval_id);
 }
 
 static int take_id(const char *text, char ret[APPROVAL_ID_BYTES], const char *field, struct err *reterr)
 {
     if (!approval_id_is_valid(text)) {
-        return refuse(reterr, field, "is not the name of an approval");
+        return wire_refuse(reterr, field, "is not the name of an approval");
     }
     memcpy(ret, text, APPROVAL_ID_BYTES);
     return 0;
@@ -79,7 +68,7 @@ static int take_text(const char *text, char *ret, size_t size, const char *field
 {
     size_t length = strlen(text);
     if (length >= size) {
-        return refuse(reterr, field, "is too long");
+        return wire_refuse(reterr, field, "is too long");
     }
     memcpy(ret, text, length + 1);
     return 0;
@@ -90,17 +79,17 @@ int approval_query_from_message(const Immure__MsgApprovalQuery *message, struct 
 {
     struct msg_approval_query query = {.id = message->id};
     if (message->what >= APPROVAL_QUERY_COUNT) {
-        return refuse(reterr, "approval_query.what", "is not a known query");
+        return wire_refuse(reterr, "approval_query.what", "is not a known query");
     }
     query.what = (enum approval_query)message->what;
     bool decides = query.what == APPROVAL_DECIDE;
     if (message->key.len >= sizeof query.key ||
         (message->key.len > 0 && memchr(message->key.data, '\0', message->key.len))) {
-        return refuse(reterr, "approval_query.key", "is not a key");
+        return wire_refuse(reterr, "approval_query.key", "is not a key");
     }
     if ((query.what == APPROVAL_LIST) != !message->approval_id || decides != message->has_approve ||
         decides != (message->reason != NULL)) {
-        return refuse(reterr, "approval_query", "has what it needs not, or has not what it needs");
+        return wire_refuse(reterr, "approval_query", "has what it needs not, or has not what it needs");
     }
     if (message->key.len > 0) {
         memcpy(query.key, message->key.data, message->key.len);
@@ -126,10 +115,10 @@ int approval_answer_from_message(const Immure__MsgApprovalAnswer *message, struc
     bool refusal = message->has_kind;
     if (refusal != (message->text != NULL) || refusal != (message->item != NULL) ||
         (refusal && message->has_not_needed) || message->has_not_needed != message->not_needed) {
-        return refuse(reterr, "approval_answer", "has what does not go together");
+        return wire_refuse(reterr, "approval_answer", "has what does not go together");
     }
     if (refusal && (message->kind == ERR_NONE || message->kind > ERR_UNAVAILABLE)) {
-        return refuse(reterr, "approval_answer.kind", "is not a known kind of error");
+        return wire_refuse(reterr, "approval_answer.kind", "is not a known kind of error");
     }
     int r = 0;
     if (refusal) {
@@ -148,7 +137,7 @@ int approval_changed_from_message(const Immure__MsgApprovalChanged *message, str
                                   struct err *reterr)
 {
     if (message->state >= APPROVAL_STATE_COUNT) {
-        return refuse(reterr, "approval_changed.state", "is not a known state");
+        return wire_refuse(reterr, "approval_changed.state", "is not a known state");
     }
     ret->state = (enum approval_state)message->state;
     int r = take_id(message->approval_id, ret->approval_id, "approval_changed.approval_id", reterr);
