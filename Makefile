@@ -43,7 +43,7 @@ SRC_jail   := $(wildcard jail/*.c jail/plan/*.c jail/resources/*.c jail/child/*.
 SRC_config := $(wildcard config/*.c config/*/*.c)
 SRC_policy := $(wildcard policy/*.c policy/filter/*.c)
 SRC_server := $(filter-out $(if $(HOOKS),,$(SRC_hooks)),$(wildcard server/*/*.c))
-PROTO      := $(wildcard config/*.proto config/*/*.proto)
+PROTO      := $(wildcard config/*/*.proto)
 GEN        := $(PROTO:%.proto=$(BUILD)/gen/%.pb-c.c)
 
 obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
@@ -257,7 +257,7 @@ $(BINDIR)|755|$(BUILD)/immure
 $(if $(PYTHON),$(PREFIX)/libexec/immure|755|$(PYTHON))
 $(if $(MAN1),$(PREFIX)/share/man/man1|644|$(MAN1))
 $(if $(MAN5),$(PREFIX)/share/man/man5|644|$(MAN5))
-$(SHAREDIR)|644|$(wildcard config/*.textproto) config/server.proto config/policy.proto
+$(SHAREDIR)|644|$(wildcard config/*.textproto) config/server/server.proto config/policy/policy.proto
 $(SHAREDIR)/policies|644|$(wildcard config/policies/*.textproto)
 $(SHAREDIR)/grafana|644|$(wildcard config/deploy/grafana/*.json)
 $(SHAREDIR)/kubernetes|644|$(wildcard config/deploy/kubernetes/*.yaml)

@@ -15,8 +15,8 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/plan/plan.h"
-#include "policy/check.h"
 #include "policy/compiled.h"
+#include "policy/mounts.h"
 
 /* One argument or variable, and all together with their pointers: what execve(2) takes whatever the stack
  * limit is above 4 MiB. The kernel refuses more with E2BIG, which would look like a broken jail. */

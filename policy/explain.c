@@ -11,7 +11,7 @@
 #include "jail/plan/plan.h"
 #include "policy/compiled.h"
 #include "policy/filter/conditions.h"
-#include "policy/filter/seccomp.h"
+#include "policy/filter/names.h"
 #include "policy/filter/syscall_sets.h"
 
 #define LINE_WIDTH 110u

@@ -1,5 +1,5 @@
 /* `immure policy lint`: what a policy allows that its author may not have meant. Nothing here stops a policy;
- * what must not be is refused by policy/check.c and policy/filter/filter.c. Each finding is one line that
+ * what must not be is refused by policy/compile.c and what it calls. Each finding is one line that
  * begins with where it is. */
 #include "policy/policy.h"
 
@@ -12,13 +12,13 @@
 #include "jail/base/capability.h"
 #include "jail/base/cleanup.h"
 #include "policy/capabilities.h"
-#include "policy/check.h"
 #include "policy/compiled.h"
 #include "policy/env.h"
 #include "policy/filter/conditions.h"
-#include "policy/filter/seccomp.h"
+#include "policy/filter/names.h"
 #include "policy/filter/syscall_sets.h"
 #include "policy/known_bad.h"
+#include "policy/mounts.h"
 
 struct findings {
     struct buf *text;

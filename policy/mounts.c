@@ -1,14 +1,12 @@
 /* Rules for a policy's mounts beyond the schema's own (config/policy/policy_mounts.c: destinations are
  * absolute and lie below no symlink, no place and no scratch directory is used twice): nothing is hidden by a
  * later mount, and nothing is ever made in a tree of the host. Pure: looks at no file system. */
-#include "policy/check.h"
+#include "policy/mounts.h"
 
 #include <limits.h>
 #include <string.h>
 
 #include "config/policy/policy_file.h"
-#include "jail/base/err.h"
-#include "policy/policy.h"
 
 const char *path_problem(const char *path)
 {

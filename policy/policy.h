@@ -8,6 +8,7 @@
 #include "config/message/job.h"
 #include "config/policy/policy_file.h"
 #include "jail/base/err.h"
+#include "policy/filter/names.h"
 
 struct buf;
 struct jail_plan;
@@ -90,15 +91,9 @@ int policy_build_plan(const struct policy *policy, const struct policy_ceilings 
                       const struct job *job, const struct policy_program *program, struct jail_plan **ret,
                       struct err *reterr);
 
-/* Where the script lies inside the jail: "/immure/main.py" for extension "py". */
-#define POLICY_SCRIPT_DIRECTORY "/immure"
-
 /* Findings of `immure policy lint`, one line each into `ret`; returns how many. `strict` adds advice. */
 int policy_lint(const struct policy *policy, bool strict, struct buf *ret);
 /* `immure policy explain`: limits, filter in words, the plan. */
 int policy_explain(const struct policy *policy, struct buf *ret, struct err *reterr);
 /* The shipped syscall sets with their reasons. */
 void policy_print_sets(struct buf *ret);
-
-/* "openat" for a number of an AUDIT_ARCH_*; never NULL ("syscall_999"). Into `ret` of `size` bytes. */
-const char *policy_syscall_name(uint32_t arch, int nr, char *ret, size_t size);

@@ -16,7 +16,7 @@
 #include "jail/base/err.h"
 #include "policy/compiled.h"
 #include "policy/embedded.h"
-#include "policy/filter/seccomp.h"
+#include "policy/filter/names.h"
 
 #define POLICIES_MAX 256u
 

@@ -12,8 +12,8 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/plan/plan.h"
-#include "policy/check.h"
 #include "policy/compiled.h"
+#include "policy/mounts.h"
 #include "policy/policy.h"
 
 /* Where the scratch's root goes if the policy does not show "tmp". */

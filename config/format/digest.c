@@ -1,7 +1,6 @@
 /* Hashes, base64 and comparison of secrets, all of it nettle's. Runs in every process; holds no state. */
 #include "config/format/digest.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <string.h>
 
@@ -9,6 +8,7 @@
 #include <nettle/memops.h>
 #include <nettle/sha2.h>
 
+#include "config/format/hex_digit.h"
 #include "jail/base/buf.h"
 
 _Static_assert(SHA256_BYTES == SHA256_DIGEST_SIZE, "nettle's SHA-256 has another size");
@@ -21,10 +21,9 @@ void sha256_of(const void *data, size_t size, unsigned char ret[SHA256_BYTES])
     sha256_digest(&ctx, SHA256_BYTES, ret);
 }
 
-static const char hex_digits[] = "0123456789abcdef";
-
 void sha256_to_hex(const unsigned char hash[SHA256_BYTES], char ret[SHA256_HEX])
 {
+    static const char hex_digits[] = "0123456789abcdef";
     for (size_t i = 0; i < SHA256_BYTES; i++) {
         ret[2 * i] = hex_digits[hash[i] >> 4];
         ret[2 * i + 1] = hex_digits[hash[i] & 15];
@@ -39,11 +38,11 @@ int sha256_from_hex(const char *hex, unsigned char ret[SHA256_BYTES])
         return -EINVAL;
     }
     for (size_t i = 0; i < SHA256_HEX - 1; i++) {
-        const char *digit = strchr(hex_digits, tolower((unsigned char)hex[i]));
-        if (!digit) {
+        int digit = hex_digit(hex[i]);
+        if (digit < 0) {
             return -EINVAL;
         }
-        hash[i / 2] = (unsigned char)(hash[i / 2] << 4 | (digit - hex_digits));
+        hash[i / 2] = (unsigned char)(hash[i / 2] << 4 | digit);
     }
     memcpy(ret, hash, sizeof hash);
     return 0;

@@ -7,16 +7,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config/format/jsonscan.h"
+
 struct buf;
 struct err;
 struct json; /* a value inside a document; NULL stands for "absent" and every function takes it */
 struct json_doc;
-
-#define JSON_DEPTH_MAX 64
-#define JSON_VALUES_MAX                                                                                      \
-    (1u << 16) /* in one document, so that a small text cannot ask for much memory and time */
-
-enum json_type { JSON_ABSENT, JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
 
 /* Loads what the functions that build a document need; ERR_HOST where it is not to be had. They do so
  * themselves, but who locks himself in could not any more. */
@@ -30,25 +26,6 @@ int json_parse_file(const char *file, const char *text, size_t size, struct json
                     struct err *reterr);
 void json_free(struct json_doc *doc);
 const struct json *json_root(const struct json_doc *doc);
-
-/* A value as it stands in a text that is passed on, not read: `size` bytes at `text`. */
-struct json_slice {
-    const char *text;
-    size_t size;
-    enum json_type type; /* JSON_ABSENT: there is none */
-};
-
-/* Levels of such a text. Whatever a prelude sends has fewer, frame included: a value of Python's or Node's
- * has 512 at most (jail/runtime), the evaluator's 200 take up to three each and one for what is in the last,
- * and an event has three around that. It bounds the scan's recursion; nothing builds these texts. */
-#define JSON_PASSED_DEPTH_MAX 640
-
-/* Finds members of the object that `text` is, without building anything: `ret[i]` is the value of `names[i]`,
- * which are ASCII and compared with keys as these read, escapes resolved. As strict as json_parse(), but that
- * strings may hold NULs (as \u0000), that numbers may have any length and objects deeper down the same key
- * twice, and that there may be more levels. -EINVAL with `*ret_why`. */
-int json_split(const char *text, size_t size, const char *const *names, size_t n, struct json_slice *ret,
-               const char **ret_why);
 
 /* Appends a slice of json_split()'s in one way to write it: no blanks, strings with the escapes that JSON
  * asks for and no others, numbers as they stand. -EEXIST: an object in there has the same key twice; -E2BIG:

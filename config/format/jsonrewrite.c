@@ -9,6 +9,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "config/format/hex_digit.h"
+#include "config/format/utf8.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 
@@ -30,34 +32,14 @@ struct rewriter {
     uint64_t secret;
 };
 
-static unsigned hex_value(char c)
-{
-    return c <= '9' ? (unsigned)(c - '0') : (unsigned)((c | 0x20) - 'a' + 10);
-}
-
 /* Behind "\u". */
 static uint32_t read_unit(struct rewriter *rewriter)
 {
     uint32_t unit = 0;
     for (int i = 0; i < 4; i++) {
-        unit = unit << 4 | hex_value(*rewriter->at++);
+        unit = unit << 4 | (uint32_t)hex_digit(*rewriter->at++);
     }
     return unit;
-}
-
-static void put_code_point(struct buf *ret, uint32_t code)
-{
-    static const struct {
-        uint32_t below, lead;
-    } lengths[] = {{0x80, 0}, {0x800, 0xc0}, {0x10000, 0xe0}, {0x110000, 0xf0}};
-    size_t more = 0;
-    while (code >= lengths[more].below) {
-        more++;
-    }
-    buf_putc(ret, (char)(lengths[more].lead | code >> (6 * more)));
-    while (more-- > 0) {
-        buf_putc(ret, (char)(0x80 | (code >> (6 * more) & 0x3f)));
-    }
 }
 
 /* Behind the backslash. */
@@ -74,7 +56,7 @@ static void read_escape(struct rewriter *rewriter)
         rewriter->at += 2; /* the other half's "\u" */
         code = 0x10000 + ((code - 0xd800) << 10) + (read_unit(rewriter) - 0xdc00);
     }
-    put_code_point(&rewriter->plain, code);
+    utf8_put(code, &rewriter->plain);
 }
 
 /* Behind a piece of a string that has no escapes: is that all of it? It is written as it stands then. */

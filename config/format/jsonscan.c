@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "config/format/decimal.h"
-#include "config/format/json.h"
+#include "config/format/hex_digit.h"
 #include "config/format/utf8.h"
 
 /* cJSON looks at 63 characters of a number. */
@@ -96,21 +96,12 @@ static int scan_number(struct scanner *scanner)
                : 0;
 }
 
-/* Of a hexadecimal digit; -1: it is none. */
-static int digit_value(int c)
-{
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    return (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F') ? (c | 0x20) - 'a' + 10 : -1;
-}
-
 /* Four hexadecimal digits, or -1. */
 static long scan_code_unit(struct scanner *scanner)
 {
     long unit = 0;
     for (int i = 0; i < 4; i++, scanner->pos++) {
-        int value = digit_value(peek(scanner));
+        int value = hex_digit(peek(scanner));
         if (value < 0) {
             return -1;
         }
@@ -373,7 +364,7 @@ static long read_code_unit(const char **text)
     *text = at + 6;
     long unit = 0;
     for (int i = 2; i < 6; i++) {
-        unit = unit * 16 + digit_value(at[i]);
+        unit = unit * 16 + hex_digit(at[i]);
     }
     return unit;
 }

@@ -19,6 +19,7 @@
 
 #include "config/format/builder.h"
 #include "config/format/fieldpath.h"
+#include "config/format/hex_digit.h"
 #include "config/format/source.h"
 #include "config/format/textlex.h"
 #include "jail/base/buf.h"
@@ -104,7 +105,7 @@ static bool integer_of(const struct text_token *token, uint64_t *ret)
         at += hex ? 2 : 1;
     }
     for (; at < end; at++) {
-        uint64_t digit = *at <= '9' ? (uint64_t)(*at - '0') : (uint64_t)((*at | 0x20) - 'a') + 10;
+        uint64_t digit = (uint64_t)hex_digit(*at);
         if (__builtin_mul_overflow(value, base, &value) || __builtin_add_overflow(value, digit, &value)) {
             return false;
         }

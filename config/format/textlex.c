@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/format/hex_digit.h"
+#include "config/format/utf8.h"
 #include "jail/base/buf.h"
 #include "jail/base/err.h"
 
@@ -20,11 +22,6 @@ static bool is_digit(int c)
 static bool is_octal(int c)
 {
     return c >= '0' && c <= '7';
-}
-
-static bool is_hex(int c)
-{
-    return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
 static bool is_letter(int c)
@@ -118,10 +115,10 @@ static int lex_prefixed_integer(struct textlex *lex, struct err *reterr)
     advance(lex);
     lex->token.kind = TEXT_INTEGER;
     if (accept(lex, 'x') || accept(lex, 'X')) {
-        if (!is_hex(peek(lex, 0))) {
+        if (hex_digit(peek(lex, 0)) < 0) {
             return fail_here(lex, reterr, "\"0x\" must be followed by hexadecimal digits");
         }
-        while (is_hex(peek(lex, 0))) {
+        while (hex_digit(peek(lex, 0)) >= 0) {
             advance(lex);
         }
         return 0;
@@ -182,7 +179,7 @@ static int lex_number(struct textlex *lex, struct err *reterr)
 static bool accept_hex_digits(struct textlex *lex, int n)
 {
     for (int i = 0; i < n; i++) {
-        if (!is_hex(peek(lex, 0))) {
+        if (hex_digit(peek(lex, 0)) < 0) {
             return false;
         }
         advance(lex);
@@ -323,17 +320,16 @@ const char *textlex_describe(const struct textlex *lex, char *ret, size_t size)
     return ret;
 }
 
-static unsigned digit_value(char c)
-{
-    return is_digit(c) ? (unsigned)(c - '0') : (unsigned)((c | 0x20) - 'a') + 10;
-}
-
 /* Reads at most `n` digits of `base`, moving `*at`. */
 static uint32_t read_digits(const char **at, const char *end, int n, unsigned base)
 {
     uint32_t value = 0;
-    for (; n > 0 && *at < end && (base == 8 ? is_octal(**at) : is_hex(**at)); n--, ++*at) {
-        value = value * base + digit_value(**at);
+    for (; n > 0 && *at < end; n--, ++*at) {
+        int digit = hex_digit(**at);
+        if (digit < 0 || (unsigned)digit >= base) {
+            break;
+        }
+        value = value * base + (uint32_t)digit;
     }
     return value;
 }
@@ -342,27 +338,7 @@ static uint32_t read_digits(const char **at, const char *end, int n, unsigned ba
  * the last code point stays the escape it was. */
 static int append_code_point(struct buf *ret, uint32_t code)
 {
-    char bytes[4];
-    size_t n = 0;
-    if (code > 0x10ffff) {
-        return buf_printf(ret, "\\U%08x", code);
-    }
-    if (code < 0x80) {
-        bytes[n++] = (char)code;
-    } else if (code < 0x800) {
-        bytes[n++] = (char)(0xc0 | code >> 6);
-    } else if (code < 0x10000) {
-        bytes[n++] = (char)(0xe0 | code >> 12);
-        bytes[n++] = (char)(0x80 | (code >> 6 & 0x3f));
-    } else {
-        bytes[n++] = (char)(0xf0 | code >> 18);
-        bytes[n++] = (char)(0x80 | (code >> 12 & 0x3f));
-        bytes[n++] = (char)(0x80 | (code >> 6 & 0x3f));
-    }
-    if (code >= 0x80) {
-        bytes[n++] = (char)(0x80 | (code & 0x3f));
-    }
-    return buf_append(ret, bytes, n);
+    return code > 0x10ffff ? buf_printf(ret, "\\U%08x", code) : utf8_put(code, ret);
 }
 
 /* `*at` is behind the 'u' or 'U'. A high surrogate joins with a low one if that follows as \u. */

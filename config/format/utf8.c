@@ -1,6 +1,8 @@
 /* Strict UTF-8. Runs in every process; holds no state. */
 #include "config/format/utf8.h"
 
+#include "jail/base/buf.h"
+
 /* What may follow a first byte: how many bytes, and the bounds of the first of them. All others are 80 to BF.
  */
 struct follow {
@@ -59,4 +61,20 @@ size_t utf8_unfinished(const char *text, size_t len)
         }
     }
     return 0;
+}
+
+int utf8_put(uint32_t code, struct buf *ret)
+{
+    static const struct {
+        uint32_t below, lead;
+    } lengths[] = {{0x80, 0}, {0x800, 0xc0}, {0x10000, 0xe0}, {0x110000, 0xf0}};
+    size_t more = 0;
+    while (code >= lengths[more].below) {
+        more++;
+    }
+    int r = buf_putc(ret, (char)(lengths[more].lead | code >> (6 * more)));
+    while (more-- > 0) {
+        r = buf_putc(ret, (char)(0x80 | (code >> (6 * more) & 0x3f)));
+    }
+    return r;
 }

@@ -16,6 +16,7 @@
 
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
+#include "jail/base/err.h"
 
 int wire_pack(const ProtobufCMessage *message, struct buf *ret)
 {
@@ -94,4 +95,9 @@ int wire_unpack(const ProtobufCMessageDescriptor *descriptor, const void *data, 
     }
     *ret = message;
     return 0;
+}
+
+int wire_refuse(struct err *reterr, const char *field, const char *why)
+{
+    return err_set(reterr, ERR_INVALID, EBADMSG, field, "%s", why);
 }

@@ -8,6 +8,7 @@
 struct ProtobufCMessage;
 struct ProtobufCMessageDescriptor;
 struct buf;
+struct err;
 
 /* Appends the packed message. 0 or -ENOMEM. */
 int wire_pack(const struct ProtobufCMessage *message, struct buf *ret);
@@ -17,3 +18,12 @@ int wire_pack(const struct ProtobufCMessage *message, struct buf *ret);
  * protobuf_c_message_free_unpacked() frees it. */
 int wire_unpack(const struct ProtobufCMessageDescriptor *descriptor, const void *data, size_t size,
                 struct ProtobufCMessage **ret);
+
+/* For a field of a message that is packed: protobuf-c's structs are not const, but packing only reads. */
+static inline char *wire_text(const char *text)
+{
+    return (char *)(uintptr_t)text;
+}
+
+/* ERR_INVALID about a field that no honest peer would have sent. */
+int wire_refuse(struct err *reterr, const char *field, const char *why);

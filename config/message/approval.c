@@ -41,20 +41,9 @@ bool approval_id_is_valid(const char *id)
     return strlen(id) == APPROVAL_ID_BYTES - 1 && strspn(id, "0123456789abcdef-") == APPROVAL_ID_BYTES - 1;
 }
 
-/* protobuf-c's structs are not const, but packing only reads. */
-static char *text_of(const char *text)
-{
-    return (char *)(uintptr_t)text;
-}
-
 static ProtobufCBinaryData bytes_of(const char *data, size_t size)
 {
-    return (ProtobufCBinaryData){.len = size, .data = (uint8_t *)text_of(data)};
-}
-
-static int refuse(struct err *reterr, const char *field, const char *why)
-{
-    return err_set(reterr, ERR_INVALID, EBADMSG, field, "%s", why);
+    return (ProtobufCBinaryData){.len = size, .data = (uint8_t *)wire_text(data)};
 }
 
 /* ---- Where it stands ---- */
@@ -73,13 +62,13 @@ static void to_message(const struct approval *approval, char hex[SHA256_HEX], Im
 {
     immure__approval__init(ret);
     sha256_to_hex(approval->owner, hex);
-    ret->approval_id = text_of(approval->id);
+    ret->approval_id = wire_text(approval->id);
     ret->state = approval->state;
     ret->key_sha256 = hex;
     ret->submission_bytes = approval->submission_bytes;
     ret->code = bytes_of(approval->code, approval->code_size);
     ret->code_truncated = approval->code_truncated;
-#define X(name) ret->name = text_of(approval->name);
+#define X(name) ret->name = wire_text(approval->name);
     TEXTS(X)
 #undef X
 #define X(name) ret->name = approval->name;
@@ -91,7 +80,7 @@ static int take_text(const char *text, char *ret, size_t size, const char *field
 {
     size_t length = strlen(text);
     if (length >= size) {
-        return refuse(reterr, field, "is too long");
+        return wire_refuse(reterr, field, "is too long");
     }
     memcpy(ret, text, length + 1);
     return 0;
@@ -104,7 +93,7 @@ static int check_hashes(const struct approval *approval, struct err *reterr)
     unsigned char hash[SHA256_BYTES];
     for (size_t i = 0; i < ARRAY_SIZE(hashes); i++) {
         if (sha256_from_hex(hashes[i], hash) < 0) {
-            return refuse(reterr, "approval", "has a hash that is none");
+            return wire_refuse(reterr, "approval", "has a hash that is none");
         }
     }
     return 0;
@@ -115,28 +104,28 @@ static int from_message(const Immure__Approval *message, struct approval *ret, s
     struct approval approval = {.submission_bytes = message->submission_bytes,
                                 .code_truncated = message->code_truncated};
     if (message->code.len > sizeof approval.code) {
-        return refuse(reterr, "approval.code", "is too long");
+        return wire_refuse(reterr, "approval.code", "is too long");
     }
     if (message->code.len > 0 && memchr(message->code.data, '\0', message->code.len)) {
-        return refuse(reterr, "approval.code", "has a NUL in it");
+        return wire_refuse(reterr, "approval.code", "has a NUL in it");
     }
     approval.code_size = message->code.len;
     if (message->code.len > 0) {
         memcpy(approval.code, message->code.data, message->code.len);
     }
     if (message->state >= APPROVAL_STATE_COUNT) {
-        return refuse(reterr, "approval.state", "is not a known state");
+        return wire_refuse(reterr, "approval.state", "is not a known state");
     }
     if (!approval_id_is_valid(message->approval_id)) {
-        return refuse(reterr, "approval.approval_id", "is not the name of one");
+        return wire_refuse(reterr, "approval.approval_id", "is not the name of one");
     }
     char hex[SHA256_HEX];
     if (sha256_from_hex(message->key_sha256, approval.owner) < 0) {
-        return refuse(reterr, "approval.key_sha256", "is not a hash");
+        return wire_refuse(reterr, "approval.key_sha256", "is not a hash");
     }
     sha256_to_hex(approval.owner, hex);
     if (strcmp(hex, message->key_sha256) != 0) {
-        return refuse(reterr, "approval.key_sha256", "is not in lower case");
+        return wire_refuse(reterr, "approval.key_sha256", "is not in lower case");
     }
     approval.state = (enum approval_state)message->state;
     memcpy(approval.id, message->approval_id, APPROVAL_ID_BYTES);
@@ -171,7 +160,7 @@ static int unpack(const struct ProtobufCMessageDescriptor *descriptor, const voi
     if (r == -ENOMEM) {
         return err_errno(reterr, ENOMEM, "while reading of an approval");
     }
-    return r < 0 ? refuse(reterr, NULL, "these bytes are not of an approval") : 0;
+    return r < 0 ? wire_refuse(reterr, NULL, "these bytes are not of an approval") : 0;
 }
 
 int approval_decode(const void *data, size_t size, struct approval *ret, struct err *reterr)
@@ -234,7 +223,7 @@ static int rows_from_message(const Immure__ApprovalRows *message, struct approva
 {
     CLEANUP(approval_rows_clear) struct approval_rows rows = {0};
     if (message->n_row > MSG_APPROVALS_MAX) {
-        return refuse(reterr, "row", "has more rows than there can be");
+        return wire_refuse(reterr, "row", "has more rows than there can be");
     }
     rows.rows = calloc(message->n_row + 1, sizeof *rows.rows);
     int r = rows.rows ? 0 : err_errno(reterr, ENOMEM, "while reading of an approval");
@@ -301,20 +290,20 @@ static int check_input(const struct submission *submission, struct err *reterr)
 {
     const struct job *job = submission->job;
     if (job->id != 0 || job->announce) {
-        return refuse(reterr, "submission.job", "says what is not known yet");
+        return wire_refuse(reterr, "submission.job", "says what is not known yet");
     }
     if (job->code_size == 0 || job->code_size > submission->input_size) {
-        return refuse(reterr, "submission.job.code_size", "is not that of a program in the input");
+        return wire_refuse(reterr, "submission.job.code_size", "is not that of a program in the input");
     }
     /* As in every request: JSON with one in it is refused by whoever is to read what waits. */
     if (memchr(submission->input, '\0', (size_t)job->code_size) ||
         (submission->stdin_size > 0 && memchr(submission->stdin_data, '\0', submission->stdin_size))) {
-        return refuse(reterr, "submission", "has a NUL in a text");
+        return wire_refuse(reterr, "submission", "has a NUL in a text");
     }
     for (size_t i = 0; i < job->n_files; i++) {
         if (job->files[i].offset > submission->input_size ||
             job->files[i].size > submission->input_size - job->files[i].offset) {
-            return refuse(reterr, "submission.job.file", "lies outside of the input");
+            return wire_refuse(reterr, "submission.job.file", "lies outside of the input");
         }
     }
     return 0;

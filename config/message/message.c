@@ -10,9 +10,6 @@
 #include "config/format/pool.h"
 #include "config/format/wire.h"
 #include "config/message/message.pb-c.h"
-#include "config/message/message_approval.h"
-#include "config/message/message_job.h"
-#include "config/message/message_session.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 
@@ -108,19 +105,13 @@ static void fill_outputs(const struct msg *msg, struct pool *pool, struct outgoi
     ret->envelope.outputs = &ret->outputs;
 }
 
-/* protobuf-c's structs are not const, but packing only reads. */
-static char *text_of(const char *text)
-{
-    return (char *)(uintptr_t)text;
-}
-
 static void fill_refused(const struct msg *msg, struct outgoing *ret)
 {
     immure__msg_refused__init(&ret->refused);
     ret->refused.id = msg->refused.id;
     ret->refused.kind = msg->refused.kind;
-    ret->refused.item = text_of(msg->refused.item);
-    ret->refused.text = text_of(msg->refused.text);
+    ret->refused.item = wire_text(msg->refused.item);
+    ret->refused.text = wire_text(msg->refused.text);
     ret->refused.retry_after_ms = msg->refused.retry_after_ms;
     ret->envelope.kind_case = IMMURE__MSG__KIND_REFUSED;
     ret->envelope.refused = &ret->refused;
@@ -143,7 +134,7 @@ static bool fill_warm(const struct msg_state *state, struct pool *pool, Immure__
     }
     for (size_t i = 0; i < state->n_warm; i++) {
         immure__msg_warm__init(&rows[i]);
-        rows[i].runtime = text_of(state->warm[i].runtime);
+        rows[i].runtime = wire_text(state->warm[i].runtime);
         rows[i].parked = state->warm[i].parked;
         rows[i].building = state->warm[i].building;
         rows[i].pss_bytes = state->warm[i].pss_bytes;
@@ -159,11 +150,11 @@ static bool fill_state(const struct msg *msg, struct pool *pool, struct outgoing
 {
     immure__msg_state__init(&ret->state);
     ret->state.ready = msg->state.ready;
-    ret->state.why = text_of(msg->state.why);
+    ret->state.why = wire_text(msg->state.why);
     ret->state.draining = msg->state.draining;
     ret->state.superseded = msg->state.superseded;
     ret->state.enforced_by_cgroup = msg->state.enforced_by_cgroup;
-    ret->state.degraded = text_of(msg->state.degraded);
+    ret->state.degraded = wire_text(msg->state.degraded);
     ret->state.front_restarts = msg->state.front_restarts;
     ret->state.leftovers_swept = msg->state.leftovers_swept;
     ret->state.sessions = msg->state.sessions;
@@ -206,6 +197,14 @@ static void fill_started(const struct msg *msg, struct outgoing *ret)
     ret->envelope.started = &ret->started;
 }
 
+static void fill_submit(const struct msg *msg, struct outgoing *ret)
+{
+    immure__msg_submit__init(&ret->submit);
+    ret->submit.id = msg->submit.id;
+    ret->envelope.kind_case = IMMURE__MSG__KIND_SUBMIT;
+    ret->envelope.submit = &ret->submit;
+}
+
 static void fill_session_query(const struct msg *msg, struct outgoing *ret)
 {
     immure__msg_session_query__init(&ret->session_query);
@@ -226,11 +225,10 @@ static void fill_session_answer(const struct msg *msg, struct pool *pool, struct
 #define FILL_APPROVAL(name, NAME)                                                                            \
     static void fill_##name(const struct msg *msg, struct outgoing *ret)                                     \
     {                                                                                                        \
-        name##_to_message(msg, &ret->name);                                                                  \
+        name##_to_message(&msg->name, &ret->name);                                                           \
         ret->envelope.kind_case = IMMURE__MSG__KIND_##NAME;                                                  \
         ret->envelope.name = &ret->name;                                                                     \
     }
-FILL_APPROVAL(submit, SUBMIT)
 FILL_APPROVAL(approval_query, APPROVAL_QUERY)
 FILL_APPROVAL(approval_answer, APPROVAL_ANSWER)
 FILL_APPROVAL(approval_changed, APPROVAL_CHANGED)
@@ -473,19 +471,19 @@ static int from_envelope(const Immure__Msg *envelope, const int *fds, size_t n_f
         return 0;
     case IMMURE__MSG__KIND_APPROVAL_QUERY:
         ret->type = MSG_APPROVAL_QUERY;
-        return approval_query_from_message(envelope->approval_query, ret, reterr);
+        return approval_query_from_message(envelope->approval_query, &ret->approval_query, reterr);
     case IMMURE__MSG__KIND_APPROVAL_ANSWER:
         ret->type = MSG_APPROVAL_ANSWER;
-        return approval_answer_from_message(envelope->approval_answer, ret, reterr);
+        return approval_answer_from_message(envelope->approval_answer, &ret->approval_answer, reterr);
     case IMMURE__MSG__KIND_APPROVAL_CHANGED:
         ret->type = MSG_APPROVAL_CHANGED;
-        return approval_changed_from_message(envelope->approval_changed, ret, reterr);
+        return approval_changed_from_message(envelope->approval_changed, &ret->approval_changed, reterr);
     case IMMURE__MSG__KIND_APPROVAL_RUN:
         ret->type = MSG_APPROVAL_RUN;
-        return approval_run_from_message(envelope->approval_run, ret, reterr);
+        return approval_run_from_message(envelope->approval_run, &ret->approval_run, reterr);
     case IMMURE__MSG__KIND_RUN:
         ret->type = MSG_RUN;
-        return run_from_message(envelope->run, ret, reterr);
+        return run_from_message(envelope->run, &ret->run, reterr);
     case IMMURE__MSG__KIND__NOT_SET:
     default:
         return err_set(reterr, ERR_INVALID, EBADMSG, "kind", "is missing");

@@ -1,12 +1,15 @@
-/* Messages between front and warden: plain structs here, protobuf-c on the wire, one datagram each. */
+/* Messages between front and warden: plain structs here, protobuf-c on the wire, one datagram each. Jobs,
+ * sessions and approvals have a header of their own each, for what is said about them. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "config/message/approval.h"
 #include "config/message/job.h"
+#include "config/message/message_approval.h"
+#include "config/message/message_job.h"
+#include "config/message/message_session.h"
 #include "jail/base/err.h"
 
 struct buf;
@@ -41,63 +44,6 @@ struct msg_refused {
     enum err_kind kind;
     char item[256], text[512];
     uint64_t retry_after_ms;
-};
-
-/* Paths in the jail of files that a running job wants returned, instead of those that it named before. */
-struct msg_outputs {
-    uint64_t id;
-    char **paths;
-    size_t n_paths;
-};
-
-enum session_query { SESSION_LIST, SESSION_DELETE, SESSION_QUERY_COUNT };
-
-struct msg_session_query {
-    uint64_t id;
-    enum session_query what;
-    char key[65];                      /* the calling key's name */
-    char session_id[SESSION_ID_BYTES]; /* DELETE; else "" */
-};
-
-/* Times are milliseconds since the epoch. */
-struct session_row {
-    char session_id[SESSION_ID_BYTES];
-    uint64_t created_ms, used_ms, expires_ms; /* expires_ms 0: not while its jobs run */
-    uint64_t bytes, files;
-    uint32_t jobs;
-};
-#define MSG_SESSIONS_MAX 512
-
-struct msg_session_answer {
-    uint64_t id;
-    enum err_kind kind; /* ERR_NONE: done */
-    char text[512];
-    struct session_row *rows; /* owned */
-    size_t n_rows;
-};
-
-enum approval_query { APPROVAL_LIST, APPROVAL_GET, APPROVAL_DECIDE, APPROVAL_QUERY_COUNT };
-
-struct msg_approval_query {
-    uint64_t id;
-    enum approval_query what;
-    char key[APPROVAL_KEY_BYTES]; /* as it was shown; "" where the server is open */
-    char approval_id[APPROVAL_ID_BYTES];
-    bool approve;                       /* of DECIDE */
-    char reason[APPROVAL_REASON_BYTES]; /* of DECIDE; else "" */
-};
-
-struct msg_approval_answer {
-    uint64_t id;
-    enum err_kind kind; /* ERR_NONE: done */
-    char item[256], text[512];
-    bool not_needed;
-};
-
-struct msg_approval_changed {
-    char approval_id[APPROVAL_ID_BYTES];
-    enum approval_state state;
-    char reason[APPROVAL_REASON_BYTES];
 };
 
 /* Jails of one runtime that stand ready. */
@@ -136,7 +82,7 @@ struct msg {
         struct job *job; /* owned */
         struct {
             uint64_t id;
-        } cancel, started;
+        } cancel, started, submit;
         struct msg_outputs outputs; /* received: owned */
         struct msg_refused refused;
         struct job_result done; /* owned; the files' fds are the caller's to send or set */
@@ -146,16 +92,10 @@ struct msg {
         } ping, pong;
         struct msg_session_query session_query;
         struct msg_session_answer session_answer;
-        struct {
-            uint64_t id;
-        } submit;
         struct msg_approval_query approval_query;
         struct msg_approval_answer approval_answer;
         struct msg_approval_changed approval_changed;
-        struct {
-            uint64_t id; /* of MSG_RUN */
-            char approval_id[APPROVAL_ID_BYTES];
-        } approval_run, run;
+        struct msg_approval_run approval_run, run;
     };
 };
 
@@ -170,12 +110,9 @@ struct msg {
 /* Appends the packed message. For MSG_DONE, files with fd >= 0 are marked as attached, in order.
  * ERR_TOO_LARGE over MSG_BYTES_MAX. */
 int msg_encode(const struct msg *msg, struct buf *ret, struct err *reterr);
-/* As a number of descriptors: those of a MSG_DONE could not be received, and its files have none. */
-#define MSG_FDS_LOST SIZE_MAX
 /* Strict: every required field, known enum values, no embedded NUL in text, offsets that do not overflow. For
  * MSG_DONE, attached files get fds from `fds` in order and must match n_fds exactly. On failure `*ret` is
  * untouched and the descriptors are still the caller's. */
 int msg_decode(const void *data, size_t size, const int *fds, size_t n_fds, struct msg *ret,
                struct err *reterr);
 void msg_clear(struct msg *msg);
-void msg_outputs_clear(struct msg_outputs *outputs); /* of a received one */

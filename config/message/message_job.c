@@ -10,8 +10,7 @@
 #include <string.h>
 
 #include "config/format/pool.h"
-#include "config/message/job.h"
-#include "config/message/message.h"
+#include "config/format/wire.h"
 #include "config/message/message.pb-c.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
@@ -173,11 +172,6 @@ void outputs_to_message(const struct msg_outputs *outputs, struct pool *pool, Im
     ret->path = bytes_of_each(outputs->paths, outputs->n_paths, pool);
 }
 
-static int refuse(struct err *reterr, const char *field, const char *why)
-{
-    return err_set(reterr, ERR_INVALID, EBADMSG, field, "%s", why);
-}
-
 /* NULL stays NULL. */
 static int copy_text(const char *text, char **ret, struct err *reterr)
 {
@@ -190,7 +184,7 @@ static int copy_text(const char *text, char **ret, struct err *reterr)
 static int copy_bytes(ProtobufCBinaryData bytes, const char *field, char **ret, struct err *reterr)
 {
     if (bytes.len > 0 && memchr(bytes.data, '\0', bytes.len)) {
-        return refuse(reterr, field, "holds a NUL");
+        return wire_refuse(reterr, field, "holds a NUL");
     }
     char *text = malloc(bytes.len + 1);
     if (!text) {
@@ -206,7 +200,7 @@ static int copy_bytes(ProtobufCBinaryData bytes, const char *field, char **ret, 
 
 static int copy_name(ProtobufCBinaryData bytes, const char *field, char **ret, struct err *reterr)
 {
-    return bytes.len == 0 ? refuse(reterr, field, "is empty") : copy_bytes(bytes, field, ret, reterr);
+    return bytes.len == 0 ? wire_refuse(reterr, field, "is empty") : copy_bytes(bytes, field, ret, reterr);
 }
 
 /* What a job may have of each thing; the front has refused more of them to its caller. */
@@ -223,7 +217,7 @@ static int check_counts(const Immure__MsgJob *message, struct err *reterr)
     };
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         if (rows[i].n > rows[i].most) {
-            return refuse(reterr, rows[i].field, "has too many items");
+            return wire_refuse(reterr, rows[i].field, "has too many items");
         }
     }
     size_t levels = 0;
@@ -232,8 +226,9 @@ static int check_counts(const Immure__MsgJob *message, struct err *reterr)
             levels += message->file[i]->path.data[at] == '/';
         }
     }
-    return levels > JOB_FILE_LEVELS_MAX ? refuse(reterr, "job.file", "leads through too many directories")
-                                        : 0;
+    return levels > JOB_FILE_LEVELS_MAX
+               ? wire_refuse(reterr, "job.file", "leads through too many directories")
+               : 0;
 }
 
 /* `n` zeroed items; the count is then kept beside them by the caller, one by one or at once. */
@@ -265,7 +260,7 @@ static int limits_from_message(const Immure__MsgLimits *message, struct job_limi
 {
 #define X(name)                                                                                              \
     if (message->has_##name && message->name == 0) {                                                         \
-        return refuse(reterr, "limits." #name, "is 0");                                                      \
+        return wire_refuse(reterr, "limits." #name, "is 0");                                                 \
     }                                                                                                        \
     ret->name = message->name;
     JOB_LIMITS(X)
@@ -279,10 +274,10 @@ static int files_from_messages(const Immure__MsgJob *message, struct job *job, s
     for (size_t i = 0; r == 0 && i < message->n_file; i++) {
         const Immure__MsgFile *file = message->file[i];
         if (file->offset > INT64_MAX || file->size > INT64_MAX - file->offset) {
-            return refuse(reterr, "job.file.offset", "is past the largest file");
+            return wire_refuse(reterr, "job.file.offset", "is past the largest file");
         }
         if (file->offset < job->code_size) {
-            return refuse(reterr, "job.file.offset", "lies within the program's text");
+            return wire_refuse(reterr, "job.file.offset", "lies within the program's text");
         }
         job->files[i].offset = file->offset;
         job->files[i].size = file->size;
@@ -299,7 +294,7 @@ static int env_from_messages(const Immure__MsgJob *message, struct job *job, str
         const Immure__MsgEnv *env = message->env[i];
         job->n_env = i + 1;
         if (env->name.len > 0 && memchr(env->name.data, '=', env->name.len)) {
-            return refuse(reterr, "job.env.name", "holds a '='");
+            return wire_refuse(reterr, "job.env.name", "holds a '='");
         }
         r = copy_name(env->name, "job.env.name", &job->env[i].name, reterr);
         if (r == 0) {
@@ -315,11 +310,11 @@ static int job_texts_from_message(const Immure__MsgJob *message, struct job *job
     r = r < 0 ? r : copy_text(message->policy, &job->policy, reterr);
     r = r < 0 ? r : copy_text(message->execution_id, &job->execution_id, reterr);
     if (r == 0 && message->session_id && !session_id_is_valid(message->session_id)) {
-        return refuse(reterr, "job.session_id", "is not a session's name");
+        return wire_refuse(reterr, "job.session_id", "is not a session's name");
     }
     r = r < 0 ? r : copy_text(message->session_id, &job->session_id, reterr);
     if (r == 0 && message->image && message->image[0] && !image_name_is_valid(message->image)) {
-        return refuse(reterr, "job.image", "is not an image's name");
+        return wire_refuse(reterr, "job.image", "is not an image's name");
     }
     r = r < 0 ? r : copy_text(message->image, &job->image, reterr);
     return r < 0 ? r : copy_text(message->key, &job->key, reterr);
@@ -337,10 +332,10 @@ int job_from_message(const Immure__MsgJob *message, struct job **ret, struct err
         return err_errno(reterr, ENOMEM, "while reading a message");
     }
     if (message->code_size > INT64_MAX) {
-        return refuse(reterr, "job.code_size", "is past the largest file");
+        return wire_refuse(reterr, "job.code_size", "is past the largest file");
     }
     if (message->has_announce && !message->announce) {
-        return refuse(reterr, "job.announce", "is false");
+        return wire_refuse(reterr, "job.announce", "is false");
     }
     job->id = message->id;
     job->code_size = message->code_size;
@@ -365,7 +360,7 @@ int outputs_from_message(const Immure__MsgOutputs *message, struct msg_outputs *
 {
     struct msg_outputs outputs = {.id = message->id};
     if (message->n_path > JOB_NAMED_MAX) {
-        return refuse(reterr, "outputs.path", "has too many items");
+        return wire_refuse(reterr, "outputs.path", "has too many items");
     }
     int r =
         copy_each(message->path, message->n_path, "outputs.path", &outputs.paths, &outputs.n_paths, reterr);
@@ -415,7 +410,7 @@ static int outputs_from_messages(const Immure__MsgDone *message, size_t n_fds, s
         r = copy_name(file->path, "done.file.path", &result->files[i].path, reterr);
     }
     if (r == 0 && n_attached != n_fds && n_fds != MSG_FDS_LOST) {
-        return refuse(reterr, "done.file.attached", "does not match the descriptors that came along");
+        return wire_refuse(reterr, "done.file.attached", "does not match the descriptors that came along");
     }
     return r;
 }
@@ -433,16 +428,16 @@ static void attach(const Immure__MsgDone *message, const int *fds, struct job_re
 static int check_verdict(const Immure__MsgDone *message, struct err *reterr)
 {
     if (message->status >= JOB_STATUS_COUNT) {
-        return refuse(reterr, "done.status", "is not a known status");
+        return wire_refuse(reterr, "done.status", "is not a known status");
     }
     if (message->exit_code < -1 || message->exit_code > 255) {
-        return refuse(reterr, "done.exit_code", "is not -1 to 255");
+        return wire_refuse(reterr, "done.exit_code", "is not -1 to 255");
     }
     if (message->has_kernel && (message->kernel == JOB_KERNEL_NONE || message->kernel >= JOB_KERNEL_COUNT)) {
-        return refuse(reterr, "done.kernel", "is not a known end");
+        return wire_refuse(reterr, "done.kernel", "is not a known end");
     }
     if (message->signal >= NSIG) {
-        return refuse(reterr, "done.signal", "is not a signal's number");
+        return wire_refuse(reterr, "done.signal", "is not a signal's number");
     }
     return 0;
 }

@@ -1,16 +1,28 @@
-/* Jobs and results as messages: the large ones of message.c, which is alone in calling this. */
+/* Jobs and results as messages, the large ones, for message.c and approval.c; and what else is said of a job
+ * that runs. */
 #pragma once
 
 #include <stddef.h>
+#include <stdint.h>
+
+#include "config/message/job.h"
 
 struct Immure__MsgDone;
 struct Immure__MsgJob;
 struct Immure__MsgOutputs;
 struct err;
-struct job;
-struct job_result;
-struct msg_outputs;
 struct pool;
+
+/* Paths in the jail of files that a running job wants returned, instead of those that it named before. */
+struct msg_outputs {
+    uint64_t id;
+    char **paths;
+    size_t n_paths;
+};
+void msg_outputs_clear(struct msg_outputs *outputs); /* of a received one */
+
+/* As a number of descriptors: those of a MSG_DONE could not be received, and its files have none. */
+#define MSG_FDS_LOST SIZE_MAX
 
 /* Fill a message whose texts are the struct's own and whose arrays lie in the pool. A failure sticks in the
  * pool. */

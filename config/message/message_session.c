@@ -7,28 +7,22 @@
 #include <string.h>
 
 #include "config/format/pool.h"
-#include "config/message/message.h"
+#include "config/format/wire.h"
 #include "config/message/message.pb-c.h"
 #include "jail/base/cleanup.h"
-
-/* protobuf-c's structs are not const, but packing only reads. */
-static char *text_of(const char *text)
-{
-    return (char *)(uintptr_t)text;
-}
 
 void session_query_to_message(const struct msg_session_query *query, Immure__MsgSessionQuery *ret)
 {
     ret->id = query->id;
     ret->what = query->what;
-    ret->key = text_of(query->key);
-    ret->session_id = query->what == SESSION_DELETE ? text_of(query->session_id) : NULL;
+    ret->key = wire_text(query->key);
+    ret->session_id = query->what == SESSION_DELETE ? wire_text(query->session_id) : NULL;
 }
 
 static void row_to_message(const struct session_row *row, Immure__MsgSession *ret)
 {
     immure__msg_session__init(ret);
-    ret->session_id = text_of(row->session_id);
+    ret->session_id = wire_text(row->session_id);
     ret->created_ms = row->created_ms;
     ret->used_ms = row->used_ms;
     ret->has_expires_ms = row->expires_ms != 0;
@@ -45,7 +39,7 @@ void session_answer_to_message(const struct msg_session_answer *answer, struct p
     if (answer->kind != ERR_NONE) {
         ret->has_kind = true;
         ret->kind = answer->kind;
-        ret->text = text_of(answer->text);
+        ret->text = wire_text(answer->text);
         return;
     }
     Immure__MsgSession **pointers = pool_alloc(pool, answer->n_rows, sizeof *pointers);
@@ -58,16 +52,11 @@ void session_answer_to_message(const struct msg_session_answer *answer, struct p
     ret->n_session = pointers ? answer->n_rows : 0;
 }
 
-static int refuse(struct err *reterr, const char *field, const char *why)
-{
-    return err_set(reterr, ERR_INVALID, EBADMSG, field, "%s", why);
-}
-
 static int take_session_id(const char *text, char ret[SESSION_ID_BYTES], const char *field,
                            struct err *reterr)
 {
     if (!session_id_is_valid(text)) {
-        return refuse(reterr, field, "is not a session's name");
+        return wire_refuse(reterr, field, "is not a session's name");
     }
     memcpy(ret, text, strlen(text) + 1);
     return 0;
@@ -77,13 +66,13 @@ int session_query_from_message(const Immure__MsgSessionQuery *message, struct ms
                                struct err *reterr)
 {
     if (message->what >= SESSION_QUERY_COUNT) {
-        return refuse(reterr, "session_query.what", "is not a known query");
+        return wire_refuse(reterr, "session_query.what", "is not a known query");
     }
     if (strlen(message->key) >= sizeof ret->key) {
-        return refuse(reterr, "session_query.key", "is longer than a key's name");
+        return wire_refuse(reterr, "session_query.key", "is longer than a key's name");
     }
     if ((message->what == SESSION_DELETE) != (message->session_id != NULL)) {
-        return refuse(reterr, "session_query.session_id", "is there without need, or missing");
+        return wire_refuse(reterr, "session_query.session_id", "is there without need, or missing");
     }
     *ret = (struct msg_session_query){.id = message->id, .what = (enum session_query)message->what};
     memcpy(ret->key, message->key, strlen(message->key) + 1);
@@ -95,7 +84,7 @@ int session_query_from_message(const Immure__MsgSessionQuery *message, struct ms
 static int row_from_message(const Immure__MsgSession *message, struct session_row *ret, struct err *reterr)
 {
     if (message->has_expires_ms && message->expires_ms == 0) {
-        return refuse(reterr, "session_answer.session.expires_ms", "is 0");
+        return wire_refuse(reterr, "session_answer.session.expires_ms", "is 0");
     }
     *ret = (struct session_row){.created_ms = message->created_ms,
                                 .used_ms = message->used_ms,
@@ -111,16 +100,16 @@ static int refusal_from_message(const Immure__MsgSessionAnswer *message, struct 
                                 struct err *reterr)
 {
     if (message->has_kind != (message->text != NULL) || (message->has_kind && message->n_session > 0)) {
-        return refuse(reterr, "session_answer.text", "does not go with the rest");
+        return wire_refuse(reterr, "session_answer.text", "does not go with the rest");
     }
     if (!message->has_kind) {
         return 0;
     }
     if (message->kind == ERR_NONE || message->kind > ERR_UNAVAILABLE) {
-        return refuse(reterr, "session_answer.kind", "is not a known kind of error");
+        return wire_refuse(reterr, "session_answer.kind", "is not a known kind of error");
     }
     if (strlen(message->text) >= sizeof ret->text) {
-        return refuse(reterr, "session_answer.text", "is too long");
+        return wire_refuse(reterr, "session_answer.text", "is too long");
     }
     ret->kind = (enum err_kind)message->kind;
     memcpy(ret->text, message->text, strlen(message->text) + 1);
@@ -131,7 +120,7 @@ int session_answer_from_message(const Immure__MsgSessionAnswer *message, struct 
                                 struct err *reterr)
 {
     if (message->n_session > MSG_SESSIONS_MAX) {
-        return refuse(reterr, "session_answer.session", "has more rows than there can be");
+        return wire_refuse(reterr, "session_answer.session", "has more rows than there can be");
     }
     struct msg_session_answer answer = {.id = message->id, .n_rows = message->n_session};
     int r = refusal_from_message(message, &answer, reterr);

@@ -6,16 +6,12 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "config/format/digest.h"
 #include "config/format/protofile.h"
 #include "config/format/source.h"
-#include "config/message/job.h"
 #include "config/message/session.pb-c.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-
-_Static_assert(KEY_HASH_BYTES == SHA256_BYTES, "a key's hash is not a SHA-256");
 
 int stored_session_write(const struct stored_session *session, struct buf *ret)
 {

@@ -5,12 +5,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "config/message/message.h"
-#include "config/server/config.h"
+#include "config/format/digest.h"
+#include "config/message/job.h"
+
+struct buf;
+struct err;
 
 struct stored_session {
     char id[SESSION_ID_BYTES];
-    unsigned char owner[KEY_HASH_BYTES];
+    unsigned char owner[SHA256_BYTES];
     uint64_t created_ms;
 };
 

@@ -15,7 +15,7 @@
 #include "config/format/suggest.h"
 #include "config/format/textformat.h"
 #include "config/message/job.h"
-#include "config/policy.pb-c.h"
+#include "config/policy/policy.pb-c.h"
 #include "config/policy/policy_message.h"
 #include "jail/base/buf.h"
 #include "jail/base/capability.h"

@@ -92,7 +92,7 @@ enum policy_speculation {
 /* What a session keeps. */
 enum policy_state { POLICY_STATE_WORKSPACE, POLICY_STATE_KERNEL };
 
-/* Owned; policy_spec_free(). Meanings, units and defaults: config/policy.proto. */
+/* Owned; policy_spec_free(). Meanings, units and defaults: config/policy/policy.proto. */
 struct policy_spec {
     char *name, *description, *hostname;
     uint32_t uid, gid;
@@ -137,3 +137,7 @@ int policy_spec_load(const char *path, struct policy_spec **ret, struct err *ret
 int policy_spec_decode_text(const char *origin, const char *text, size_t size, struct policy_spec **ret,
                             struct err *reterr);
 void policy_spec_free(struct policy_spec *spec);
+
+/* Fails with ERR_CONFIG about this policy, with the place in its file as item; `at` NULL: the whole file. */
+int policy_bad(const struct policy_spec *spec, const struct source_position *at, struct err *reterr,
+               const char *fmt, ...) __attribute__((format(printf, 4, 5)));

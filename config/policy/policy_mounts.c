@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "config/format/check.h"
-#include "config/policy.pb-c.h"
+#include "config/policy/policy.pb-c.h"
 #include "config/policy/policy_file.h"
 #include "jail/base/cleanup.h"
 

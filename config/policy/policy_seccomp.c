@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "config/format/check.h"
-#include "config/policy.pb-c.h"
+#include "config/policy/policy.pb-c.h"
 #include "config/policy/policy_file.h"
 
 /* The enums of the message count from 1, those of the struct from 0, in the same order. */

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "config/format/hex_digit.h"
 #include "jail/base/io.h"
 
 static int refuse(const char **ret_why, const char *why)
@@ -135,11 +136,6 @@ static int read_port(const char **at, struct callback_url *ret)
     return 0;
 }
 
-static int hex(char c)
-{
-    return isxdigit((unsigned char)c) ? (int)strtol((char[]){c, '\0'}, NULL, 16) : -1;
-}
-
 /* One part of the path, between slashes. Escapes for what would divide it are refused, and so are "." and
  * "..", which somebody on the way would take out. */
 static bool is_plain_part(const char *part, size_t size)
@@ -148,7 +144,8 @@ static bool is_plain_part(const char *part, size_t size)
     for (size_t i = 0; i < size; i++, length++) {
         int c = (unsigned char)part[i];
         if (c == '%') {
-            int high = i + 2 < size ? hex(part[i + 1]) : -1, low = i + 2 < size ? hex(part[i + 2]) : -1;
+            int high = i + 2 < size ? hex_digit(part[i + 1]) : -1,
+                low = i + 2 < size ? hex_digit(part[i + 2]) : -1;
             if (high < 0 || low < 0) {
                 return false;
             }

@@ -1,26 +1,12 @@
-/* struct server_config: loaded from a file and the environment, packed for the front and unpacked there. Runs
- * in the warden, the front and the command line. Either everything holds or nothing is returned. */
+/* struct server_config: its memory, and what is looked up in it. Runs in the warden, the front and the
+ * command line. */
 #include "config/server/config.h"
 
-#include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "config/format/pool.h"
-#include "config/format/protofile.h"
 #include "config/format/source.h"
-#include "config/format/wire.h"
-#include "config/server.pb-c.h"
-#include "config/server/config_message.h"
-#include "config/server/environment.h"
-#include "config/server/key_file.h"
-#include "config/server/package_index.h"
-#include "config/shipped.h"
-#include "jail/base/buf.h"
-#include "jail/base/cleanup.h"
 
 static void texts_free(char **texts, size_t n)
 {
@@ -46,6 +32,19 @@ static void runtime_clear(struct runtime_config *runtime)
         free(runtime->preludes[i].file);
     }
     free(runtime->preludes);
+}
+
+static void package_indexes_clear(struct server_config *config)
+{
+    for (size_t i = 0; i < INSTALLERS; i++) {
+        texts_free(config->package_indexes[i].hosts, config->package_indexes[i].n_hosts);
+        free(config->package_indexes[i].url);
+    }
+    for (size_t i = 0; i < config->n_egress; i++) {
+        free(config->egress[i].text);
+    }
+    free(config->egress);
+    free(config->package_index_ca_file);
 }
 
 void server_config_free(struct server_config *config)
@@ -90,11 +89,6 @@ void server_config_free(struct server_config *config)
     }
     free(config->runtimes);
     free(config);
-}
-
-static void config_freep(struct server_config **config)
-{
-    server_config_free(*config);
 }
 
 const struct runtime_config *server_config_runtime(const struct server_config *config, const char *name)
@@ -146,135 +140,6 @@ void server_config_set_runtime_aside(struct server_config *config, size_t index)
     config->runtimes[n - 1] = aside;
     config->n_runtimes--;
     config->n_runtimes_aside++;
-}
-
-static void server_freep(Immure__Server **message)
-{
-    immure__server__free_unpacked(*message, NULL);
-}
-
-static int decode_shipped(struct source *source, Immure__Server **ret, struct err *reterr)
-{
-    const struct shipped_file *shipped = shipped_server();
-    ProtobufCMessage *message;
-    int r =
-        protofile_decode(&immure__server__descriptor, source, shipped->data, shipped->size, &message, reterr);
-    if (r < 0) {
-        return r;
-    }
-    *ret = (Immure__Server *)message;
-    return 0;
-}
-
-static int decode_file(struct source *source, Immure__Server **ret, struct err *reterr)
-{
-    CLEANUP(buf_free) struct buf text = BUF_INIT;
-    ProtobufCMessage *message;
-    int r = protofile_read(source->name, &text, reterr);
-    if (r == 0) {
-        r = protofile_decode(&immure__server__descriptor, source, text.data ? text.data : "", text.len,
-                             &message, reterr);
-    }
-    if (r < 0) {
-        return r;
-    }
-    *ret = (Immure__Server *)message;
-    return 0;
-}
-
-/* A configuration that names no runtime gets the shipped ones. */
-static int add_shipped_runtimes(Immure__Server *message, struct err *reterr)
-{
-    CLEANUP(source_free) struct source source = SOURCE_NAMED("shipped:server");
-    CLEANUP(server_freep) Immure__Server *shipped = NULL;
-    int r = decode_shipped(&source, &shipped, reterr);
-    if (r < 0) {
-        return r;
-    }
-    message->runtime = shipped->runtime;
-    message->n_runtime = shipped->n_runtime;
-    shipped->runtime = NULL;
-    shipped->n_runtime = 0;
-    return 0;
-}
-
-/* Moves the places out of `source`. */
-static int keep_source(struct server_config *config, struct source *source, struct err *reterr)
-{
-    config->source_name = strdup(source->name);
-    config->source = calloc(1, sizeof *config->source);
-    if (!config->source_name || !config->source) {
-        return err_errno(reterr, ENOMEM, "while reading %s", source->name);
-    }
-    *config->source = *source;
-    config->source->name = config->source_name;
-    *source = SOURCE_NAMED(source->name);
-    return 0;
-}
-
-int server_config_fail(const struct server_config *config, const char *path, struct err *reterr,
-                       const char *fmt, ...)
-{
-    static const struct source nowhere = {.name = ""};
-    char text[400];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    return source_fail(config->source ? config->source : &nowhere, path, reterr, "%s", text);
-}
-
-int server_config_load(const char *path, char *const *env, struct server_config **ret, struct err *reterr)
-{
-    CLEANUP(freep) char *named = NULL;
-    int r = environment_check(env, reterr);
-    if (r == 0 && !path) {
-        r = environment_config_path(env, &named, reterr);
-        path = named;
-    }
-    if (r < 0) {
-        return r;
-    }
-    CLEANUP(source_free) struct source source = SOURCE_NAMED(path ? path : "shipped:server");
-    CLEANUP(server_freep) Immure__Server *message = NULL;
-    r = path ? decode_file(&source, &message, reterr) : decode_shipped(&source, &message, reterr);
-    if (r == 0 && message->n_runtime == 0) {
-        r = add_shipped_runtimes(message, reterr);
-    }
-    r = r < 0 ? r : key_file_append(message, &source, reterr);
-    r = r < 0 ? r : environment_apply(env, message, &source, reterr);
-    CLEANUP(config_freep) struct server_config *config = NULL;
-    r = r < 0 ? r : config_from_message(message, &source, &config, reterr);
-    r = r < 0 ? r : keep_source(config, &source, reterr);
-    if (r == 0) {
-        *ret = TAKE_PTR(config);
-    }
-    return r;
-}
-
-int server_config_encode(const struct server_config *config, struct buf *ret, struct err *reterr)
-{
-    CLEANUP(pool_free) struct pool pool = POOL_INIT;
-    Immure__Server message = IMMURE__SERVER__INIT;
-    config_to_message(config, &pool, &message);
-    if (pool.failed || wire_pack(&message.base, ret) < 0) {
-        return err_errno(reterr, ENOMEM, "while packing the configuration");
-    }
-    return 0;
-}
-
-int server_config_decode(const void *data, size_t size, struct server_config **ret, struct err *reterr)
-{
-    CLEANUP(source_free) struct source source = SOURCE_NAMED("the packed configuration");
-    CLEANUP(server_freep) Immure__Server *server = NULL;
-    ProtobufCMessage *message;
-    int r = wire_unpack(&immure__server__descriptor, data, size, &message);
-    if (r < 0) {
-        return err_set(reterr, ERR_INVALID, -r, source.name, "%zu bytes are not a packed configuration",
-                       size);
-    }
-    server = (Immure__Server *)message;
-    return config_from_message(server, &source, ret, reterr);
 }
 
 bool server_config_allows_callback(const struct server_config *config, const struct callback_url *url,

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config/format/digest.h"
 #include "config/message/job.h"
 #include "config/server/callback_url.h"
 #include "jail/base/err.h"
@@ -13,7 +14,7 @@
 struct buf;
 struct source;
 
-#define KEY_HASH_BYTES 32
+#define KEY_HASH_BYTES SHA256_BYTES
 
 enum log_format { LOG_FORMAT_LOGFMT, LOG_FORMAT_JSON };
 enum log_level { LOG_ERROR, LOG_WARNING, LOG_INFO, LOG_DEBUG };
@@ -86,7 +87,7 @@ struct package_index_config {
     bool private_addresses;
 };
 
-/* Meanings, units and defaults: config/server.proto. Owned; server_config_free(). */
+/* Meanings, units and defaults: config/server/server.proto. Owned; server_config_free(). */
 struct server_config {
     struct source *source; /* where its fields stand; NULL where it was unpacked */
     char *source_name;
@@ -150,12 +151,13 @@ struct server_config {
     uint32_t memory_free_percent, kernel_memory_percent;
 };
 
+/* ---- config/server/load.c ---- */
+
 /* `path` NULL: SANDBOX_EXECUTOR_CONFIG, else the shipped configuration. Then the environment,
  * `environ`-shaped. Values that do not parse and fields out of range are ERR_CONFIG naming file:line:column
  * and field, or the variable. Without any key: nobody may call where `key_file` names an empty file; else
  * ERR_CONFIG, unless `environment` is a local one (then `open`). */
 int server_config_load(const char *path, char *const *env, struct server_config **ret, struct err *reterr);
-void server_config_free(struct server_config *config);
 
 /* ERR_CONFIG about the field at `path` ("key[1].policy[0]", counted as loaded), with where it stands. */
 int server_config_fail(const struct server_config *config, const char *path, struct err *reterr,
@@ -164,6 +166,10 @@ int server_config_fail(const struct server_config *config, const char *path, str
 /* It packed (a Server message), for the front. */
 int server_config_encode(const struct server_config *config, struct buf *ret, struct err *reterr);
 int server_config_decode(const void *data, size_t size, struct server_config **ret, struct err *reterr);
+
+/* ---- config/server/config.c ---- */
+
+void server_config_free(struct server_config *config);
 
 /* By name or alias; NULL: none. */
 const struct runtime_config *server_config_runtime(const struct server_config *config, const char *name);
@@ -184,6 +190,8 @@ const struct team_config *server_config_team(const struct server_config *config,
 bool server_config_has_callbacks(const struct server_config *config);
 /* Whether the front is to connect to anything. */
 bool server_config_connects(const struct server_config *config);
+
+/* ---- config/server/environment.c ---- */
 
 /* Overwrites and removes every variable of the process's environment that may hold a secret. */
 void server_config_scrub_environment(void);

@@ -9,7 +9,7 @@
 #include "config/format/check.h"
 #include "config/format/digest.h"
 #include "config/format/source.h"
-#include "config/server.pb-c.h"
+#include "config/server/server.pb-c.h"
 #include "config/server/config.h"
 #include "config/server/config_numbers.h"
 #include "config/server/key_file.h"

@@ -1,4 +1,4 @@
-/* struct server_config to and from the Server message; config.c is alone in calling this. */
+/* struct server_config to and from the Server message; load.c is alone in calling this. */
 #pragma once
 
 struct Immure__Server;

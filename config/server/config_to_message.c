@@ -4,7 +4,7 @@
 
 #include "config/format/digest.h"
 #include "config/format/pool.h"
-#include "config/server.pb-c.h"
+#include "config/server/server.pb-c.h"
 #include "config/server/config.h"
 #include "config/server/config_numbers.h"
 #include "config/server/package_index.h"

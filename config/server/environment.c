@@ -17,7 +17,7 @@
 #include "config/format/digest.h"
 #include "config/format/source.h"
 #include "config/format/suggest.h"
-#include "config/server.pb-c.h"
+#include "config/server/server.pb-c.h"
 #include "config/server/config.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"

@@ -12,7 +12,7 @@
 
 #include "config/format/check.h"
 #include "config/format/pool.h"
-#include "config/server.pb-c.h"
+#include "config/server/server.pb-c.h"
 #include "config/server/config.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
@@ -116,21 +116,4 @@ void package_indexes_to_message(const struct server_config *config, struct pool 
             *place_of(ret, (enum package_installer)i) = row;
         }
     }
-}
-
-void package_indexes_clear(struct server_config *config)
-{
-    for (size_t i = 0; i < INSTALLERS; i++) {
-        struct package_index_config *index = &config->package_indexes[i];
-        for (size_t j = 0; j < index->n_hosts; j++) {
-            free(index->hosts[j]);
-        }
-        free(index->hosts);
-        free(index->url);
-    }
-    for (size_t i = 0; i < config->n_egress; i++) {
-        free(config->egress[i].text);
-    }
-    free(config->egress);
-    free(config->package_index_ca_file);
 }

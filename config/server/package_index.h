@@ -11,4 +11,3 @@ int package_indexes_from_message(struct checker *checker, const struct Immure__S
                                  struct server_config *config);
 void package_indexes_to_message(const struct server_config *config, struct pool *pool,
                                 struct Immure__Server *ret);
-void package_indexes_clear(struct server_config *config);

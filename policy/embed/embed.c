@@ -17,7 +17,7 @@
 #include "jail/plan/plan.h"
 #include "policy/compiled.h"
 #include "policy/embed/spec_source.h"
-#include "policy/filter/seccomp.h"
+#include "policy/filter/names.h"
 #include "policy/policy.h"
 
 #define INSTRUCTIONS_PER_LINE 3u

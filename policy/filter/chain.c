@@ -14,7 +14,7 @@
 
 #include "config/policy/policy_file.h"
 #include "policy/filter/filter.h"
-#include "policy/filter/seccomp.h"
+#include "policy/filter/names.h"
 
 #define LOAD (BPF_LD | BPF_W | BPF_ABS)
 #define AND  (BPF_ALU | BPF_AND | BPF_K)

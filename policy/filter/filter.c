@@ -1,5 +1,5 @@
 /* Which rule of a policy decides about which system call. Pure but for the numbers, which
- * policy/filter/seccomp.c knows. Runs in the warden and on the command line, never in a jail.
+ * policy/filter/names.c knows. Runs in the warden and on the command line, never in a jail.
  *
  * What must hold: no rule is silently lost. libseccomp drops the conditional rules of a call that also has an
  * unconditional one, and leaves open which of two overlapping rules wins; so a policy in which two rules
@@ -17,13 +17,10 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/plan/plan.h"
-#include "policy/check.h"
-#include "policy/embedded.h"
 #include "policy/filter/conditions.h"
 #include "policy/filter/errno_names.h"
-#include "policy/filter/seccomp.h"
+#include "policy/filter/names.h"
 #include "policy/filter/syscall_sets.h"
-#include "policy/policy.h"
 
 static int bad_rule(const struct policy_spec *spec, size_t rule, const char *call, const char *words,
                     struct err *reterr)
@@ -312,53 +309,13 @@ static bool notifies(const struct policy_spec *spec, const struct policy_filter 
     return notify;
 }
 
-/* Copies a filter that was compiled while the program was built. */
-static int copy_filter(const struct policy_filter *from, struct policy_filter *ret)
+int policy_filter_decide(const struct policy_spec *spec, struct policy_filter *ret, struct err *reterr)
 {
-    struct policy_filter filter = *from;
-    filter.instructions = malloc(from->length * sizeof *from->instructions);
-    filter.entries = malloc((from->n_entries + 1) * sizeof *from->entries);
-    if (!filter.instructions || !filter.entries) {
-        policy_filter_clear(&filter);
-        return -ENOMEM;
-    }
-    memcpy(filter.instructions, from->instructions, from->length * sizeof *from->instructions);
-    memcpy(filter.entries, from->entries, from->n_entries * sizeof *from->entries);
-    *ret = filter;
-    return 0;
-}
-
-/* The filter that was compiled from the same file, and checked as below, while the program was built. */
-static const struct policy_filter *find_embedded(const struct policy_spec *spec)
-{
-    for (const struct embedded_policy *row = policy_embedded; row->name; row++) {
-        if (row->arch == policy_native_arch() && strcmp(row->spec.sha256, spec->sha256) == 0) {
-            return &row->filter;
-        }
-    }
-    return NULL;
-}
-
-int policy_filter_compile(const struct policy_spec *spec, struct policy_filter *ret, struct err *reterr)
-{
-    const struct policy_filter *embedded = find_embedded(spec);
-    if (embedded) {
-        int r = copy_filter(embedded, ret);
-        return r < 0 ? err_errno(reterr, -r, "compiling the filter") : 0;
-    }
     CLEANUP(policy_filter_clear) struct policy_filter filter = {0};
-    const char *name = spec->seccomp_default_errno;
-    if (policy_errno_number(name) == 0) {
-        char words[POLICY_NO_SUCH_MAX];
-        return policy_bad(spec, &spec->default_errno_at, reterr, "seccomp default_errno %s: %s", name,
-                          policy_no_such("errno", policy_errno_did_you_mean(name), words));
-    }
-    int r = seccomp_check_architectures(spec, reterr);
-    r = r < 0 ? r : collect(spec, &filter, reterr);
+    int r = collect(spec, &filter, reterr);
     r = r < 0 ? r : decide(spec, &filter, reterr);
     r = r < 0 ? r : check_launch(spec, &filter, reterr);
     r = r < 0 ? r : check_counted(spec, &filter, reterr);
-    r = r < 0 ? r : seccomp_assemble(spec, &filter, reterr);
     if (r < 0) {
         return r;
     }

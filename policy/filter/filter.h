@@ -1,4 +1,4 @@
-/* A policy's seccomp rules, decided and compiled. */
+/* A policy's seccomp rules: which of them decides, and the filter that says so. */
 #pragma once
 
 #include <stdbool.h>
@@ -28,11 +28,10 @@ struct policy_filter {
     size_t n_entries;
 };
 
-/* Compiles the rules of `spec` for the native architecture. Calls of every other ABI, x32 and i386 included,
- * bring SIGSYS. Who decides about a call: the rules that name it; else the rules whose sets hold it; else
- * the default action. Rules that could contradict each other are ERR_CONFIG, as is a filter under which
- * nothing could be started. */
-int policy_filter_compile(const struct policy_spec *spec, struct policy_filter *ret, struct err *reterr);
+/* Decides which rule answers each call; no instructions yet. Who decides about a call: the rules that name
+ * it; else the rules whose sets hold it; else the default action. Rules that could contradict each other are
+ * ERR_CONFIG, as is a filter under which nothing could be started. */
+int policy_filter_decide(const struct policy_spec *spec, struct policy_filter *ret, struct err *reterr);
 /* What an entry says, by itself: its rule, with the conditions of the set through which it names the call. A
  * view: it owns nothing, and holds as long as `spec` does. */
 struct seccomp_rule policy_filter_rule(const struct policy_spec *spec, const struct filter_entry *entry);

@@ -1,5 +1,4 @@
-/* Compiles a policy's seccomp rules to BPF. The only file that includes libseccomp's header. Runs in the
- * warden and on the command line, never in a jail.
+/* Compiles a policy's seccomp rules to BPF. Runs in the warden and on the command line, never in a jail.
  *
  * What must hold: a call that no rule allows gets the default action; a call of a foreign ABI is not made but
  * brings SIGSYS, because the same number means another call there; no rule is silently lost. libseccomp drops
@@ -11,137 +10,31 @@
 #include <errno.h>
 #include <linux/filter.h>
 #include <seccomp.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 
 #include "config/format/suggest.h"
 #include "config/policy/policy_file.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
-#include "policy/check.h"
 #include "policy/filter/chain.h"
 #include "policy/filter/conditions.h"
 #include "policy/filter/errno_names.h"
 #include "policy/filter/filter.h"
+#include "policy/filter/names.h"
 #include "policy/filter/squeeze.h"
-#include "policy/policy.h"
 
 /* Seccomp features as of Linux 4.14 + user notification (5.0). Said outright instead of probed: the probe
  * makes seccomp calls of its own, which the filter of a container around us may answer wrongly. */
 #define LIBSECCOMP_API_LEVEL 5u
-
-/* Calls that are younger than the oldest libseccomp we build with. Since Linux 5.1 a new call has the same
- * distance from its neighbours on every architecture, so futex_waitv (5.16) is the anchor. */
-static const struct young_call {
-    const char *name;
-    int behind_futex_waitv;
-} young_calls[] = {
-    {"set_mempolicy_home_node", 1},
-    {"cachestat", 2},
-    {"fchmodat2", 3},
-    {"map_shadow_stack", 4},
-    {"futex_wake", 5},
-    {"futex_wait", 6},
-    {"futex_requeue", 7},
-    {"statmount", 8},
-    {"listmount", 9},
-    {"lsm_get_self_attr", 10},
-    {"lsm_set_self_attr", 11},
-    {"lsm_list_modules", 12},
-    {"mseal", 13},
-    {"setxattrat", 14},
-    {"getxattrat", 15},
-    {"listxattrat", 16},
-    {"removexattrat", 17},
-    {"open_tree_attr", 18},
-    {"file_getattr", 19},
-    {"file_setattr", 20},
-};
 
 static void context_releasep(scmp_filter_ctx *context)
 {
     if (*context) {
         seccomp_release(*context);
     }
-}
-
-uint32_t policy_native_arch(void)
-{
-    return seccomp_arch_native();
-}
-
-const char *policy_native_architecture(void)
-{
-    switch (seccomp_arch_native()) {
-    case SCMP_ARCH_X86_64:
-        return "x86_64";
-    case SCMP_ARCH_AARCH64:
-        return "aarch64";
-    case SCMP_ARCH_RISCV64:
-        return "riscv64";
-    case SCMP_ARCH_PPC64LE:
-        return "ppc64le";
-    case SCMP_ARCH_S390X:
-        return "s390x";
-    default:
-        return "unknown";
-    }
-}
-
-int policy_syscall_number(const char *name, bool *ret_known)
-{
-    int nr = seccomp_syscall_resolve_name_arch(SCMP_ARCH_NATIVE, name);
-    for (size_t i = 0; nr == __NR_SCMP_ERROR && i < ARRAY_SIZE(young_calls); i++) {
-        if (strcmp(young_calls[i].name, name) == 0) {
-            nr = SYS_futex_waitv + young_calls[i].behind_futex_waitv;
-        }
-    }
-    if (ret_known) {
-        *ret_known = nr != __NR_SCMP_ERROR;
-    }
-    /* libseccomp's pseudo numbers for calls of other architectures are below -1. */
-    return nr >= 0 ? nr : -1;
-}
-
-const char *policy_syscall_name(uint32_t arch, int nr, char *ret, size_t size)
-{
-    /* 0 would be libseccomp's word for the native one. */
-    char *name = nr >= 0 && arch != 0 ? seccomp_syscall_resolve_num_arch(arch, nr) : NULL;
-    if (name) {
-        snprintf(ret, size, "%s", name);
-        free(name);
-        return ret;
-    }
-    for (size_t i = 0; i < ARRAY_SIZE(young_calls); i++) {
-        if (arch == seccomp_arch_native() && nr == SYS_futex_waitv + young_calls[i].behind_futex_waitv) {
-            snprintf(ret, size, "%s", young_calls[i].name);
-            return ret;
-        }
-    }
-    snprintf(ret, size, "syscall_%d", nr);
-    return ret;
-}
-
-uint32_t seccomp_answer(enum seccomp_action_kind kind, const char *errno_name)
-{
-    switch (kind) {
-    case ACTION_ALLOW:
-        return SCMP_ACT_ALLOW;
-    case ACTION_ERRNO:
-        return SCMP_ACT_ERRNO(policy_errno_number(errno_name));
-    case ACTION_KILL_PROCESS:
-        return SCMP_ACT_KILL_PROCESS;
-    case ACTION_LOG:
-        return SCMP_ACT_LOG;
-    case ACTION_NOTIFY:
-    case ACTION_COUNT:
-        return SCMP_ACT_NOTIFY;
-    }
-    return SCMP_ACT_KILL_PROCESS;
 }
 
 static uint32_t rule_action(const struct seccomp_rule *rule)
@@ -168,7 +61,7 @@ static const char *architecture_did_you_mean(const char *name)
 
 /* The native architecture must be among those that the policy was written for, and a foreign ABI of the same
  * machine cannot be: its calls are never filtered, they bring SIGSYS. */
-int seccomp_check_architectures(const struct policy_spec *spec, struct err *reterr)
+static int check_architectures(const struct policy_spec *spec, struct err *reterr)
 {
     bool native = spec->n_architectures == 0;
     static const struct {
@@ -377,7 +270,8 @@ static int export(const struct policy_spec *spec, scmp_filter_ctx context, struc
     return 0;
 }
 
-int seccomp_assemble(const struct policy_spec *spec, struct policy_filter *filter, struct err *reterr)
+/* Turns the entries of `filter`, which do not contradict each other, into its instructions. */
+static int assemble(const struct policy_spec *spec, struct policy_filter *filter, struct err *reterr)
 {
     seccomp_api_set(LIBSECCOMP_API_LEVEL);
     uint32_t default_action = seccomp_answer(spec->seccomp_default, spec->seccomp_default_errno);
@@ -390,4 +284,24 @@ int seccomp_assemble(const struct policy_spec *spec, struct policy_filter *filte
         filter_squeeze(filter->instructions, &filter->length, policy_native_arch());
     }
     return r;
+}
+
+int policy_filter_compile(const struct policy_spec *spec, struct policy_filter *ret, struct err *reterr)
+{
+    CLEANUP(policy_filter_clear) struct policy_filter filter = {0};
+    const char *name = spec->seccomp_default_errno;
+    if (policy_errno_number(name) == 0) {
+        char words[POLICY_NO_SUCH_MAX];
+        return policy_bad(spec, &spec->default_errno_at, reterr, "seccomp default_errno %s: %s", name,
+                          policy_no_such("errno", policy_errno_did_you_mean(name), words));
+    }
+    int r = check_architectures(spec, reterr);
+    r = r < 0 ? r : policy_filter_decide(spec, &filter, reterr);
+    r = r < 0 ? r : assemble(spec, &filter, reterr);
+    if (r < 0) {
+        return r;
+    }
+    *ret = filter;
+    filter = (struct policy_filter){0};
+    return 0;
 }

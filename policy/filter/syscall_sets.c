@@ -1,5 +1,5 @@
 /* The table of syscall_sets.def and the ways to look into it. Pure data: which of the names exist on this
- * machine is policy/filter/seccomp.c's question. */
+ * machine is policy/filter/names.c's question. */
 #include "policy/filter/syscall_sets.h"
 
 #include <fcntl.h>

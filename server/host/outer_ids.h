@@ -6,7 +6,8 @@
 
 struct err;
 
-/* Where a server begins to look for a range of its own unless it is told where (config/server.proto). */
+/* Where a server begins to look for a range of its own unless it is told where (config/server/server.proto).
+ */
 #define OUTER_IDS_BASE 1879048192u
 /* How many a server has: more than jobs can run at once, so that each is used again as late as possible. */
 #define OUTER_IDS_EACH 4096u

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "config/format/hex_digit.h"
 #include "jail/base/io.h"
 
 static bool is_token_char(char c)
@@ -242,14 +243,6 @@ enum {
     TRAILERS_LF,
     CHUNKS_ENDED,
 };
-
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
 
 /* One or more digits, then an extension or the line's end. */
 static int take_size(struct http_chunks *chunks, char c)

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "config/format/hex_digit.h"
 #include "config/format/json.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
@@ -13,15 +14,6 @@
 static void json_freep(struct json_doc **doc)
 {
     json_free(*doc);
-}
-
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 bool reason_decode_percent(const char *text, size_t length, bool plus_is_blank, char *ret, size_t size)

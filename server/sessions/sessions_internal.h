@@ -6,6 +6,7 @@
 #pragma once
 
 #include "config/message/message.h"
+#include "config/server/config.h"
 #include "jail/resources/tree.h"
 #include "server/kit/deadline.h"
 #include "server/sessions/sessions.h"

@@ -118,7 +118,7 @@ def test_mutations():
 ])
 def test_shipped_files(path, message):
     text = (ROOT / path).read_bytes()
-    proto = "config/server.proto" if message == "immure.Server" else "config/policy.proto"
+    proto = "config/server/server.proto" if message == "immure.Server" else "config/policy/policy.proto"
     reference = protoc(text, message, proto)
     assert reference[0], reference[1]
     assert ours([text], message) == [reference]

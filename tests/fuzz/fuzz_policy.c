@@ -2,8 +2,8 @@
  * there is one; what compiles yields a plan that holds to the rules. */
 #include <string.h>
 
+#include "config/policy/policy.pb-c.h"
 #include "config/policy/policy_file.h"
-#include "config/schema.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/plan/plan.h"

@@ -2,8 +2,8 @@
  * have written. */
 #include <string.h>
 
-#include "config/schema.h"
 #include "config/server/config.h"
+#include "config/server/server.pb-c.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "config/message/message.h"
-#include "config/schema.h"
+#include "config/message/message.pb-c.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"

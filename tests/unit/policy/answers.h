@@ -12,7 +12,7 @@
 #include "policy/filter/bpf.h"
 #include "policy/filter/conditions.h"
 #include "policy/filter/errno_names.h"
-#include "policy/filter/seccomp.h"
+#include "policy/filter/names.h"
 #include "tests/unit/policy/helper.h"
 
 /* A policy around a seccomp block that lets the launch through. */

@@ -9,7 +9,7 @@
 #include "config/format/digest.h"
 #include "config/shipped.h"
 #include "policy/compiled.h"
-#include "policy/filter/seccomp.h"
+#include "policy/filter/names.h"
 
 static const struct embedded_policy *find(const char *sha256)
 {

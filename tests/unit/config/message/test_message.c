@@ -1,5 +1,5 @@
 /* config/message/message.c: every message survives the trip. */
-#include "tests/unit/config/messages.h"
+#include "tests/unit/config/message/messages.h"
 
 static void test_job_round_trip(void **state)
 {

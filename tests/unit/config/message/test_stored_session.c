@@ -11,6 +11,7 @@
 
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
+#include "jail/base/err.h"
 
 #define HASH "abababababababababababababababababababababababababababababababab"
 

@@ -27,7 +27,7 @@
 #include "config/shipped.h"
 #include "jail/plan/plan.h"
 #include "policy/compiled.h"
-#include "policy/filter/seccomp.h"
+#include "policy/filter/names.h"
 #include "tests/unit/policy/answers.h"
 #include "tests/unit/policy/helper.h"
 

@@ -1,5 +1,5 @@
 /* config/message/message.c: nothing that an encoder did not write is accepted. */
-#include "tests/unit/config/messages.h"
+#include "tests/unit/config/message/messages.h"
 
 /* What a hostile peer could pack with a protobuf library of its own. */
 struct hostile {

@@ -1,4 +1,4 @@
-/* config/server/config.c and config/server/config_message.c: what a configuration file gives, what is refused
+/* config/server/load.c and config/server/config_message.c: what a configuration file gives, what is refused
  * and where, and that the packed form gives the same. */
 #include "config/server/config.h"
 
@@ -14,7 +14,7 @@
 
 #include "config/format/digest.h"
 #include "config/format/wire.h"
-#include "config/server.pb-c.h"
+#include "config/server/server.pb-c.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/io.h"

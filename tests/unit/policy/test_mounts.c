@@ -1,5 +1,5 @@
-/* policy/check.c, mounts.c and policy.c: every way in which a policy can be wrong has its sentence. */
-#include "policy/check.h"
+/* policy/mounts.c and compile.c: every way in which a policy can be wrong has its sentence. */
+#include "policy/mounts.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
