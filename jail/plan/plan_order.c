@@ -171,7 +171,7 @@ static int check_symlinks(const struct jail_plan *plan, struct err *reterr)
             const char *path = n == i ? NULL : jail_step_path(plan, &plan->steps[n]);
             if (path && strncmp(path, link, len) == 0 && (path[len] == '/' || path[len] == '\0')) {
                 return plan_broken(plan, n, "nothing is made or mounted at or below a symlink of the plan",
-                              reterr);
+                                   reterr);
             }
         }
     }

@@ -213,7 +213,7 @@ void http_connections_stop(struct http_connections *all)
     }
     http_connections_take(all, &all->ready); /* there is none that lives */
     http_connections_take(all, &all->others);
-    http_connections_bury(all);
+    http_connections_free_closed(all);
     deadlines_stop(&all->deadlines);
 }
 
@@ -303,7 +303,7 @@ void http_connection_reset(struct http_connection *connection)
     http_connection_close(connection);
 }
 
-void http_connections_bury(struct http_connections *all)
+void http_connections_free_closed(struct http_connections *all)
 {
     while (all->dead) {
         struct http_connection *connection = all->dead;

@@ -106,7 +106,7 @@ size_t http_connections_count(const struct http_connections *all);
  * caller's. */
 struct http_connection *http_connection_new(struct http_connections *all, int fd,
                                             const union http_address *address);
-/* Ends its request and closes it; it is freed by http_connections_bury(). */
+/* Ends its request and closes it; it is freed by http_connections_free_closed(). */
 void http_connection_close(struct http_connection *connection);
 /* The same, and the kernel forgets what it has not delivered, which it would keep for minutes. */
 void http_connection_reset(struct http_connection *connection);
@@ -114,7 +114,7 @@ void http_connection_reset(struct http_connection *connection);
  * socket has handed over what it was given). */
 bool http_connection_is_sending(const struct http_connection *connection, uint64_t *ret_acknowledged);
 /* Frees those that are closed, which nobody may use any more. */
-void http_connections_bury(struct http_connections *all);
+void http_connections_free_closed(struct http_connections *all);
 
 void http_connection_enter(struct http_connection *connection, enum http_phase phase);
 /* It is to be looked at in this round: there are bytes to be written. */

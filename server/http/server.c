@@ -247,7 +247,7 @@ void http_server_run(struct http_server *server)
     struct http_connections *all = &server->connections;
     serve(all, &all->ready, UINT_MAX);
     serve(all, &all->others, OTHERS_MAX);
-    http_connections_bury(&server->connections);
+    http_connections_free_closed(&server->connections);
     if (server->paused_until_ns > 0 && server->paused_until_ns <= clock_now_ns()) {
         server->paused_until_ns = 0;
         loop_modify(server->listening, EPOLLIN);

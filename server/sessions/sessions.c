@@ -266,7 +266,7 @@ uint64_t session_file_bytes(const struct server_config *config)
     return config->session_directory[0] ? config->session_bytes : 0;
 }
 
-static void go_by(struct sessions *sessions, const struct server_config *config)
+static void take_settings(struct sessions *sessions, const struct server_config *config)
 {
     sessions->idle.timeout_ns = config->session_ttl_ms * NS_PER_MS;
     sessions->limits = (struct tree_limits){.bytes = config->session_bytes, .files = config->session_inodes};
@@ -279,7 +279,7 @@ int session_enter(struct sessions *sessions, const struct server_config *config,
 {
     struct session *session;
     unsigned char owner[KEY_HASH_BYTES];
-    go_by(sessions, config);
+    take_settings(sessions, config);
     int r = sessions_look_up(sessions, config, key, session_id, owner, &session, ret_retry_after_ms, reterr);
     if (r == 0 && !session) {
         r = session_new(sessions, owner, session_id, &session, reterr);
@@ -420,7 +420,7 @@ int sessions_new(const struct sessions_options *options, const struct server_con
     sessions->options = *options;
     sessions->deadlines =
         (struct deadlines){.queues = &sessions->idle, .n_queues = 1, .passed = on_expiry, .arg = sessions};
-    go_by(sessions, config);
+    take_settings(sessions, config);
     int r = deadlines_start(&sessions->deadlines, options->loop, reterr);
     if (r == 0 && config->session_directory[0]) {
         r = session_disk_new(sessions, config->session_directory, &hooks, &sessions->disk, reterr);

@@ -29,24 +29,24 @@ static bool same_team(const struct team_config *team, const struct server_config
     return team && auth_team(config, &caller) == team;
 }
 
-int job_check_load(const struct front *front, const struct job *wish, uint64_t *ret_retry_after_ms,
+int job_check_load(const struct front *front, const struct job *asked, uint64_t *ret_retry_after_ms,
                    struct err *reterr)
 {
     const struct server_config *config = front->settings->config;
-    const struct caller caller = {.key = server_config_key(config, wish->key), .name = wish->key};
+    const struct caller caller = {.key = server_config_key(config, asked->key), .name = asked->key};
     const struct team_config *team = auth_team(config, &caller);
     struct admission_load load = {.earliest_end_ns = UINT64_MAX};
     if (is_free(config, caller.key, team)) {
         return 0;
     }
     uint64_t now_ns = clock_now_ns();
-    load.of_key = approvals_handed_over(front->warden, wish->key);
+    load.of_key = approvals_handed_over(front->warden, asked->key);
     for (const struct warden_job *job = front->warden->jobs; job; job = job->next) {
         if (job->is_selftest || !job->front) {
             continue;
         }
         const char *name = execution_job(job->execution)->key;
-        bool of_key = strcmp(name, wish->key) == 0, of_team = same_team(team, config, name);
+        bool of_key = strcmp(name, asked->key) == 0, of_team = same_team(team, config, name);
         uint64_t left_ms = execution_remaining_ms(job->execution, now_ns);
         load.of_key += of_key;
         load.of_team += of_team;

@@ -154,7 +154,7 @@ static void tell_verdict(struct warden_job *job, int r, struct job_result *resul
 }
 
 /* Keeps what the jail still holds (its uid, its cgroup, its scratch) until it is gone. */
-static void bury(struct warden_job *job)
+static void await_end(struct warden_job *job)
 {
     struct warden *warden = job->warden;
     unlink_job(job);
@@ -165,7 +165,7 @@ static void bury(struct warden_job *job)
 }
 
 /* Jobs must not come faster than the kernel takes their jails apart. */
-static void wait_for_graves(struct warden *warden)
+static void discard_oldest(struct warden *warden)
 {
     while (warden->n_dying > DYING_MAX) {
         struct warden_job *oldest = warden->dying;
@@ -215,7 +215,7 @@ static void finish(struct warden_job *job)
     if (execution_is_gone(job->execution)) {
         discard_gone(job);
     } else {
-        bury(job);
+        await_end(job);
     }
     if (done) {
         done(warden, r < 0 ? NULL : &result);
@@ -323,45 +323,46 @@ static int adopt(struct warden_job *job, struct err *reterr)
 }
 
 /* The session that the job names, if it names one. */
-static int enter_session(struct warden_job *job, const struct settings *settings, const struct job *wish,
+static int enter_session(struct warden_job *job, const struct settings *settings, const struct job *asked,
                          struct session_workspace *ret, uint64_t *ret_retry_after_ms, struct err *reterr)
 {
-    if (!wish->session_id) {
+    if (!asked->session_id) {
         return 0;
     }
-    int r = session_enter(job->warden->sessions, settings->config, wish->key, wish->session_id, &job->session,
-                          ret_retry_after_ms, reterr);
+    int r = session_enter(job->warden->sessions, settings->config, asked->key, asked->session_id,
+                          &job->session, ret_retry_after_ms, reterr);
     uint64_t input_bytes = 0;
-    for (size_t i = 0; i < wish->n_files; i++) {
-        input_bytes += wish->files[i].size;
+    for (size_t i = 0; i < asked->n_files; i++) {
+        input_bytes += asked->files[i].size;
     }
     return r < 0 ? r : session_open(job->session, input_bytes, ret, reterr);
 }
 
 /* The kernel of the job's session, where its policy keeps one; `*ret` is NULL otherwise. */
-static int enter_kernel(const struct warden_job *job, const struct settings *settings, const struct job *wish,
-                        const struct runtime_config *runtime, const struct policy *policy,
-                        struct kernel **ret, uint64_t *ret_retry_after_ms, struct err *reterr)
+static int enter_kernel(const struct warden_job *job, const struct settings *settings,
+                        const struct job *asked, const struct runtime_config *runtime,
+                        const struct policy *policy, struct kernel **ret, uint64_t *ret_retry_after_ms,
+                        struct err *reterr)
 {
     if (!job->session || policy_spec(policy)->state != POLICY_STATE_KERNEL) {
         return 0;
     }
-    if (job->approval_id[0] == '\0' && approvals_claim_kernel(job->warden, wish->session_id)) {
+    if (job->approval_id[0] == '\0' && approvals_claim_kernel(job->warden, asked->session_id)) {
         *ret_retry_after_ms = 0;
         return err_set(reterr, ERR_BUSY, EAGAIN, NULL,
                        "server busy: the kernel of this session is about to run an approved job");
     }
-    return kernel_enter(job->warden->kernels, settings->config, wish->key, job->session, runtime, policy, ret,
-                        ret_retry_after_ms, reterr);
+    return kernel_enter(job->warden->kernels, settings->config, asked->key, job->session, runtime, policy,
+                        ret, ret_retry_after_ms, reterr);
 }
 
 /* The image that the job runs in, if it does. */
 static int open_image(const struct settings *settings, const struct policy *policy,
-                      const struct runtime_config *runtime, const struct job *wish, struct image *ret,
+                      const struct runtime_config *runtime, const struct job *asked, struct image *ret,
                       struct err *reterr)
 {
     const char *name;
-    int r = policy_image_for(policy, wish, &name, reterr);
+    int r = policy_image_for(policy, asked, &name, reterr);
     return r < 0 || !name ? r : image_open(settings->config->image_directory, name, runtime, ret, reterr);
 }
 
@@ -378,41 +379,41 @@ static void give_descriptors(const int fds[JOB_FD_COUNT], int image_fd, int ret[
     ret[JAIL_FD_IMAGE] = image_fd;
 }
 
-/* Takes `wish` over. `approval_id`: NULL where it needed none. */
-static int start(struct warden *warden, const struct settings *settings, struct job *wish,
+/* Takes `asked` over. `approval_id`: NULL where it needed none. */
+static int start(struct warden *warden, const struct settings *settings, struct job *asked,
                  const int fds[JOB_FD_COUNT], bool is_selftest, const char *approval_id,
                  struct warden_job **ret, uint64_t *ret_retry_after_ms, struct err *reterr)
 {
     const struct runtime_config *runtime;
     const struct policy *policy;
-    wait_for_graves(warden);
+    discard_oldest(warden);
     struct warden_job *job = calloc(1, sizeof *job);
-    int r = job ? settings_find(settings, wish, &runtime, &policy, reterr)
+    int r = job ? settings_find(settings, asked, &runtime, &policy, reterr)
                 : err_errno(reterr, ENOMEM, "starting a job");
     if (r < 0) {
-        job_free(wish);
+        job_free(asked);
         free(job);
         return r;
     }
-    *job = (struct warden_job){.warden = warden, .is_selftest = is_selftest, .id = wish->id, .image_fd = -1};
+    *job = (struct warden_job){.warden = warden, .is_selftest = is_selftest, .id = asked->id, .image_fd = -1};
     snprintf(job->approval_id, sizeof job->approval_id, "%s", approval_id ? approval_id : "");
     struct session_workspace session = {.fd = -1, .mount_fd = -1};
     struct kernel *kernel = NULL;
     struct image image = IMAGE_CLOSED;
-    r = open_image(settings, policy, runtime, wish, &image, reterr);
+    r = open_image(settings, policy, runtime, asked, &image, reterr);
     job->image_fd = TAKE_FD(image.lock_fd);
-    r = r < 0 ? r : enter_session(job, settings, wish, &session, ret_retry_after_ms, reterr);
-    r = r < 0 ? r : enter_kernel(job, settings, wish, runtime, policy, &kernel, ret_retry_after_ms, reterr);
+    r = r < 0 ? r : enter_session(job, settings, asked, &session, ret_retry_after_ms, reterr);
+    r = r < 0 ? r : enter_kernel(job, settings, asked, runtime, policy, &kernel, ret_retry_after_ms, reterr);
     r = r < 0 || !approval_id ? r : approval_begin(warden, approval_id, reterr);
     if (r < 0) {
         kernel_leave(kernel);
         image_close(&image);
         fd_closep(&session.mount_fd);
-        job_free(wish);
+        job_free(asked);
         job_discard(job);
         return r;
     }
-    struct policy_ceilings ceilings = settings_ceilings(settings, &warden->host, wish->key);
+    struct policy_ceilings ceilings = settings_ceilings(settings, &warden->host, asked->key);
     ceilings.file_bytes = job->session ? session_file_bytes(settings->config) : 0;
     bool in_image = image.mount_fd >= 0;
     struct policy_program program = {
@@ -421,7 +422,7 @@ static int start(struct warden *warden, const struct settings *settings, struct 
                                         .policy = policy,
                                         .ceilings = &ceilings,
                                         .program = &program,
-                                        .job = wish,
+                                        .job = asked,
                                         .warm =
                                             settings == warden->settings && !in_image ? warden->warm : NULL,
                                         .session = job->session ? &session : NULL,
@@ -449,31 +450,32 @@ static void give_to(struct front *front, struct warden_job *job)
     }
 }
 
-void job_accept(struct front *front, struct job *wish, int fds[JOB_FD_COUNT])
+void job_accept(struct front *front, struct job *asked, int fds[JOB_FD_COUNT])
 {
     struct warden *warden = front->warden;
     struct err err = {0};
-    uint64_t id = wish->id;
+    uint64_t id = asked->id;
     if (!front_next_job(front, id, job_descriptors_check(fds))) {
-        job_free(wish);
+        job_free(asked);
         return;
     }
     uint64_t retry_after_ms = 0;
-    if (approval_check_job(front, wish, &err) < 0 || job_check_load(front, wish, &retry_after_ms, &err) < 0 ||
+    if (approval_check_job(front, asked, &err) < 0 ||
+        job_check_load(front, asked, &retry_after_ms, &err) < 0 ||
         warden_floor_check(warden, &retry_after_ms, &err) < 0) {
-        job_free(wish);
+        job_free(asked);
         report_failure(front, id, &err, retry_after_ms);
         return;
     }
     if (warden->n_jobs + approvals_handed_over(warden, NULL) >=
         warden->settings->config->max_concurrent_jobs) {
-        job_free(wish);
+        job_free(asked);
         err_set(&err, ERR_BUSY, EAGAIN, NULL, "server busy: execution capacity reached");
         job_refuse(front, id, &err, 0);
         return;
     }
     struct warden_job *job;
-    if (start(warden, front->settings, wish, fds, false, NULL, &job, &retry_after_ms, &err) < 0) {
+    if (start(warden, front->settings, asked, fds, false, NULL, &job, &retry_after_ms, &err) < 0) {
         report_failure(front, id, &err, retry_after_ms);
     } else {
         give_to(front, job);
@@ -485,7 +487,7 @@ void job_accept(struct front *front, struct job *wish, int fds[JOB_FD_COUNT])
 void job_run(struct front *front, uint64_t id, const char *approval_id, const int pipes[MSG_RUN_FDS])
 {
     struct warden *warden = front->warden;
-    struct job *wish = NULL;
+    struct job *asked = NULL;
     struct err err = {0};
     int fds[JOB_FD_COUNT] = {-1};
     memcpy(fds + 1, pipes, MSG_RUN_FDS * sizeof *pipes);
@@ -494,10 +496,10 @@ void job_run(struct front *front, uint64_t id, const char *approval_id, const in
     }
     struct warden_job *job = NULL;
     uint64_t retry_after_ms = 0;
-    int r = approval_take(front, approval_id, &wish, &fds[JOB_FD_INPUT], &err);
+    int r = approval_take(front, approval_id, &asked, &fds[JOB_FD_INPUT], &err);
     if (r == 0) {
-        wish->id = id;
-        r = start(warden, front->settings, wish, fds, false, approval_id, &job, &retry_after_ms, &err);
+        asked->id = id;
+        r = start(warden, front->settings, asked, fds, false, approval_id, &job, &retry_after_ms, &err);
         fd_closep(&fds[JOB_FD_INPUT]);
         if (r < 0) {
             approval_not_begun(front, approval_id, &err);
@@ -512,13 +514,13 @@ void job_run(struct front *front, uint64_t id, const char *approval_id, const in
     approvals_tend(warden); /* the next one that enters a session */
 }
 
-int job_start_selftest(struct warden *warden, const struct settings *settings, struct job *wish,
+int job_start_selftest(struct warden *warden, const struct settings *settings, struct job *asked,
                        const int fds[JOB_FD_COUNT],
                        void (*done)(struct warden *warden, const struct job_result *result),
                        struct warden_job **ret, struct err *reterr)
 {
     uint64_t retry_after_ms;
-    int r = start(warden, settings, wish, fds, true, NULL, ret, &retry_after_ms, reterr);
+    int r = start(warden, settings, asked, fds, true, NULL, ret, &retry_after_ms, reterr);
     if (r == 0) {
         (*ret)->done = done;
     }

@@ -239,7 +239,7 @@ int job_start_selftest(struct warden *warden, const struct settings *settings, s
 
 /* ERR_RATE: its key, or its team, runs as many as it may; `*ret_retry_after_ms` is when the first of them has
  * to end, or stays. */
-int job_check_load(const struct front *front, const struct job *wish, uint64_t *ret_retry_after_ms,
+int job_check_load(const struct front *front, const struct job *asked, uint64_t *ret_retry_after_ms,
                    struct err *reterr);
 
 /* guard.c */
