@@ -23,6 +23,7 @@
 #include "server/doors/mcp_session.h"
 #include "server/doors/mcp_tool.h"
 #include "server/front/handlers.h"
+#include "server/front/page.h"
 #include "server/http/http.h"
 #include "server/jobs/approvals.h"
 #include "server/jobs/dispatch.h"
@@ -381,7 +382,7 @@ static bool check_headers(struct request *request, const char **ret_session)
     const char *version = http_header(request->http, "MCP-Protocol-Version");
     const char *session = http_header(request->http, "Mcp-Session-Id");
     *ret_session = session ? session : "";
-    if (!request_origin_fits(request)) {
+    if (!page_origin_fits(request)) {
         return false;
     }
     if (version && !mcp_speaks(version)) {

@@ -15,12 +15,12 @@
 #include "server/doors/execute.h"
 #include "server/doors/run_code.h"
 #include "server/front/openapi.h"
-#include "server/front/routes.h"
 #include "server/host/process_stats.h"
 #include "server/http/http.h"
 #include "server/jobs/approvals.h"
 #include "server/jobs/dispatch.h"
 #include "server/jobs/front_context.h"
+#include "server/jobs/kept_jobs.h"
 #include "server/jobs/reason.h"
 #include "server/jobs/request.h"
 #include "server/jobs/session_queries.h"
@@ -155,15 +155,50 @@ void handle_run_code(struct request *request)
 void handle_terminate(struct request *request)
 {
     char id[IDENT_BYTES], reason[REASON_BYTES];
-    size_t length;
-    const char *argument = route_argument(request->route, http_path(request->http), &length);
-    if (!reason_decode_percent(argument, length, false, id, sizeof id) || !ident_is_sane(id)) {
+    if (!reason_decode_percent(request->argument, request->argument_length, false, id, sizeof id) ||
+        !ident_is_sane(id)) {
         request_refuse(request, ERROR_BAD_FIELD,
                        "execution_id: must be 1 to 128 of A-Z a-z 0-9 . _ - : / + = @ ~", "execution_id");
     } else if (reason_read(request, reason)) {
         dispatch_terminate(request->front->dispatch, request->caller.key, id, *reason ? reason : NULL);
         request_reply_empty(request);
     }
+}
+
+/* The job that the request's path names. Answers and returns NULL where the caller has none of that name. */
+static struct kept_job *find_job(struct request *request)
+{
+    struct kept_job *job = kept_job_find(request->front->kept_jobs, &request->caller, request->argument);
+    if (!job) {
+        request_refuse(request, ERROR_NO_SUCH_PATH, "no such job", NULL);
+    }
+    return job;
+}
+
+void handle_job(struct request *request)
+{
+    const struct kept_job *job = find_job(request);
+    if (job) {
+        struct buf body = BUF_INIT;
+        kept_job_write(job, &body);
+        request_reply(request, 200, "application/json", &body);
+    }
+}
+
+/* One that runs is ended, and its verdict kept; one that has ended is forgotten. */
+void handle_job_end(struct request *request)
+{
+    char reason[REASON_BYTES];
+    struct kept_job *job = find_job(request);
+    if (!job || !reason_read(request, reason)) {
+        return;
+    }
+    if (kept_job_running(job)) {
+        dispatch_end(kept_job_running(job), *reason ? reason : NULL);
+    } else {
+        kept_job_drop(job);
+    }
+    request_reply_empty(request);
 }
 
 void handle_sessions(struct request *request)
@@ -177,11 +212,9 @@ void handle_sessions(struct request *request)
 void handle_session_end(struct request *request)
 {
     struct err err = {0};
-    size_t length;
-    const char *session_id = route_argument(request->route, http_path(request->http), &length);
-    if (!session_id_is_valid(session_id)) {
+    if (!session_id_is_valid(request->argument)) {
         request_refuse(request, ERROR_BAD_FIELD, "session_id: " SESSION_ID_RULE, "session_id");
-    } else if (session_query_send(request, SESSION_DELETE, session_id, &err) < 0) {
+    } else if (session_query_send(request, SESSION_DELETE, request->argument, &err) < 0) {
         request_refuse_err(request, &err, 0);
     }
 }
@@ -189,8 +222,7 @@ void handle_session_end(struct request *request)
 static void ask_of_approvals(struct request *request, struct msg_approval_query *query)
 {
     struct err err = {0};
-    size_t length;
-    const char *id = route_argument(request->route, http_path(request->http), &length);
+    const char *id = request->argument;
     bool one = query->what != APPROVAL_LIST;
     if (one && !approval_id_is_valid(id)) {
         request_refuse(request, ERROR_NO_SUCH_PATH, "no such approval", NULL);
