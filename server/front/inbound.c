@@ -32,9 +32,9 @@
 #define TURN_BODY_BYTES 65536
 
 struct inbound {
-    struct request request; /* first, so that one is the other */
-    struct deadline held;   /* a refusal that takes its time */
-    struct turn turn;       /* a large body waits to be decoded */
+    struct request request;    /* first, so that one is the other */
+    struct deadline held;      /* a refusal that takes its time */
+    struct turn turn;          /* a large body waits to be decoded */
     const struct route *route; /* NULL: none */
 };
 

@@ -41,6 +41,7 @@ enum pending_kind {
 
 /* What a request waits for. */
 struct approval_pending {
+    struct dispatch_waiting waiting; /* first, so that one is the other */
     struct approval_pending *next;
     struct request *request; /* NULL: the caller has gone */
     enum pending_kind kind;
@@ -241,12 +242,34 @@ static int sealed_file(const struct buf *data, int *ret_fd, struct err *reterr)
     return 0;
 }
 
+/* Its job was to run and has not begun. */
+static void resume(struct dispatch_waiting *waiting, struct request *request)
+{
+    struct approval_pending *pending = (struct approval_pending *)(void *)waiting;
+    if (!request) {
+        pending_free(pending);
+        return;
+    }
+    struct front_approvals *approvals = request->front->approvals;
+    if (is_leaving(approvals->front)) {
+        reply_required(request, &pending->approval);
+        pending_free(pending);
+        return;
+    }
+    pending->next = approvals->first;
+    approvals->first = pending;
+    pending->request = request;
+    request->approval = pending;
+    set_timer(approvals);
+}
+
 static struct approval_pending *pending_new(struct request *request, enum pending_kind kind)
 {
     struct front_approvals *approvals = request->front->approvals;
     struct approval_pending *pending = calloc(1, sizeof *pending);
     if (pending) {
-        *pending = (struct approval_pending){.next = approvals->first,
+        *pending = (struct approval_pending){.waiting = {resume},
+                                             .next = approvals->first,
                                              .request = request,
                                              .kind = kind,
                                              .id = ++approvals->last_id,
@@ -264,28 +287,6 @@ static void leave(struct front_approvals *approvals, struct approval_pending *pe
     pending->request->approval = NULL;
     pending->request = NULL;
     set_timer(approvals);
-}
-
-void front_approvals_wait_on(struct request *request, struct approval_pending *waiting)
-{
-    struct front_approvals *approvals = request->front->approvals;
-    if (is_leaving(approvals->front)) {
-        reply_required(request, &waiting->approval);
-        pending_free(waiting);
-        return;
-    }
-    waiting->next = approvals->first;
-    approvals->first = waiting;
-    waiting->request = request;
-    request->approval = waiting;
-    set_timer(approvals);
-}
-
-void front_approvals_waiting_free(struct approval_pending *waiting)
-{
-    if (waiting) {
-        pending_free(waiting);
-    }
 }
 
 static void drop(struct front_approvals *approvals, struct approval_pending *pending)
@@ -534,7 +535,7 @@ static int run(struct front_approvals *approvals, const char *approval_id, int f
                                            .traceparent = submission.traceparent,
                                            .start_ns = clock_now_ns(),
                                            .approval_id = approval_id,
-                                           .waiting = waiting};
+                                           .waiting = waiting ? &waiting->waiting : NULL};
     r = dispatch_run(approvals->front->dispatch, request, &origin, &execute, reterr);
     if (r == 0 && waiting) {
         leave(approvals, waiting);

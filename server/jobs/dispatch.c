@@ -23,7 +23,6 @@
 #include "server/doors/execute.h"
 #include "server/doors/run_code.h"
 #include "server/front/door_mcp.h"
-#include "server/jobs/approvals.h"
 #include "server/jobs/dispatch_internal.h"
 #include "server/jobs/front_context.h"
 #include "server/jobs/job_io.h"
@@ -70,7 +69,9 @@ void dispatch_job_free(struct running *job)
         free(job->reason);
         free(job->code);
         run_code_free(job->run_code);
-        front_approvals_waiting_free(job->waiting);
+        if (job->waiting) {
+            job->waiting->resume(job->waiting, NULL);
+        }
         free(job);
     }
 }

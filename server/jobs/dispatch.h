@@ -4,7 +4,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct approval_pending;
 struct caller;
 struct channel;
 struct dispatch;
@@ -46,13 +45,19 @@ int dispatch_check(struct dispatch *dispatch, const struct caller *caller, struc
                    uint64_t *ret_retry_after_ms, struct err *reterr);
 void dispatch_count(struct dispatch *dispatch, const struct caller *caller);
 
+/* What a request has waited in until its job was to run. */
+struct dispatch_waiting {
+    /* The job has not begun: `request` waits in it as before. NULL: nobody does any more; frees it. */
+    void (*resume)(struct dispatch_waiting *waiting, struct request *request);
+};
+
 /* Who had asked for a job, and under which names. */
 struct dispatch_origin {
     const struct caller *caller;
     const char *request_id, *traceparent; /* NULL: none */
     uint64_t start_ns;
     const char *approval_id;          /* NULL: it needed no approval */
-    struct approval_pending *waiting; /* what its request has waited in until now; NULL: none */
+    struct dispatch_waiting *waiting; /* NULL: no request has waited */
 };
 /* Runs a job that has been approved, which the warden has. Its result is kept under the approval's id; a
  * request (NULL: none) is answered with it as well. Takes what `execute` holds, and `origin->waiting`, where

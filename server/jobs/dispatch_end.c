@@ -19,7 +19,6 @@
 #include "server/doors/execute.h"
 #include "server/doors/run_code.h"
 #include "server/front/door_mcp.h"
-#include "server/jobs/approvals.h"
 #include "server/jobs/dispatch.h"
 #include "server/jobs/dispatch_internal.h"
 #include "server/jobs/front_context.h"
@@ -288,7 +287,8 @@ static void wait_on(struct running *job)
 {
     if (job->request) {
         job->request->job = NULL;
-        front_approvals_wait_on(job->request, TAKE_PTR(job->waiting));
+        struct dispatch_waiting *waiting = TAKE_PTR(job->waiting);
+        waiting->resume(waiting, job->request);
     }
     kept_job_drop(job->kept);
     dispatch_job_free(job);
