@@ -18,7 +18,8 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
-#include "server/doors/execute.h"
+#include "server/doors/door.h"
+#include "server/doors/error_reply.h"
 #include "server/doors/mcp.h"
 #include "server/doors/mcp_session.h"
 #include "server/doors/mcp_tool.h"
@@ -29,10 +30,7 @@
 #include "server/jobs/dispatch.h"
 #include "server/jobs/front_context.h"
 #include "server/jobs/request.h"
-#include "server/jobs/stream.h"
 #include "server/kit/accept.h"
-#include "server/kit/log.h"
-#include "server/kit/metrics.h"
 
 /* A call of the tool whose answer is due. */
 struct mcp_call {
@@ -74,6 +72,8 @@ void mcp_free(struct mcp *mcp)
 
 /* ---- Calls ---- */
 
+static const struct door mcp_door;
+
 static struct mcp_call *call_new(struct request *request, const char *session, const char *id)
 {
     struct mcp *mcp = request->front->mcp;
@@ -89,20 +89,18 @@ static struct mcp_call *call_new(struct request *request, const char *session, c
         call->next->previous = call;
     }
     mcp->calls = call;
-    request->mcp = call;
+    request->door = &mcp_door;
+    request->call = call;
     return call;
 }
 
-void mcp_call_free(struct mcp_call *call)
+static void call_free(void *arg)
 {
-    if (!call) {
-        return;
-    }
+    struct mcp_call *call = arg;
     *(call->previous ? &call->previous->next : &call->mcp->calls) = call->next;
     if (call->next) {
         call->next->previous = call->previous;
     }
-    call->request->mcp = NULL;
     free(call);
 }
 
@@ -164,9 +162,10 @@ static void reply_result(struct request *request, const char *id, const struct b
     request_reply(request, 200, "application/json", &body);
 }
 
-int mcp_encode_result(const struct mcp_call *call, const struct job_result *result,
-                      const struct job_texts *texts, struct buf *ret, struct err *reterr)
+static int encode(const struct job_result *result, const struct job_texts *texts, struct buf *ret,
+                  struct err *reterr)
 {
+    const struct mcp_call *call = texts->call;
     mcp_begin_result(call->id, ret);
     int r = mcp_tool_encode(result, texts, ret, reterr);
     mcp_end_result(ret);
@@ -174,57 +173,33 @@ int mcp_encode_result(const struct mcp_call *call, const struct job_result *resu
 }
 
 /* What went wrong inside is in the log, under the request's id. */
-void mcp_encode_refusal(const struct mcp_call *call, const struct err *err, struct buf *ret)
+static void encode_refusal(const void *arg, const struct err *err, struct buf *ret)
 {
+    const struct mcp_call *call = arg;
     enum error_class class = error_class_of(err);
     mcp_begin_result(call->id, ret);
     mcp_tool_encode_refusal(class == ERROR_INTERNAL ? "internal error" : err->text, error_code(class), ret);
     mcp_end_result(ret);
 }
 
-void mcp_refuse(struct request *request, const struct err *err)
+static bool encode_progress(const void *arg, const char *text, struct buf *ret)
 {
-    struct buf body = BUF_INIT;
-    metrics_add(request->front->metrics, METRIC_JOBS_REJECTED, error_code(error_class_of(err)), NULL, 1);
-    mcp_encode_refusal(request->mcp, err, &body);
-    request_reply(request, 200, "application/json", &body);
-}
-
-/* ---- Progress ---- */
-
-static double seconds_since(const struct mcp_call *call)
-{
-    return (double)(clock_now_ns() - call->started_ns) / (double)NS_PER_S;
-}
-
-static void put_progress(const struct mcp_call *call, const char *text, struct buf *ret)
-{
-    mcp_write_progress(call->progress_token, seconds_since(call), (double)call->timeout_ms / 1000, text, ret);
-}
-
-/* The stream's own comment would do for proxies, but not for a client that waits for progress. */
-static void on_beat(const struct request *request, struct buf *ret)
-{
-    if (request->mcp && request->mcp->progress_token[0] != '\0') {
-        buf_puts(ret, "event: message\ndata: ");
-        put_progress(request->mcp, "still running", ret);
-        buf_puts(ret, "\n\n");
-    } else {
-        buf_puts(ret, ": still running\n\n");
+    const struct mcp_call *call = arg;
+    double seconds = (double)(clock_now_ns() - call->started_ns) / (double)NS_PER_S;
+    if (call->progress_token[0] == '\0') {
+        return false;
     }
+    mcp_write_progress(call->progress_token, seconds, (double)call->timeout_ms / 1000, text, ret);
+    return true;
 }
 
-void mcp_begin_stream(struct request *request)
-{
-    static const struct stream_dialect dialect = {.reply_event = "message", .beat = on_beat};
-    const struct mcp_call *call = request->mcp;
-    CLEANUP(buf_free) struct buf progress = BUF_INIT;
-    stream_speak(request->stream, &dialect);
-    if (call->progress_token[0] != '\0') {
-        put_progress(call, "running", &progress);
-        stream_event(request->stream, "message", &progress);
-    }
-}
+static const struct door mcp_door = {
+    .reply_event = "message",
+    .encode = encode,
+    .encode_refusal = encode_refusal,
+    .encode_progress = encode_progress,
+    .call_free = call_free,
+};
 
 /* ---- Methods ---- */
 
@@ -295,6 +270,7 @@ static void start_job(struct mcp_call *call, struct execute_request *execute)
     struct err err = {0};
     uint64_t retry_after_ms;
     call->timeout_ms = execute->job->limits.timeout_ms;
+    execute->door = request->door;
     execute->job->key = strdup(request->caller.name);
     if (!execute->job->key) {
         err_errno(&err, ENOMEM, "starting a job");

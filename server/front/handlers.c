@@ -12,8 +12,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "server/doors/approval.h"
-#include "server/doors/execute.h"
-#include "server/doors/run_code.h"
+#include "server/doors/door.h"
 #include "server/front/openapi.h"
 #include "server/host/process_stats.h"
 #include "server/http/http.h"
@@ -57,24 +56,13 @@ static struct json_doc *read_body(struct request *request)
 }
 
 /* Answers and returns false where the body is no request. */
-static bool read_execute(struct request *request, struct execute_request *ret)
-{
-    CLEANUP(json_freep) struct json_doc *doc = read_body(request);
-    struct err err = {0};
-    if (doc && execute_decode(json_root(doc), request->front->config, ret, &err) < 0) {
-        request_refuse_err(request, &err, 0);
-        return false;
-    }
-    return doc;
-}
-
-static bool read_run_code(struct request *request, struct execute_request *ret, bool *ret_stream)
+static bool read_job(struct request *request, struct execute_request *ret)
 {
     CLEANUP(json_freep) struct json_doc *doc = read_body(request);
     const struct buf *body = http_body(request->http);
     struct err err = {0};
-    if (doc && run_code_decode(json_root(doc), body->data, body->len, request->front->config, ret, ret_stream,
-                               &err) < 0) {
+    if (doc &&
+        request->door->decode(json_root(doc), body->data, body->len, request->front->config, ret, &err) < 0) {
         request_refuse_err(request, &err, 0);
         return false;
     }
@@ -99,22 +87,16 @@ static bool may_use(struct request *request, const struct execute_request *execu
     return true;
 }
 
-static bool accepts_events(const char *accept)
-{
-    return accept_lists(accept, "text/event-stream");
-}
-
 /* `?wait=false`: the caller does not wait for the verdict. Otherwise it may want to hear of what happens. */
-static bool read_way(struct request *request, enum dispatch_way *ret)
+static bool read_way(struct request *request, const struct execute_request *execute, enum dispatch_way *ret)
 {
-    const char *wait = http_argument(request->http, "wait");
+    const char *wait = request->door->keeps ? http_argument(request->http, "wait") : NULL;
     if (wait && strcmp(wait, "false") != 0 && strcmp(wait, "true") != 0) {
         request_refuse(request, ERROR_BAD_FIELD, "wait: must be true or false", "wait");
         return false;
     }
-    *ret = wait && *wait == 'f'                                   ? DISPATCH_KEEP
-           : accepts_events(http_header(request->http, "Accept")) ? DISPATCH_STREAM
-                                                                  : DISPATCH_REPLY;
+    bool stream = execute->stream || accept_lists(http_header(request->http, "Accept"), "text/event-stream");
+    *ret = wait && *wait == 'f' ? DISPATCH_KEEP : stream ? DISPATCH_STREAM : DISPATCH_REPLY;
     return true;
 }
 
@@ -132,22 +114,12 @@ static void start(struct request *request, struct execute_request *execute, enum
     }
 }
 
-void handle_execute(struct request *request)
+void handle_job_start(struct request *request)
 {
     CLEANUP(execute_request_clear) struct execute_request execute = EXECUTE_REQUEST_INIT;
     enum dispatch_way way;
-    if (read_execute(request, &execute) && may_use(request, &execute) && read_way(request, &way)) {
+    if (read_job(request, &execute) && may_use(request, &execute) && read_way(request, &execute, &way)) {
         start(request, &execute, way);
-    }
-}
-
-void handle_run_code(struct request *request)
-{
-    CLEANUP(execute_request_clear) struct execute_request execute = EXECUTE_REQUEST_INIT;
-    bool stream = false;
-    if (read_run_code(request, &execute, &stream) && may_use(request, &execute)) {
-        stream = stream || accepts_events(http_header(request->http, "Accept"));
-        start(request, &execute, stream ? DISPATCH_STREAM : DISPATCH_REPLY);
     }
 }
 

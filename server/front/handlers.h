@@ -3,8 +3,7 @@
 
 struct request;
 
-void handle_execute(struct request *request);
-void handle_run_code(struct request *request);
+void handle_job_start(struct request *request);
 void handle_terminate(struct request *request);
 void handle_sessions(struct request *request);
 void handle_session_end(struct request *request);

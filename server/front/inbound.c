@@ -12,7 +12,7 @@
 #include "config/server/config.h"
 #include "jail/base/buf.h"
 #include "jail/base/clock.h"
-#include "server/front/door_mcp.h"
+#include "server/doors/door.h"
 #include "server/front/guesses.h"
 #include "server/front/page.h"
 #include "server/front/routes.h"
@@ -172,7 +172,7 @@ static void on_headers(void *arg, struct http_request *http)
     const struct route *path;
     char allow[ROUTE_ALLOW_BYTES];
     inbound->route = route_find(http_method(http), http_path(http), &path, allow);
-    request->starts_job = inbound->route && inbound->route->starts_job;
+    request->door = inbound->route ? inbound->route->door : NULL;
     bool presented = http_header(http, "X-Service-API-Key") || http_header(http, "Authorization");
     bool identified = identify(inbound);
     if (!identified && needs_key(front, path)) {
@@ -301,7 +301,9 @@ static void on_end(void *arg, struct http_request *http, bool sent)
     session_query_forget(request);
     front_approvals_forget(request);
     stream_free(request->stream);
-    mcp_call_free(request->mcp);
+    if (request->call) {
+        request->door->call_free(request->call);
+    }
     if (request->status == 0) {
         request->status = 499;
     }

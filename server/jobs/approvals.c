@@ -24,7 +24,6 @@
 #include "jail/base/loop.h"
 #include "server/doors/approval.h"
 #include "server/doors/execute.h"
-#include "server/front/door_mcp.h"
 #include "server/jobs/front_context.h"
 #include "server/jobs/request.h"
 #include "server/kit/log.h"
@@ -92,7 +91,7 @@ static void reply_required(struct request *request, const struct approval *appro
 {
     char location[APPROVAL_ID_BYTES + 16];
     struct buf body = BUF_INIT;
-    if (request->mcp) {
+    if (!request->door->keeps) {
         struct err err = {0};
         err_set(
             &err, ERR_APPROVAL, 0, NULL,
@@ -184,7 +183,7 @@ bool front_approvals_holds(const struct front_approvals *approvals, const struct
     const char *policy = execute->job->policy ? execute->job->policy : execute->runtime->policy;
     for (size_t i = 0; i < approvals->n_held; i++) {
         if (strcmp(approvals->held[i], policy) == 0) {
-            return execute->run_code == NULL; /* whose job only its door can run: the warden refuses it */
+            return !execute->door->evaluator; /* which only its door understands: the warden refuses it */
         }
     }
     return false;
@@ -385,7 +384,7 @@ static void begin_waiting(struct front_approvals *approvals, struct request *req
     uint64_t most = approvals->front->config->max_approval_wait_ms;
     uint64_t wait_ms = execute->wait_ms < most ? execute->wait_ms : most;
     dispatch_count(approvals->front->dispatch, &request->caller);
-    struct approval_pending *pending = wait_ms > 0 && !request->mcp && !is_leaving(approvals->front)
+    struct approval_pending *pending = wait_ms > 0 && request->door->keeps && !is_leaving(approvals->front)
                                            ? pending_new(request, PENDING_DECISION)
                                            : NULL;
     if (!pending) {
@@ -500,6 +499,7 @@ static int unpack(const struct server_config *config, struct submission *submiss
     if (!ret->runtime) {
         return err_set(reterr, ERR_INTERNAL, EPROTO, NULL, "there is no runtime for an approved job");
     }
+    ret->door = &execute_door;
     sha256_hex_of(submission->input, (size_t)submission->job->code_size, ret->code_sha256);
     int r = input_new(&ret->input, reterr);
     r = r < 0 ? r : input_append(&ret->input, submission->input, submission->input_size, reterr);

@@ -71,7 +71,7 @@ void dispatch_cancel(struct running *job);
 /* Ends a job for which no request waits. `reason` (NULL: none) becomes the verdict's sentence. */
 void dispatch_end(struct running *job, const char *reason);
 
-/* Ends the runs of POST /run-code that this caller has given this name; the others go on. */
+/* Ends the runs of an evaluator that this caller has given this name; the others go on. */
 void dispatch_terminate(struct dispatch *dispatch, const struct key_config *key, const char *execution_id,
                         const char *reason);
 

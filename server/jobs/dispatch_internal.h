@@ -33,7 +33,8 @@ struct running {
     bool approved;                    /* it runs whoever waits for it */
     struct dispatch_waiting *waiting; /* what its request goes back to if it does not begin; NULL: none */
     bool streams;                     /* its request hears of what happens */
-    struct run_code *run_code;        /* NULL: it runs a program */
+    const struct door *door;          /* in whose words its reply is */
+    void *state;                      /* the door's */
     bool has_outputs;                 /* the warden knows of files that the program has named */
     struct tools tools;
 };

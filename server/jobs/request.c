@@ -6,7 +6,7 @@
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "server/front/door_mcp.h"
+#include "server/doors/door.h"
 #include "server/http/http.h"
 #include "server/jobs/front_context.h"
 #include "server/kit/log.h"
@@ -92,7 +92,7 @@ static void reply_error(struct request *request, enum error_class class, uint64_
     if (allow) {
         headers[n++] = (struct http_header){"Allow", allow};
     }
-    if (request->starts_job && class != ERROR_SETUP) {
+    if (request->door && class != ERROR_SETUP) {
         metrics_add(request->front->metrics, METRIC_JOBS_REJECTED, error_code(class), NULL, 1);
     }
     reply_with(request, error_status(class), headers, n, body);
@@ -125,8 +125,10 @@ void request_refuse_err(struct request *request, const struct err *err, uint64_t
             LOG_FIELD_STR("kind", err_kind_to_string(err->kind)), LOG_FIELD_STR("step", err->step),
             LOG_FIELD_STR("item", err->item), LOG_FIELD_STR("error", err->text));
     }
-    if (request->mcp) {
-        mcp_refuse(request, err);
+    if (request->door && request->door->encode_refusal) {
+        metrics_add(request->front->metrics, METRIC_JOBS_REJECTED, error_code(class), NULL, 1);
+        request->door->encode_refusal(request->call, err, &body);
+        request_reply(request, 200, "application/json", &body);
         return;
     }
     error_write_err(&body, err);

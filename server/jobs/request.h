@@ -12,10 +12,10 @@
 
 struct approval_pending;
 struct buf;
+struct door;
 struct err;
 struct front;
 struct http_request;
-struct mcp_call;
 struct running;
 struct session_query_pending;
 struct stream;
@@ -25,8 +25,9 @@ struct stream;
 struct request {
     struct front *front;
     struct http_request *http;
-    bool starts_job;      /* what it asks for */
-    const char *argument; /* what its path names, not decoded; "": nothing */
+    const struct door *door; /* of the job that it asks for; NULL: it asks for none */
+    void *call;              /* which of its door's calls it is; NULL: the door has none */
+    const char *argument;    /* what its path names, not decoded; "": nothing */
     size_t argument_length;
     struct caller caller; /* `name` NULL: not identified */
     char id[IDENT_BYTES];
@@ -39,7 +40,6 @@ struct request {
     struct approval_pending *approval;   /* what the warden is to say about an approval */
     char *shown_key;                     /* the key itself, of routes that hand it to the warden; else NULL */
     struct session_query_pending *query; /* whose answer it waits for */
-    struct mcp_call *mcp;                /* what it is to be told as; NULL: as HTTP */
 };
 
 /* Each answers the request and takes the body. */
