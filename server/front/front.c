@@ -26,7 +26,7 @@
 #include "server/bridge/callback.h"
 #include "server/bridge/egress.h"
 #include "server/doors/content_type.h"
-#include "server/front/door_mcp.h"
+#include "server/doors/mcp_session.h"
 #include "server/front/guesses.h"
 #include "server/front/inbound.h"
 #include "server/front/sandbox.h"
@@ -428,7 +428,8 @@ static int start(struct front_process *process, struct err *reterr)
         r = streams_new(front->loop, front->config->stream_heartbeat_ms, &front->streams, reterr);
     }
     if (r == 0) {
-        r = mcp_new(&front->mcp, reterr);
+        front->mcp_sessions = mcp_sessions_new();
+        r = front->mcp_sessions ? 0 : err_errno(reterr, ENOMEM, "making the table of MCP sessions");
     }
     if (r == 0) {
         r = turns_new(front->loop, front->config->n_keys + 1, inbound_take_turn, &front->turns, reterr);
@@ -502,7 +503,7 @@ static void clean_up(struct front_process *process)
     front_approvals_free(front->approvals);
     streams_free(front->streams);
     turns_free(front->turns);
-    mcp_free(front->mcp);
+    mcp_sessions_free(front->mcp_sessions);
     loop_remove(process->channel_source);
     loop_free(front->loop);
     channel_free(process->channel);

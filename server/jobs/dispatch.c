@@ -117,6 +117,16 @@ size_t dispatch_jobs(const struct dispatch *dispatch)
     return dispatch->n_jobs;
 }
 
+struct running *dispatch_next(const struct dispatch *dispatch, const struct running *job)
+{
+    return job ? job->next : dispatch->jobs;
+}
+
+struct request *dispatch_request(const struct running *job)
+{
+    return job->request;
+}
+
 struct running *dispatch_find(const struct dispatch *dispatch, uint64_t id)
 {
     struct running *job = dispatch->jobs;

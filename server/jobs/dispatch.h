@@ -34,6 +34,11 @@ enum dispatch_way {
     DISPATCH_STREAM, /* from then on, until the verdict is there (server/jobs/stream.h) */
 };
 
+/* Of all jobs, the one behind `job`; NULL: the first. */
+struct running *dispatch_next(const struct dispatch *dispatch, const struct running *job);
+/* NULL: its caller has gone. */
+struct request *dispatch_request(const struct running *job);
+
 /* Gives a job to the warden. Takes what `execute` holds where it
  * succeeds. ERR_RATE, with `*ret_retry_after_ms`: the key's own limit. */
 int dispatch_start(struct dispatch *dispatch, struct request *request, struct execute_request *execute,
