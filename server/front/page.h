@@ -12,8 +12,7 @@ bool page_host_is_ours(const char *host, const struct listen_address *listen);
 /* An Origin header, NULL included, of a page that may call; one without a host ("null") may not. */
 bool page_origin_is_ours(const char *origin, const struct listen_address *listen);
 
-/* Each false: it has been refused. */
-/* A page of another host does not send it. */
+/* False: a page of another host sends it, and has been refused. */
 bool page_origin_fits(struct request *request);
-/* It may ask a server that asks for no key. Others ask for one. */
+/* The same, and what it calls this server; where keys are asked for, any page fits. */
 bool page_fits(struct request *request);
