@@ -17,7 +17,6 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "server/doors/input_files.h"
-#include "server/doors/run_code.h"
 #include "server/kit/ident.h"
 
 enum field_name {
@@ -452,6 +451,7 @@ int execute_decode(const struct json *root, const struct server_config *config, 
                        json_type_to_string(json_type_of(root)));
     }
     CLEANUP(execute_request_clear) struct execute_request request = EXECUTE_REQUEST_INIT;
+    request.door = &execute_door;
     request.job = calloc(1, sizeof *request.job);
     if (!request.job) {
         return no_memory(reterr);
@@ -472,12 +472,18 @@ int execute_decode(const struct json *root, const struct server_config *config, 
     return 0;
 }
 
-void execute_request_clear(struct execute_request *request)
+static int decode(const struct json *root, const char *text, size_t size, const struct server_config *config,
+                  struct execute_request *ret, struct err *reterr)
 {
-    job_free(request->job);
-    input_clear(&request->input);
-    free(request->stdin_data);
-    free(request->callback_url);
-    run_code_free(request->run_code);
-    *request = EXECUTE_REQUEST_INIT;
+    (void)text;
+    (void)size;
+    return execute_decode(root, config, ret, reterr);
 }
+
+const struct door execute_door = {
+    .keeps = true,
+    .tells_output = true,
+    .reply_event = "result",
+    .decode = decode,
+    .encode = execute_encode,
+};

@@ -36,7 +36,6 @@ struct decoder {
     struct execute_request *request;
     struct job *job;
     struct function_ids functions; /* that the module is given */
-    bool *stream;
 };
 
 typedef int (*decode_fn)(struct decoder *decoder, const struct json *value, struct err *reterr);
@@ -265,11 +264,15 @@ static int decode_memory(struct decoder *decoder, const struct json *value, stru
     return too_large ? bad(reterr, "options.memoryLimitBytes", "is too large") : 0;
 }
 
-void run_code_refuse_memory(const char *why, struct err *ret)
+static bool rename_refusal(const char *item, const char *why, struct err *ret)
 {
+    if (strcmp(item, "limits.memory_bytes") != 0) {
+        return false;
+    }
     snprintf(ret->item, sizeof ret->item, "options.memoryLimitBytes");
     snprintf(ret->text, sizeof ret->text, "%s: with the %llu bytes that are the evaluator's it %.200s",
              ret->item, EVALUATOR_BYTES, why);
+    return true;
 }
 
 static int decode_filename(struct decoder *decoder, const struct json *value, struct err *reterr)
@@ -338,7 +341,7 @@ static int decode_timeout(struct decoder *decoder, const struct json *value, str
 static int decode_stream(struct decoder *decoder, const struct json *value, struct err *reterr)
 {
     (void)reterr;
-    *decoder->stream = json_bool(value);
+    decoder->request->stream = json_bool(value);
     return 0;
 }
 
@@ -415,23 +418,34 @@ static int decode_body(struct decoder *decoder, const struct json *root, struct 
 }
 
 int run_code_decode(const struct json *root, const char *text, size_t size,
-                    const struct server_config *config, struct execute_request *ret, bool *ret_stream,
-                    struct err *reterr)
+                    const struct server_config *config, struct execute_request *ret, struct err *reterr)
 {
     CLEANUP(execute_request_clear) struct execute_request request = EXECUTE_REQUEST_INIT;
+    struct run_code *run = NULL;
+    request.door = &run_code_door;
     request.job = calloc(1, sizeof *request.job);
-    bool stream = false;
-    struct decoder decoder = {.config = config, .request = &request, .job = request.job, .stream = &stream};
+    struct decoder decoder = {.config = config, .request = &request, .job = request.job};
     int r = request.job ? decode_body(&decoder, root, reterr) : no_memory(reterr);
     r = r < 0 ? r : find_evaluator(&decoder, reterr);
     r = r < 0 ? r : write_program(&decoder, text, size, reterr);
-    r = r < 0 ? r : run_code_new(&decoder.functions, &request.run_code, reterr);
+    r = r < 0 ? r : run_code_new(&decoder.functions, &run, reterr);
     function_ids_clear(&decoder.functions);
     if (r < 0) {
         return r;
     }
+    request.state = run;
+    request.functions = run_code_functions(run);
     *ret = request;
     request = EXECUTE_REQUEST_INIT;
-    *ret_stream = stream;
     return 0;
 }
+
+const struct door run_code_door = {
+    .evaluator = true,
+    .reply_event = "result",
+    .decode = run_code_decode,
+    .encode = run_code_encode,
+    .rename_refusal = rename_refusal,
+    .note = run_code_note,
+    .state_free = run_code_free,
+};

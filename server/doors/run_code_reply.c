@@ -56,16 +56,15 @@ const struct function_ids *run_code_functions(const struct run_code *run)
     return &run->functions;
 }
 
-void run_code_free(struct run_code *run)
+void run_code_free(void *state)
 {
-    for (size_t i = 0; run && i < LISTS; i++) {
+    struct run_code *run = state;
+    for (size_t i = 0; i < LISTS; i++) {
         buf_free(&run->items[i]);
     }
-    if (run) {
-        buf_free(&run->last);
-        function_ids_clear(&run->functions);
-        free(run);
-    }
+    buf_free(&run->last);
+    function_ids_clear(&run->functions);
+    free(run);
 }
 
 /* Without line feeds, which JSON may have between its tokens and an event's data may not. */
@@ -81,9 +80,10 @@ static void put_on_one_line(struct buf *ret, const char *text, size_t size)
     }
 }
 
-const char *run_code_note(struct run_code *run, const struct json_slice *kind, const struct json_slice *data,
+const char *run_code_note(void *state, const struct json_slice *kind, const struct json_slice *data,
                           const struct buf **ret_data)
 {
+    struct run_code *run = state;
     for (size_t i = 0; i < LISTS; i++) {
         struct buf *items = &run->items[i];
         if (kind->size != strlen(lists[i].kind) || memcmp(kind->text, lists[i].kind, kind->size) != 0 ||
@@ -190,16 +190,17 @@ static void put_lists(struct buf *ret, const struct run_code *run)
     }
 }
 
-int run_code_encode(const struct run_code *run, const struct job_result *result, const char *output,
-                    size_t output_size, const struct capture *capture, struct buf *ret, struct err *reterr)
+int run_code_encode(const struct job_result *result, const struct job_texts *texts, struct buf *ret,
+                    struct err *reterr)
 {
+    const struct run_code *run = texts->state;
     struct json_slice members[MEMBERS];
-    bool own = read_output(output, output_size, members);
+    bool own = read_output(texts->output, texts->output_size, members);
     buf_putc(ret, '{');
     if (own) {
         put_own_words(ret, members);
     } else {
-        put_verdict(ret, result, capture);
+        put_verdict(ret, result, texts->capture);
     }
     put_lists(ret, run);
     json_out_key(ret, "durationMs");

@@ -4,7 +4,7 @@
  * takes nothing else, gets a stream of events instead, which ends with its answer. Nothing is ever sent
  * unasked, so there is no GET. A call is found again by its caller, its session and its id, to be cancelled:
  * it gets no answer then, as the protocol says. */
-#include "server/front/door_mcp.h"
+#include "server/front/handlers.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -18,104 +18,34 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
-#include "server/doors/execute.h"
+#include "server/doors/door.h"
 #include "server/doors/mcp.h"
+#include "server/doors/mcp_call.h"
 #include "server/doors/mcp_session.h"
 #include "server/doors/mcp_tool.h"
-#include "server/front/handlers.h"
+#include "server/front/page.h"
 #include "server/http/http.h"
 #include "server/jobs/approvals.h"
 #include "server/jobs/dispatch.h"
 #include "server/jobs/front_context.h"
 #include "server/jobs/request.h"
-#include "server/jobs/stream.h"
 #include "server/kit/accept.h"
-#include "server/kit/log.h"
-#include "server/kit/metrics.h"
 
-/* A call of the tool whose answer is due. */
-struct mcp_call {
-    struct mcp *mcp;
-    struct mcp_call *previous, *next;
-    struct request *request;
-    char session[MCP_SESSION_BYTES]; /* "": none */
-    char id[MCP_ID_BYTES];
-    char progress_token[MCP_ID_BYTES]; /* "": nobody asks */
-    uint64_t started_ns, timeout_ms;
-};
-
-struct mcp {
-    struct mcp_sessions *sessions;
-    struct mcp_call *calls;
-};
-
-int mcp_new(struct mcp **ret, struct err *reterr)
-{
-    struct mcp *mcp = calloc(1, sizeof *mcp);
-    struct mcp_sessions *sessions = mcp_sessions_new();
-    if (!mcp || !sessions) {
-        free(mcp);
-        mcp_sessions_free(sessions);
-        return err_errno(reterr, ENOMEM, "making the table of MCP calls");
-    }
-    mcp->sessions = sessions;
-    *ret = mcp;
-    return 0;
-}
-
-void mcp_free(struct mcp *mcp)
-{
-    if (mcp) {
-        mcp_sessions_free(mcp->sessions);
-        free(mcp);
-    }
-}
-
-/* ---- Calls ---- */
-
-static struct mcp_call *call_new(struct request *request, const char *session, const char *id)
-{
-    struct mcp *mcp = request->front->mcp;
-    struct mcp_call *call = calloc(1, sizeof *call);
-    if (!call) {
-        return NULL;
-    }
-    *call =
-        (struct mcp_call){.mcp = mcp, .next = mcp->calls, .request = request, .started_ns = clock_now_ns()};
-    snprintf(call->session, sizeof call->session, "%s", session);
-    snprintf(call->id, sizeof call->id, "%s", id);
-    if (call->next) {
-        call->next->previous = call;
-    }
-    mcp->calls = call;
-    request->mcp = call;
-    return call;
-}
-
-void mcp_call_free(struct mcp_call *call)
-{
-    if (!call) {
-        return;
-    }
-    *(call->previous ? &call->previous->next : &call->mcp->calls) = call->next;
-    if (call->next) {
-        call->next->previous = call->previous;
-    }
-    call->request->mcp = NULL;
-    free(call);
-}
+/* ---- Cancelling ---- */
 
 /* `id` NULL: every call of that session. */
-static bool is_meant(const struct mcp_call *call, const struct caller *caller, const char *session,
+static bool is_meant(const struct request *waiting, const struct caller *caller, const char *session,
                      const char *id)
 {
-    return call->request->caller.key == caller->key && call->request->job &&
-           strcmp(call->session, session) == 0 && (!id || strcmp(call->id, id) == 0);
+    if (waiting->door != &mcp_door || waiting->caller.key != caller->key) {
+        return false;
+    }
+    const struct mcp_call *call = waiting->call;
+    return strcmp(call->session, session) == 0 && (!id || strcmp(call->id, id) == 0);
 }
 
-static void cancel_call(struct mcp_call *call)
+static void cancel_call(struct request *request)
 {
-    struct request *request = call->request;
     dispatch_cancel(request->job); /* ends its stream, too, if it has begun */
     if (!request->stream) {
         request_reply_noted(request);
@@ -125,18 +55,19 @@ static void cancel_call(struct mcp_call *call)
 /* Clients without a session may use one id at the same time: then nobody can tell which is meant. */
 static void cancel(const struct request *request, const char *session, const char *id)
 {
-    struct mcp_call *meant = NULL, *next;
-    for (struct mcp_call *call = request->front->mcp->calls; call; call = next) {
-        next = call->next;
-        if (!is_meant(call, &request->caller, session, id)) {
+    const struct dispatch *dispatch = request->front->dispatch;
+    struct request *meant = NULL;
+    for (struct running *job = dispatch_next(dispatch, NULL); job; job = dispatch_next(dispatch, job)) {
+        struct request *waiting = dispatch_request(job);
+        if (!waiting || !is_meant(waiting, &request->caller, session, id)) {
             continue;
         }
         if (session[0] != '\0') {
-            cancel_call(call);
+            cancel_call(waiting);
         } else if (meant) {
             return;
         } else {
-            meant = call;
+            meant = waiting;
         }
     }
     if (meant) {
@@ -161,68 +92,6 @@ static void reply_result(struct request *request, const char *id, const struct b
     buf_append(&body, result->data, result->len);
     mcp_end_result(&body);
     request_reply(request, 200, "application/json", &body);
-}
-
-int mcp_encode_result(const struct mcp_call *call, const struct job_result *result,
-                      const struct job_texts *texts, struct buf *ret, struct err *reterr)
-{
-    mcp_begin_result(call->id, ret);
-    int r = mcp_tool_encode(result, texts, ret, reterr);
-    mcp_end_result(ret);
-    return r;
-}
-
-/* What went wrong inside is in the log, under the request's id. */
-void mcp_encode_refusal(const struct mcp_call *call, const struct err *err, struct buf *ret)
-{
-    enum error_class class = error_class_of(err);
-    mcp_begin_result(call->id, ret);
-    mcp_tool_encode_refusal(class == ERROR_INTERNAL ? "internal error" : err->text, error_code(class), ret);
-    mcp_end_result(ret);
-}
-
-void mcp_refuse(struct request *request, const struct err *err)
-{
-    struct buf body = BUF_INIT;
-    metrics_add(request->front->metrics, METRIC_JOBS_REJECTED, error_code(error_class_of(err)), NULL, 1);
-    mcp_encode_refusal(request->mcp, err, &body);
-    request_reply(request, 200, "application/json", &body);
-}
-
-/* ---- Progress ---- */
-
-static double seconds_since(const struct mcp_call *call)
-{
-    return (double)(clock_now_ns() - call->started_ns) / (double)NS_PER_S;
-}
-
-static void put_progress(const struct mcp_call *call, const char *text, struct buf *ret)
-{
-    mcp_write_progress(call->progress_token, seconds_since(call), (double)call->timeout_ms / 1000, text, ret);
-}
-
-/* The stream's own comment would do for proxies, but not for a client that waits for progress. */
-static void on_beat(const struct request *request, struct buf *ret)
-{
-    if (request->mcp && request->mcp->progress_token[0] != '\0') {
-        buf_puts(ret, "event: message\ndata: ");
-        put_progress(request->mcp, "still running", ret);
-        buf_puts(ret, "\n\n");
-    } else {
-        buf_puts(ret, ": still running\n\n");
-    }
-}
-
-void mcp_begin_stream(struct request *request)
-{
-    static const struct stream_dialect dialect = {.reply_event = "message", .beat = on_beat};
-    const struct mcp_call *call = request->mcp;
-    CLEANUP(buf_free) struct buf progress = BUF_INIT;
-    stream_speak(request->stream, &dialect);
-    if (call->progress_token[0] != '\0') {
-        put_progress(call, "running", &progress);
-        stream_event(request->stream, "message", &progress);
-    }
 }
 
 /* ---- Methods ---- */
@@ -280,25 +149,24 @@ static bool read_progress_token(const struct json *params, char ret[MCP_ID_BYTES
 }
 
 /* A client that takes JSON as well gets a stream only where there is something to be told before the end. */
-static enum dispatch_way way_of(const struct mcp_call *call)
+static enum dispatch_way way_of(const struct request *request)
 {
-    const char *accept = http_header(call->request->http, "Accept");
+    const struct mcp_call *call = request->call;
+    const char *accept = http_header(request->http, "Accept");
     bool events = accept_lists(accept, "text/event-stream");
     bool only = events && !accept_lists(accept, "application/json") && !accept_lists(accept, "*/*");
     return only || (events && call->progress_token[0] != '\0') ? DISPATCH_STREAM : DISPATCH_REPLY;
 }
 
-static void start_job(struct mcp_call *call, struct execute_request *execute)
+static void start_job(struct request *request, struct execute_request *execute)
 {
-    struct request *request = call->request;
     struct err err = {0};
     uint64_t retry_after_ms;
-    call->timeout_ms = execute->job->limits.timeout_ms;
     execute->job->key = strdup(request->caller.name);
     if (!execute->job->key) {
         err_errno(&err, ENOMEM, "starting a job");
         request_refuse_err(request, &err, 0);
-    } else if (front_approvals_start(request, execute, way_of(call), &retry_after_ms, &err) < 0) {
+    } else if (front_approvals_start(request, execute, way_of(request), &retry_after_ms, &err) < 0) {
         request_refuse_err(request, &err, retry_after_ms);
     }
 }
@@ -323,12 +191,17 @@ static void call_tool(const struct message_context *context)
                     "_meta.progressToken: must be a short string or a whole number");
         return;
     }
-    struct mcp_call *call = call_new(request, context->session, message->id);
+    struct mcp_call *call = calloc(1, sizeof *call);
     if (!call) {
         reply_error(request, 200, message->id, MCP_INTERNAL_ERROR, "internal error");
         return;
     }
+    call->started_ns = clock_now_ns();
+    snprintf(call->session, sizeof call->session, "%s", context->session);
+    memcpy(call->id, message->id, sizeof call->id);
     memcpy(call->progress_token, token, sizeof token);
+    request->door = &mcp_door;
+    request->call = call;
     CLEANUP(execute_request_clear) struct execute_request execute = EXECUTE_REQUEST_INIT;
     struct err err = {0};
     if (mcp_tool_decode(json_get(message->params, "arguments"), config, &request->caller, &execute, &err) <
@@ -336,7 +209,9 @@ static void call_tool(const struct message_context *context)
         request_refuse_err(request, &err, 0);
         return;
     }
-    start_job(call, &execute);
+    execute.door = &mcp_door;
+    call->timeout_ms = execute.job->limits.timeout_ms;
+    start_job(request, &execute);
 }
 
 static const struct {
@@ -381,12 +256,12 @@ static bool check_headers(struct request *request, const char **ret_session)
     const char *version = http_header(request->http, "MCP-Protocol-Version");
     const char *session = http_header(request->http, "Mcp-Session-Id");
     *ret_session = session ? session : "";
-    if (!request_origin_fits(request)) {
+    if (!page_origin_fits(request)) {
         return false;
     }
     if (version && !mcp_speaks(version)) {
         reply_error(request, 400, "null", MCP_INVALID_REQUEST, "MCP-Protocol-Version: unsupported");
-    } else if (session && !mcp_session_is_valid(request->front->mcp->sessions, &request->caller, session)) {
+    } else if (session && !mcp_session_is_valid(request->front->mcp_sessions, &request->caller, session)) {
         reply_error(request, 404, "null", MCP_NO_SUCH_SESSION, "Session not found");
     } else {
         return true;
@@ -437,6 +312,6 @@ void handle_mcp_end(struct request *request)
         return;
     }
     cancel(request, session, NULL);
-    mcp_session_end(request->front->mcp->sessions, session);
+    mcp_session_end(request->front->mcp_sessions, session);
     request_reply_empty(request);
 }

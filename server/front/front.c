@@ -26,8 +26,9 @@
 #include "server/bridge/callback.h"
 #include "server/bridge/egress.h"
 #include "server/doors/content_type.h"
-#include "server/front/door_mcp.h"
+#include "server/doors/mcp_session.h"
 #include "server/front/guesses.h"
+#include "server/front/inbound.h"
 #include "server/front/sandbox.h"
 #include "server/host/process_stats.h"
 #include "server/http/http.h"
@@ -35,7 +36,6 @@
 #include "server/jobs/dispatch.h"
 #include "server/jobs/front_context.h"
 #include "server/jobs/kept_jobs.h"
-#include "server/jobs/request.h"
 #include "server/jobs/session_queries.h"
 #include "server/jobs/stream.h"
 #include "server/jobs/turns.h"
@@ -380,7 +380,7 @@ static int start_http(struct front_process *process, struct err *reterr)
         .max_connections = process->max_connections,
         .max_connections_per_address = config->max_connections_per_address,
     };
-    return http_server_new(front->loop, &options, &request_events, front, &front->http, reterr);
+    return http_server_new(front->loop, &options, &inbound_events, front, &front->http, reterr);
 }
 
 /* Where nobody has asked for callbacks, a host without libcurl does without. */
@@ -411,7 +411,7 @@ static int start(struct front_process *process, struct err *reterr)
         r = dispatch_new(front, process->channel, &front->dispatch, reterr);
     }
     if (r == 0) {
-        r = guesses_new(front->loop, request_refuse_key, &front->guesses, reterr);
+        r = guesses_new(front->loop, inbound_refuse_key, &front->guesses, reterr);
     }
     if (r == 0) {
         r = session_queries_new(front, process->channel, &front->session_queries, reterr);
@@ -428,10 +428,11 @@ static int start(struct front_process *process, struct err *reterr)
         r = streams_new(front->loop, front->config->stream_heartbeat_ms, &front->streams, reterr);
     }
     if (r == 0) {
-        r = mcp_new(&front->mcp, reterr);
+        front->mcp_sessions = mcp_sessions_new();
+        r = front->mcp_sessions ? 0 : err_errno(reterr, ENOMEM, "making the table of MCP sessions");
     }
     if (r == 0) {
-        r = turns_new(front->loop, front->config->n_keys + 1, request_take_turn, &front->turns, reterr);
+        r = turns_new(front->loop, front->config->n_keys + 1, inbound_take_turn, &front->turns, reterr);
     }
     if (r == 0) {
         r = start_http(process, reterr);
@@ -502,7 +503,7 @@ static void clean_up(struct front_process *process)
     front_approvals_free(front->approvals);
     streams_free(front->streams);
     turns_free(front->turns);
-    mcp_free(front->mcp);
+    mcp_sessions_free(front->mcp_sessions);
     loop_remove(process->channel_source);
     loop_free(front->loop);
     channel_free(process->channel);

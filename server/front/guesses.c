@@ -14,7 +14,6 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
-#include "server/jobs/request.h"
 #include "server/kit/deadline.h"
 
 #define SETS    512
@@ -31,16 +30,9 @@ struct guesses {
     uint64_t seed; /* so that nobody can choose whom he displaces */
     struct deadline_queue queue;
     struct deadlines deadlines;
-    void (*refuse)(struct request *request);
 };
 
-static void on_time(void *arg, struct deadline *deadline)
-{
-    const struct guesses *guesses = arg;
-    guesses->refuse(request_of_deadline(deadline));
-}
-
-int guesses_new(struct loop *loop, void (*refuse)(struct request *request), struct guesses **ret,
+int guesses_new(struct loop *loop, void (*refuse)(void *arg, struct deadline *held), struct guesses **ret,
                 struct err *reterr)
 {
     struct guesses *guesses = calloc(1, sizeof *guesses);
@@ -52,10 +44,8 @@ int guesses_new(struct loop *loop, void (*refuse)(struct request *request), stru
         free(guesses);
         return err_errno(reterr, code, "making the table of guesses");
     }
-    guesses->refuse = refuse;
     guesses->queue.timeout_ns = GUESS_DELAY_NS;
-    guesses->deadlines =
-        (struct deadlines){.queues = &guesses->queue, .n_queues = 1, .passed = on_time, .arg = guesses};
+    guesses->deadlines = (struct deadlines){.queues = &guesses->queue, .n_queues = 1, .passed = refuse};
     int r = deadlines_start(&guesses->deadlines, loop, reterr);
     if (r < 0) {
         free(guesses);
@@ -97,12 +87,7 @@ uint64_t guesses_note(struct guesses *guesses, uint64_t network, uint64_t now_ns
     return guesser->paid_ns - now_ns > GUESS_BURST * GUESS_INTERVAL_NS ? GUESS_DELAY_NS : 0;
 }
 
-void guesses_hold(struct guesses *guesses, struct request *request)
+void guesses_hold(struct guesses *guesses, struct deadline *held)
 {
-    deadline_join(&guesses->deadlines, &request->held, &guesses->queue);
-}
-
-void guesses_forget(struct request *request)
-{
-    deadline_leave(&request->held);
+    deadline_join(&guesses->deadlines, held, &guesses->queue);
 }

@@ -4,13 +4,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct deadline;
 struct err;
 struct guesses;
 struct loop;
-struct request;
 
-/* `refuse` answers a request whose time has come. */
-int guesses_new(struct loop *loop, void (*refuse)(struct request *request), struct guesses **ret,
+/* `refuse` gives the answer whose time has come. */
+int guesses_new(struct loop *loop, void (*refuse)(void *arg, struct deadline *held), struct guesses **ret,
                 struct err *reterr);
 void guesses_free(struct guesses *guesses);
 
@@ -21,6 +21,5 @@ uint64_t guesses_note(struct guesses *guesses, uint64_t network, uint64_t now_ns
 #define GUESS_INTERVAL_NS (1ull * 1000000000) /* and then one in this time */
 #define GUESS_DELAY_NS    (1ull * 1000000000)
 
-/* Refuses it in GUESS_DELAY_NS, unless it ends before. */
-void guesses_hold(struct guesses *guesses, struct request *request);
-void guesses_forget(struct request *request);
+/* Refuses it in GUESS_DELAY_NS, unless deadline_leave() comes before. */
+void guesses_hold(struct guesses *guesses, struct deadline *held);

@@ -12,15 +12,14 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "server/doors/approval.h"
-#include "server/doors/execute.h"
-#include "server/doors/run_code.h"
+#include "server/doors/door.h"
 #include "server/front/openapi.h"
-#include "server/front/routes.h"
 #include "server/host/process_stats.h"
 #include "server/http/http.h"
 #include "server/jobs/approvals.h"
 #include "server/jobs/dispatch.h"
 #include "server/jobs/front_context.h"
+#include "server/jobs/kept_jobs.h"
 #include "server/jobs/reason.h"
 #include "server/jobs/request.h"
 #include "server/jobs/session_queries.h"
@@ -57,24 +56,13 @@ static struct json_doc *read_body(struct request *request)
 }
 
 /* Answers and returns false where the body is no request. */
-static bool read_execute(struct request *request, struct execute_request *ret)
-{
-    CLEANUP(json_freep) struct json_doc *doc = read_body(request);
-    struct err err = {0};
-    if (doc && execute_decode(json_root(doc), request->front->config, ret, &err) < 0) {
-        request_refuse_err(request, &err, 0);
-        return false;
-    }
-    return doc;
-}
-
-static bool read_run_code(struct request *request, struct execute_request *ret, bool *ret_stream)
+static bool read_job(struct request *request, struct execute_request *ret)
 {
     CLEANUP(json_freep) struct json_doc *doc = read_body(request);
     const struct buf *body = http_body(request->http);
     struct err err = {0};
-    if (doc && run_code_decode(json_root(doc), body->data, body->len, request->front->config, ret, ret_stream,
-                               &err) < 0) {
+    if (doc &&
+        request->door->decode(json_root(doc), body->data, body->len, request->front->config, ret, &err) < 0) {
         request_refuse_err(request, &err, 0);
         return false;
     }
@@ -99,22 +87,16 @@ static bool may_use(struct request *request, const struct execute_request *execu
     return true;
 }
 
-static bool accepts_events(const char *accept)
-{
-    return accept_lists(accept, "text/event-stream");
-}
-
 /* `?wait=false`: the caller does not wait for the verdict. Otherwise it may want to hear of what happens. */
-static bool read_way(struct request *request, enum dispatch_way *ret)
+static bool read_way(struct request *request, const struct execute_request *execute, enum dispatch_way *ret)
 {
-    const char *wait = http_argument(request->http, "wait");
+    const char *wait = request->door->keeps ? http_argument(request->http, "wait") : NULL;
     if (wait && strcmp(wait, "false") != 0 && strcmp(wait, "true") != 0) {
         request_refuse(request, ERROR_BAD_FIELD, "wait: must be true or false", "wait");
         return false;
     }
-    *ret = wait && *wait == 'f'                                   ? DISPATCH_KEEP
-           : accepts_events(http_header(request->http, "Accept")) ? DISPATCH_STREAM
-                                                                  : DISPATCH_REPLY;
+    bool stream = execute->stream || accept_lists(http_header(request->http, "Accept"), "text/event-stream");
+    *ret = wait && *wait == 'f' ? DISPATCH_KEEP : stream ? DISPATCH_STREAM : DISPATCH_REPLY;
     return true;
 }
 
@@ -132,22 +114,12 @@ static void start(struct request *request, struct execute_request *execute, enum
     }
 }
 
-void handle_execute(struct request *request)
+void handle_job_start(struct request *request)
 {
     CLEANUP(execute_request_clear) struct execute_request execute = EXECUTE_REQUEST_INIT;
     enum dispatch_way way;
-    if (read_execute(request, &execute) && may_use(request, &execute) && read_way(request, &way)) {
+    if (read_job(request, &execute) && may_use(request, &execute) && read_way(request, &execute, &way)) {
         start(request, &execute, way);
-    }
-}
-
-void handle_run_code(struct request *request)
-{
-    CLEANUP(execute_request_clear) struct execute_request execute = EXECUTE_REQUEST_INIT;
-    bool stream = false;
-    if (read_run_code(request, &execute, &stream) && may_use(request, &execute)) {
-        stream = stream || accepts_events(http_header(request->http, "Accept"));
-        start(request, &execute, stream ? DISPATCH_STREAM : DISPATCH_REPLY);
     }
 }
 
@@ -155,15 +127,50 @@ void handle_run_code(struct request *request)
 void handle_terminate(struct request *request)
 {
     char id[IDENT_BYTES], reason[REASON_BYTES];
-    size_t length;
-    const char *argument = route_argument(request->route, http_path(request->http), &length);
-    if (!reason_decode_percent(argument, length, false, id, sizeof id) || !ident_is_sane(id)) {
+    if (!reason_decode_percent(request->argument, request->argument_length, false, id, sizeof id) ||
+        !ident_is_sane(id)) {
         request_refuse(request, ERROR_BAD_FIELD,
                        "execution_id: must be 1 to 128 of A-Z a-z 0-9 . _ - : / + = @ ~", "execution_id");
     } else if (reason_read(request, reason)) {
         dispatch_terminate(request->front->dispatch, request->caller.key, id, *reason ? reason : NULL);
         request_reply_empty(request);
     }
+}
+
+/* The job that the request's path names. Answers and returns NULL where the caller has none of that name. */
+static struct kept_job *find_job(struct request *request)
+{
+    struct kept_job *job = kept_job_find(request->front->kept_jobs, &request->caller, request->argument);
+    if (!job) {
+        request_refuse(request, ERROR_NO_SUCH_PATH, "no such job", NULL);
+    }
+    return job;
+}
+
+void handle_job(struct request *request)
+{
+    const struct kept_job *job = find_job(request);
+    if (job) {
+        struct buf body = BUF_INIT;
+        kept_job_write(job, &body);
+        request_reply(request, 200, "application/json", &body);
+    }
+}
+
+/* One that runs is ended, and its verdict kept; one that has ended is forgotten. */
+void handle_job_end(struct request *request)
+{
+    char reason[REASON_BYTES];
+    struct kept_job *job = find_job(request);
+    if (!job || !reason_read(request, reason)) {
+        return;
+    }
+    if (kept_job_running(job)) {
+        dispatch_end(kept_job_running(job), *reason ? reason : NULL);
+    } else {
+        kept_job_drop(job);
+    }
+    request_reply_empty(request);
 }
 
 void handle_sessions(struct request *request)
@@ -177,11 +184,9 @@ void handle_sessions(struct request *request)
 void handle_session_end(struct request *request)
 {
     struct err err = {0};
-    size_t length;
-    const char *session_id = route_argument(request->route, http_path(request->http), &length);
-    if (!session_id_is_valid(session_id)) {
+    if (!session_id_is_valid(request->argument)) {
         request_refuse(request, ERROR_BAD_FIELD, "session_id: " SESSION_ID_RULE, "session_id");
-    } else if (session_query_send(request, SESSION_DELETE, session_id, &err) < 0) {
+    } else if (session_query_send(request, SESSION_DELETE, request->argument, &err) < 0) {
         request_refuse_err(request, &err, 0);
     }
 }
@@ -189,8 +194,7 @@ void handle_session_end(struct request *request)
 static void ask_of_approvals(struct request *request, struct msg_approval_query *query)
 {
     struct err err = {0};
-    size_t length;
-    const char *id = route_argument(request->route, http_path(request->http), &length);
+    const char *id = request->argument;
     bool one = query->what != APPROVAL_LIST;
     if (one && !approval_id_is_valid(id)) {
         request_refuse(request, ERROR_NO_SUCH_PATH, "no such approval", NULL);

@@ -7,11 +7,16 @@
 #include "server/front/page.h"
 
 #include <arpa/inet.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
+#include "config/server/config.h"
 #include "jail/base/cleanup.h"
 #include "server/host/listen.h"
+#include "server/http/http.h"
+#include "server/jobs/front_context.h"
+#include "server/jobs/request.h"
 
 #define HOST_BYTES 256
 
@@ -71,4 +76,40 @@ bool page_origin_is_ours(const char *origin, const struct listen_address *listen
         }
     }
     return !origin;
+}
+
+/* Answers where the header is not ours. */
+static bool refuse_page(struct request *request, const char *header, bool ours)
+{
+    if (!ours) {
+        char text[160];
+        snprintf(text, sizeof text,
+                 "%s: pages of other hosts may not call this server; ask localhost, or what `listen` names",
+                 header);
+        request_refuse(request, ERROR_FORBIDDEN, text, header);
+    }
+    return !ours;
+}
+
+bool page_origin_fits(struct request *request)
+{
+    struct listen_address listen = {0};
+    listen_parse(request->front->config->listen, &listen, NULL);
+    bool one = http_header_count(request->http, "Origin") <= 1;
+    return !refuse_page(request, "Origin",
+                        one && page_origin_is_ours(http_header(request->http, "Origin"), &listen));
+}
+
+/* Without keys, whoever reaches the server may call: no page may be made to. A unix socket is out of a
+ * browser's reach, and its path no name. */
+bool page_fits(struct request *request)
+{
+    struct listen_address listen = {0};
+    const char *host = http_header(request->http, "Host");
+    if (!request->front->config->open) {
+        return true;
+    }
+    listen_parse(request->front->config->listen, &listen, NULL);
+    return !refuse_page(request, "Host", !host || listen.is_unix || page_host_is_ours(host, &listen)) &&
+           page_origin_fits(request);
 }

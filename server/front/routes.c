@@ -5,29 +5,31 @@
 #include <string.h>
 
 #include "jail/base/cleanup.h"
+#include "server/doors/execute.h"
+#include "server/doors/run_code.h"
 #include "server/front/handlers.h"
 #include "server/front/misbehave.h"
 
 static const struct route routes[] = {
-    {"POST", "/execute", ROUTE_FOR_KEYS, ROUTE_AT_END, true, handle_execute},
-    {"POST", "/run-code", ROUTE_FOR_KEYS, ROUTE_AT_END, true, handle_run_code},
-    {"POST", "/run-code/{execution_id}/terminate", ROUTE_FOR_KEYS, ROUTE_AT_END, false, handle_terminate},
-    {"POST", "/mcp", ROUTE_FOR_KEYS, ROUTE_AT_END, false, handle_mcp},
-    {"DELETE", "/mcp", ROUTE_FOR_KEYS, ROUTE_AT_END, false, handle_mcp_end},
-    {"GET", "/sessions", ROUTE_FOR_KEYS, ROUTE_AT_END, false, handle_sessions},
-    {"DELETE", "/workspace/{session_id}", ROUTE_FOR_KEYS, ROUTE_AT_END, false, handle_session_end},
-    {"GET", "/jobs/{job_id}", ROUTE_FOR_KEYS, ROUTE_AT_HEADERS, false, handle_job},
-    {"DELETE", "/jobs/{job_id}", ROUTE_FOR_KEYS, ROUTE_AT_END, false, handle_job_end},
-    {"GET", "/approvals", ROUTE_FOR_APPROVALS, ROUTE_AT_END, false, handle_approvals},
-    {"GET", "/approvals/{approval_id}", ROUTE_FOR_APPROVALS, ROUTE_AT_END, false, handle_approval},
-    {"POST", "/approvals/{approval_id}", ROUTE_FOR_APPROVALS, ROUTE_AT_END, false, handle_approval_decision},
-    {"GET", "/healthz", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false, handle_healthz},
-    {"GET", "/health", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false, handle_healthz},
-    {"GET", "/readyz", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false, handle_readyz},
-    {"GET", "/openapi.json", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false, handle_openapi},
-    {"GET", "/metrics", ROUTE_FOR_METRICS, ROUTE_AT_HEADERS, false, handle_metrics},
+    {"POST", "/execute", ROUTE_FOR_KEYS, ROUTE_AT_END, &execute_door, handle_job_start},
+    {"POST", "/run-code", ROUTE_FOR_KEYS, ROUTE_AT_END, &run_code_door, handle_job_start},
+    {"POST", "/run-code/{execution_id}/terminate", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL, handle_terminate},
+    {"POST", "/mcp", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL, handle_mcp},
+    {"DELETE", "/mcp", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL, handle_mcp_end},
+    {"GET", "/sessions", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL, handle_sessions},
+    {"DELETE", "/workspace/{session_id}", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL, handle_session_end},
+    {"GET", "/jobs/{job_id}", ROUTE_FOR_KEYS, ROUTE_AT_HEADERS, NULL, handle_job},
+    {"DELETE", "/jobs/{job_id}", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL, handle_job_end},
+    {"GET", "/approvals", ROUTE_FOR_APPROVALS, ROUTE_AT_END, NULL, handle_approvals},
+    {"GET", "/approvals/{approval_id}", ROUTE_FOR_APPROVALS, ROUTE_AT_END, NULL, handle_approval},
+    {"POST", "/approvals/{approval_id}", ROUTE_FOR_APPROVALS, ROUTE_AT_END, NULL, handle_approval_decision},
+    {"GET", "/healthz", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, NULL, handle_healthz},
+    {"GET", "/health", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, NULL, handle_healthz},
+    {"GET", "/readyz", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, NULL, handle_readyz},
+    {"GET", "/openapi.json", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, NULL, handle_openapi},
+    {"GET", "/metrics", ROUTE_FOR_METRICS, ROUTE_AT_HEADERS, NULL, handle_metrics},
 #ifdef IMMURE_HOOKS
-    {"POST", "/misbehave", ROUTE_FOR_KEYS, ROUTE_AT_END, false, handle_misbehave},
+    {"POST", "/misbehave", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL, handle_misbehave},
 #endif
 };
 

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct door;
 struct request;
 
 enum route_access {
@@ -24,7 +25,7 @@ struct route {
                          last part, where it stands for any text that is not empty */
     enum route_access access;
     enum route_when when;
-    bool starts_job;
+    const struct door *door; /* whose job it starts; NULL: none, or its handler says */
     void (*handle)(struct request *request);
 };
 

@@ -24,7 +24,6 @@
 #include "jail/base/loop.h"
 #include "server/doors/approval.h"
 #include "server/doors/execute.h"
-#include "server/front/door_mcp.h"
 #include "server/jobs/front_context.h"
 #include "server/jobs/request.h"
 #include "server/kit/log.h"
@@ -41,6 +40,7 @@ enum pending_kind {
 
 /* What a request waits for. */
 struct approval_pending {
+    struct dispatch_waiting waiting; /* first, so that one is the other */
     struct approval_pending *next;
     struct request *request; /* NULL: the caller has gone */
     enum pending_kind kind;
@@ -91,7 +91,7 @@ static void reply_required(struct request *request, const struct approval *appro
 {
     char location[APPROVAL_ID_BYTES + 16];
     struct buf body = BUF_INIT;
-    if (request->mcp) {
+    if (!request->door->keeps) {
         struct err err = {0};
         err_set(
             &err, ERR_APPROVAL, 0, NULL,
@@ -183,7 +183,7 @@ bool front_approvals_holds(const struct front_approvals *approvals, const struct
     const char *policy = execute->job->policy ? execute->job->policy : execute->runtime->policy;
     for (size_t i = 0; i < approvals->n_held; i++) {
         if (strcmp(approvals->held[i], policy) == 0) {
-            return execute->run_code == NULL; /* whose job only its door can run: the warden refuses it */
+            return !execute->door->evaluator; /* which only its door understands: the warden refuses it */
         }
     }
     return false;
@@ -241,12 +241,34 @@ static int sealed_file(const struct buf *data, int *ret_fd, struct err *reterr)
     return 0;
 }
 
+/* Its job was to run and has not begun. */
+static void resume(struct dispatch_waiting *waiting, struct request *request)
+{
+    struct approval_pending *pending = (struct approval_pending *)(void *)waiting;
+    if (!request) {
+        pending_free(pending);
+        return;
+    }
+    struct front_approvals *approvals = request->front->approvals;
+    if (is_leaving(approvals->front)) {
+        reply_required(request, &pending->approval);
+        pending_free(pending);
+        return;
+    }
+    pending->next = approvals->first;
+    approvals->first = pending;
+    pending->request = request;
+    request->approval = pending;
+    set_timer(approvals);
+}
+
 static struct approval_pending *pending_new(struct request *request, enum pending_kind kind)
 {
     struct front_approvals *approvals = request->front->approvals;
     struct approval_pending *pending = calloc(1, sizeof *pending);
     if (pending) {
-        *pending = (struct approval_pending){.next = approvals->first,
+        *pending = (struct approval_pending){.waiting = {resume},
+                                             .next = approvals->first,
                                              .request = request,
                                              .kind = kind,
                                              .id = ++approvals->last_id,
@@ -264,28 +286,6 @@ static void leave(struct front_approvals *approvals, struct approval_pending *pe
     pending->request->approval = NULL;
     pending->request = NULL;
     set_timer(approvals);
-}
-
-void front_approvals_wait_on(struct request *request, struct approval_pending *waiting)
-{
-    struct front_approvals *approvals = request->front->approvals;
-    if (is_leaving(approvals->front)) {
-        reply_required(request, &waiting->approval);
-        pending_free(waiting);
-        return;
-    }
-    waiting->next = approvals->first;
-    approvals->first = waiting;
-    waiting->request = request;
-    request->approval = waiting;
-    set_timer(approvals);
-}
-
-void front_approvals_waiting_free(struct approval_pending *waiting)
-{
-    if (waiting) {
-        pending_free(waiting);
-    }
 }
 
 static void drop(struct front_approvals *approvals, struct approval_pending *pending)
@@ -384,7 +384,7 @@ static void begin_waiting(struct front_approvals *approvals, struct request *req
     uint64_t most = approvals->front->config->max_approval_wait_ms;
     uint64_t wait_ms = execute->wait_ms < most ? execute->wait_ms : most;
     dispatch_count(approvals->front->dispatch, &request->caller);
-    struct approval_pending *pending = wait_ms > 0 && !request->mcp && !is_leaving(approvals->front)
+    struct approval_pending *pending = wait_ms > 0 && request->door->keeps && !is_leaving(approvals->front)
                                            ? pending_new(request, PENDING_DECISION)
                                            : NULL;
     if (!pending) {
@@ -499,6 +499,7 @@ static int unpack(const struct server_config *config, struct submission *submiss
     if (!ret->runtime) {
         return err_set(reterr, ERR_INTERNAL, EPROTO, NULL, "there is no runtime for an approved job");
     }
+    ret->door = &execute_door;
     sha256_hex_of(submission->input, (size_t)submission->job->code_size, ret->code_sha256);
     int r = input_new(&ret->input, reterr);
     r = r < 0 ? r : input_append(&ret->input, submission->input, submission->input_size, reterr);
@@ -534,7 +535,7 @@ static int run(struct front_approvals *approvals, const char *approval_id, int f
                                            .traceparent = submission.traceparent,
                                            .start_ns = clock_now_ns(),
                                            .approval_id = approval_id,
-                                           .waiting = waiting};
+                                           .waiting = waiting ? &waiting->waiting : NULL};
     r = dispatch_run(approvals->front->dispatch, request, &origin, &execute, reterr);
     if (r == 0 && waiting) {
         leave(approvals, waiting);

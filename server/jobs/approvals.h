@@ -9,7 +9,6 @@
 #include "server/jobs/dispatch.h"
 
 struct approval;
-struct approval_pending;
 struct channel;
 struct err;
 struct execute_request;
@@ -41,11 +40,6 @@ int front_approvals_ask(struct request *request, const struct msg_approval_query
 
 /* The request has ended, whatever it waited for. */
 void front_approvals_forget(struct request *request);
-/* Its job was to run and has not begun: it waits as before. Takes `waiting`, which dispatch_run() had taken.
- */
-void front_approvals_wait_on(struct request *request, struct approval_pending *waiting);
-/* Takes NULL. */
-void front_approvals_waiting_free(struct approval_pending *waiting);
 /* This front leaves: who waits for a decision is told where to ask later. */
 void front_approvals_stop_waiting(struct front_approvals *approvals);
 

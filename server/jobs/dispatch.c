@@ -21,10 +21,7 @@
 #include "server/bridge/egress.h"
 #include "server/bridge/tools.h"
 #include "server/callers/admission.h"
-#include "server/doors/execute.h"
-#include "server/doors/run_code.h"
-#include "server/front/door_mcp.h"
-#include "server/jobs/approvals.h"
+#include "server/doors/door.h"
 #include "server/jobs/dispatch_internal.h"
 #include "server/jobs/front_context.h"
 #include "server/jobs/job_io.h"
@@ -69,8 +66,12 @@ void dispatch_job_free(struct running *job)
         free(job->session_id);
         free(job->reason);
         free(job->code);
-        run_code_free(job->run_code);
-        front_approvals_waiting_free(job->waiting);
+        if (job->state) {
+            job->door->state_free(job->state);
+        }
+        if (job->waiting) {
+            job->waiting->resume(job->waiting, NULL);
+        }
         free(job);
     }
 }
@@ -114,6 +115,16 @@ void dispatch_free(struct dispatch *dispatch)
 size_t dispatch_jobs(const struct dispatch *dispatch)
 {
     return dispatch->n_jobs;
+}
+
+struct running *dispatch_next(const struct dispatch *dispatch, const struct running *job)
+{
+    return job ? job->next : dispatch->jobs;
+}
+
+struct request *dispatch_request(const struct running *job)
+{
+    return job->request;
 }
 
 struct running *dispatch_find(const struct dispatch *dispatch, uint64_t id)
@@ -168,7 +179,7 @@ static void set_tools(struct running *job, const struct execute_request *execute
                                 .key = job->caller.name,
                                 .request_id = job->request_id,
                                 .traceparent = job->traceparent,
-                                .functions = execute->run_code ? run_code_functions(execute->run_code) : NULL,
+                                .functions = execute->functions,
                                 .deadline_ns = job->deadline_ns};
 }
 
@@ -192,6 +203,7 @@ static struct running *running_new(struct dispatch *dispatch, struct request *re
         .request = request,
         .id = ++dispatch->last_id,
         .caller = *origin->caller,
+        .door = execute->door,
         .runtime = execute->runtime,
         .execution_id = execution_id,
         .session_id = session_id,
@@ -247,15 +259,16 @@ void dispatch_begin_stream(struct running *job)
     if (request->stream) {
         return;
     }
-    /* What is printed is no part of a run's reply, and all of a tool's. */
-    const struct job_io *io = job->run_code || request->mcp ? NULL : job->io;
+    const struct door *door = job->door;
+    const struct job_io *io = door->tells_output ? job->io : NULL;
     if (stream_new(job->dispatch->front->streams, request, io, &request->stream, &err) < 0) {
         log_err(job->dispatch->front->log, LOG_ERROR, "no_stream", &err);
         job->streams = false;
         return;
     }
-    if (request->mcp) {
-        mcp_begin_stream(request);
+    CLEANUP(buf_free) struct buf progress = BUF_INIT;
+    if (door->encode_progress && door->encode_progress(request->call, "running", &progress)) {
+        stream_event(request->stream, door->reply_event, &progress);
     }
     job_io_on_output(job->io, on_output, job);
     request_reply_events(request);
@@ -268,7 +281,7 @@ static void on_call(void *arg, struct bridge_call *call)
     if (job->streams && job->request) {
         dispatch_begin_stream(job);
     }
-    if (job->request && !job->run_code && !job->request->mcp) {
+    if (job->request && job->door->tells_output) {
         stream_tool_call(job->request->stream, call->name);
     }
     tools_call(&job->tools, call);
@@ -297,7 +310,7 @@ static void on_event(void *arg, const struct json_slice *kind, const struct json
 {
     struct running *job = arg;
     const struct buf *told;
-    const char *event = run_code_note(job->run_code, kind, data, &told);
+    const char *event = job->door->note(job->state, kind, data, &told);
     if (event && job->streams && job->request) {
         dispatch_begin_stream(job);
         stream_event(job->request->stream, event, told);
@@ -307,7 +320,7 @@ static void on_event(void *arg, const struct json_slice *kind, const struct json
 static const char *on_other(void *arg, const char *data, size_t size)
 {
     struct running *job = arg;
-    if (job->run_code) {
+    if (job->door->evaluator) {
         return "a frame of an unknown kind"; /* an evaluator installs nothing */
     }
     if (!job->egress) {
@@ -344,7 +357,7 @@ static int open_pipes(struct running *job, struct execute_request *execute, int 
                       struct err *reterr)
 {
     struct front *front = job->dispatch->front;
-    const struct bridge_limits limits = bridge_limits(front->config, execute->run_code != NULL);
+    const struct bridge_limits limits = bridge_limits(front->config, job->door->evaluator);
     int r = job_io_new(front->loop, output_limit(front->config, execute->job), execute->stdin_data,
                        execute->stdin_size, ret_ends, &job->io, reterr);
     if (r < 0) {
@@ -400,7 +413,7 @@ static void begin(struct running *job, struct execute_request *execute)
 {
     job->callback_url = TAKE_PTR(execute->callback_url);
     job->tools.callback_url = job->callback_url;
-    job->run_code = TAKE_PTR(execute->run_code);
+    job->state = TAKE_PTR(execute->state);
     link_job(job);
     if (job->request) {
         job->request->job = job;
@@ -497,7 +510,7 @@ void dispatch_terminate(struct dispatch *dispatch, const struct key_config *key,
                         const char *reason)
 {
     for (struct running *job = dispatch->jobs; job; job = job->next) {
-        if (job->run_code && job->caller.key == key && strcmp(job->execution_id, execution_id) == 0) {
+        if (job->door->evaluator && job->caller.key == key && strcmp(job->execution_id, execution_id) == 0) {
             dispatch_end(job, reason);
         }
     }

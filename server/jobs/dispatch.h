@@ -4,7 +4,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct approval_pending;
 struct caller;
 struct channel;
 struct dispatch;
@@ -35,6 +34,11 @@ enum dispatch_way {
     DISPATCH_STREAM, /* from then on, until the verdict is there (server/jobs/stream.h) */
 };
 
+/* Of all jobs, the one behind `job`; NULL: the first. */
+struct running *dispatch_next(const struct dispatch *dispatch, const struct running *job);
+/* NULL: its caller has gone. */
+struct request *dispatch_request(const struct running *job);
+
 /* Gives a job to the warden. Takes what `execute` holds where it
  * succeeds. ERR_RATE, with `*ret_retry_after_ms`: the key's own limit. */
 int dispatch_start(struct dispatch *dispatch, struct request *request, struct execute_request *execute,
@@ -46,13 +50,19 @@ int dispatch_check(struct dispatch *dispatch, const struct caller *caller, struc
                    uint64_t *ret_retry_after_ms, struct err *reterr);
 void dispatch_count(struct dispatch *dispatch, const struct caller *caller);
 
+/* What a request has waited in until its job was to run. */
+struct dispatch_waiting {
+    /* The job has not begun: `request` waits in it as before. NULL: nobody does any more; frees it. */
+    void (*resume)(struct dispatch_waiting *waiting, struct request *request);
+};
+
 /* Who had asked for a job, and under which names. */
 struct dispatch_origin {
     const struct caller *caller;
     const char *request_id, *traceparent; /* NULL: none */
     uint64_t start_ns;
     const char *approval_id;          /* NULL: it needed no approval */
-    struct approval_pending *waiting; /* what its request has waited in until now; NULL: none */
+    struct dispatch_waiting *waiting; /* NULL: no request has waited */
 };
 /* Runs a job that has been approved, which the warden has. Its result is kept under the approval's id; a
  * request (NULL: none) is answered with it as well. Takes what `execute` holds, and `origin->waiting`, where
@@ -66,7 +76,7 @@ void dispatch_cancel(struct running *job);
 /* Ends a job for which no request waits. `reason` (NULL: none) becomes the verdict's sentence. */
 void dispatch_end(struct running *job, const char *reason);
 
-/* Ends the runs of POST /run-code that this caller has given this name; the others go on. */
+/* Ends the runs of an evaluator that this caller has given this name; the others go on. */
 void dispatch_terminate(struct dispatch *dispatch, const struct key_config *key, const char *execution_id,
                         const char *reason);
 

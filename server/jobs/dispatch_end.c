@@ -15,11 +15,8 @@
 #include "server/audit/job_line.h"
 #include "server/bridge/bridge.h"
 #include "server/bridge/egress.h"
+#include "server/doors/door.h"
 #include "server/doors/error_reply.h"
-#include "server/doors/execute.h"
-#include "server/doors/run_code.h"
-#include "server/front/door_mcp.h"
-#include "server/jobs/approvals.h"
 #include "server/jobs/dispatch.h"
 #include "server/jobs/dispatch_internal.h"
 #include "server/jobs/front_context.h"
@@ -113,19 +110,13 @@ static int encode_result(struct running *job, const struct job_result *result, s
     if (r < 0) {
         return r;
     }
-    if (job->run_code) {
-        size_t size;
-        const char *output = bridge_output(job->bridge, &size);
-        return run_code_encode(job->run_code, result, output, size, job_io_capture(job->io), ret, reterr);
-    }
     struct job_texts texts = {.execution_id = job->execution_id,
                               .capture = job_io_capture(job->io),
-                              .types = job->dispatch->front->types};
+                              .types = job->dispatch->front->types,
+                              .state = job->state,
+                              .call = job->request ? job->request->call : NULL};
     texts.output = bridge_output(job->bridge, &texts.output_size);
-    if (job->request && job->request->mcp) {
-        return mcp_encode_result(job->request->mcp, result, &texts, ret, reterr);
-    }
-    return execute_encode(result, &texts, ret, reterr);
+    return job->door->encode(result, &texts, ret, reterr);
 }
 
 static void reply_result(struct running *job, const struct job_result *result)
@@ -146,16 +137,15 @@ static void reply_result(struct running *job, const struct job_result *result)
 static void end_stream(struct running *job, struct buf *reply)
 {
     job_io_on_output(job->io, NULL, NULL);
-    bool printed = !job->run_code && !job->request->mcp;
-    stream_end(job->request->stream, printed ? TAKE_PTR(job->io) : NULL, reply);
+    stream_end(job->request->stream, job->door->tells_output ? TAKE_PTR(job->io) : NULL, reply);
 }
 
 static void stream_lost(struct running *job, const struct err *err)
 {
     struct buf body = BUF_INIT;
     log_err(job->dispatch->front->log, LOG_ERROR, "reply_lost", err);
-    if (job->request->mcp) {
-        mcp_encode_refusal(job->request->mcp, err, &body);
+    if (job->door->encode_refusal) {
+        job->door->encode_refusal(job->request->call, err, &body);
     }
     end_stream(job, &body);
 }
@@ -273,8 +263,7 @@ int dispatch_done(struct dispatch *dispatch, struct job_result *result)
 static void refusal_as_err(const struct running *job, const struct msg_refused *refused, struct err *ret)
 {
     *ret = (struct err){.kind = refused->kind};
-    if (job->run_code && strcmp(refused->item, "limits.memory_bytes") == 0) {
-        run_code_refuse_memory(refused->text, ret);
+    if (job->door->rename_refusal && job->door->rename_refusal(refused->item, refused->text, ret)) {
         return;
     }
     memcpy(ret->item, refused->item, sizeof ret->item);
@@ -288,7 +277,8 @@ static void wait_on(struct running *job)
 {
     if (job->request) {
         job->request->job = NULL;
-        front_approvals_wait_on(job->request, TAKE_PTR(job->waiting));
+        struct dispatch_waiting *waiting = TAKE_PTR(job->waiting);
+        waiting->resume(waiting, job->request);
     }
     kept_job_drop(job->kept);
     dispatch_job_free(job);

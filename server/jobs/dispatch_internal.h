@@ -9,7 +9,6 @@
 #include "config/format/digest.h"
 #include "server/bridge/tools.h"
 #include "server/callers/auth.h"
-#include "server/jobs/dispatch.h"
 #include "server/jobs/request.h"
 #include "server/kit/ident.h"
 
@@ -32,9 +31,10 @@ struct running {
     char *code;                       /* the beginning of its code, for the audit trail; NULL: not wanted */
     char *reason;                     /* why it was ended; NULL: none */
     bool approved;                    /* it runs whoever waits for it */
-    struct approval_pending *waiting; /* what its request goes back to if it does not begin; NULL: none */
+    struct dispatch_waiting *waiting; /* what its request goes back to if it does not begin; NULL: none */
     bool streams;                     /* its request hears of what happens */
-    struct run_code *run_code;        /* NULL: it runs a program */
+    const struct door *door;          /* in whose words its reply is */
+    void *state;                      /* the door's */
     bool has_outputs;                 /* the warden knows of files that the program has named */
     struct tools tools;
 };

@@ -15,7 +15,7 @@ struct http_server;
 struct kept_jobs;
 struct log;
 struct loop;
-struct mcp;
+struct mcp_sessions;
 struct metrics;
 struct process_stats;
 struct server_config;
@@ -38,7 +38,7 @@ struct front {
     struct front_approvals *approvals;
     struct streams *streams;
     struct turns *turns;
-    struct mcp *mcp;
+    struct mcp_sessions *mcp_sessions;
     struct content_types *types;       /* NULL: no libmagic */
     struct callback_client *callbacks; /* NULL: there is nothing that could be called */
     struct egress *egress;

@@ -20,12 +20,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
-#include "server/front/handlers.h"
-#include "server/front/routes.h"
-#include "server/http/http.h"
-#include "server/jobs/dispatch.h"
 #include "server/jobs/front_context.h"
-#include "server/jobs/reason.h"
 #include "server/jobs/request.h"
 #include "server/kit/deadline.h"
 #include "server/kit/ident.h"
@@ -263,7 +258,7 @@ void kept_job_end(struct kept_job *job, const char *status, struct buf *reply)
     deadline_join(&kept->deadlines, &job->deadline, &kept->ended);
 }
 
-static void write_job(const struct kept_job *job, struct buf *ret)
+void kept_job_write(const struct kept_job *job, struct buf *ret)
 {
     buf_putc(ret, '{');
     json_out_text(ret, "job_id", job->id);
@@ -288,47 +283,20 @@ void kept_job_reply_accepted(const struct kept_job *job, struct request *request
     struct buf body = BUF_INIT;
     char location[IDENT_BYTES + 8];
     snprintf(location, sizeof location, "/jobs/%s", job->id);
-    write_job(job, &body);
+    kept_job_write(job, &body);
     request_reply_accepted(request, location, &body);
 }
 
-/* The job that the request's path names. Answers and returns NULL where the caller has none of that name. */
-static struct kept_job *find(struct request *request)
+struct kept_job *kept_job_find(struct kept_jobs *kept, const struct caller *caller, const char *id)
 {
-    size_t length;
-    const char *id = route_argument(request->route, http_path(request->http), &length);
-    struct kept_job *job = request->front->kept_jobs->first;
-    while (job && (strcmp(job->id, id) != 0 || job->key != request->caller.key)) {
+    struct kept_job *job = kept->first;
+    while (job && (strcmp(job->id, id) != 0 || job->key != caller->key)) {
         job = job->next;
-    }
-    if (!job) {
-        request_refuse(request, ERROR_NO_SUCH_PATH, "no such job", NULL);
     }
     return job;
 }
 
-void handle_job(struct request *request)
+struct running *kept_job_running(const struct kept_job *job)
 {
-    const struct kept_job *job = find(request);
-    if (job) {
-        struct buf body = BUF_INIT;
-        write_job(job, &body);
-        request_reply(request, 200, "application/json", &body);
-    }
-}
-
-/* One that runs is ended, and its verdict kept; one that has ended is forgotten. */
-void handle_job_end(struct request *request)
-{
-    char reason[REASON_BYTES];
-    struct kept_job *job = find(request);
-    if (!job || !reason_read(request, reason)) {
-        return;
-    }
-    if (job->running) {
-        dispatch_end(job->running, *reason ? reason : NULL);
-    } else {
-        kept_job_drop(job);
-    }
-    request_reply_empty(request);
+    return job->running;
 }

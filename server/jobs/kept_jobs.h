@@ -30,3 +30,10 @@ void kept_job_reply_accepted(const struct kept_job *job, struct request *request
 void kept_job_end(struct kept_job *job, const char *status, struct buf *reply);
 /* It never ran. Takes NULL. */
 void kept_job_drop(struct kept_job *job);
+
+/* A job of this caller's key. NULL: it has none of that id. */
+struct kept_job *kept_job_find(struct kept_jobs *kept, const struct caller *caller, const char *id);
+/* NULL: it has ended. */
+struct running *kept_job_running(const struct kept_job *job);
+/* Appends its JSON. */
+void kept_job_write(const struct kept_job *job, struct buf *ret);

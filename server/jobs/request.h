@@ -8,18 +8,14 @@
 
 #include "server/callers/auth.h"
 #include "server/doors/error_reply.h"
-#include "server/jobs/turns.h"
-#include "server/kit/deadline.h"
 #include "server/kit/ident.h"
 
 struct approval_pending;
 struct buf;
+struct door;
 struct err;
 struct front;
-struct http_events;
 struct http_request;
-struct mcp_call;
-struct route;
 struct running;
 struct session_query_pending;
 struct stream;
@@ -27,12 +23,13 @@ struct stream;
 #define TRACEPARENT_BYTES 56
 
 struct request {
-    struct deadline held; /* a refusal that takes its time; first, so that one is the other */
-    struct turn turn;     /* a large body waits to be decoded */
     struct front *front;
     struct http_request *http;
-    const struct route *route; /* NULL: none */
-    struct caller caller;      /* `name` NULL: not identified */
+    const struct door *door; /* of the job that it asks for; NULL: it asks for none */
+    void *call;              /* which of its door's calls it is; NULL: the door has none */
+    const char *argument;    /* what its path names, not decoded; "": nothing */
+    size_t argument_length;
+    struct caller caller; /* `name` NULL: not identified */
     char id[IDENT_BYTES];
     char traceparent[TRACEPARENT_BYTES]; /* "": none */
     uint64_t start_ns;
@@ -43,18 +40,7 @@ struct request {
     struct approval_pending *approval;   /* what the warden is to say about an approval */
     char *shown_key;                     /* the key itself, of routes that hand it to the warden; else NULL */
     struct session_query_pending *query; /* whose answer it waits for */
-    struct mcp_call *mcp;                /* what it is to be told as; NULL: as HTTP */
 };
-
-/* What the HTTP server calls; its `arg` is the struct front. */
-extern const struct http_events request_events;
-
-/* Whose turn has come. */
-void request_take_turn(struct turn *turn);
-/* Whose `held` it is. */
-struct request *request_of_deadline(struct deadline *deadline);
-/* Tells the caller that its key is none. */
-void request_refuse_key(struct request *request);
 
 /* Each answers the request and takes the body. */
 void request_reply(struct request *request, unsigned status, const char *content_type, struct buf *body);
@@ -70,7 +56,7 @@ void request_reply_noted(struct request *request);
 void request_reply_empty(struct request *request);
 /* `text` and `field` may be NULL; see error_write(). */
 void request_refuse(struct request *request, enum error_class class, const char *text, const char *field);
-/* False: a page of another host sends it, and has been refused. */
-bool request_origin_fits(struct request *request);
+/* 405; `allow` are the methods that the path takes. */
+void request_refuse_method(struct request *request, const char *allow);
 /* By err.kind; internal errors are logged. `retry_after_ms` is used where the status asks for one. */
 void request_refuse_err(struct request *request, const struct err *err, uint64_t retry_after_ms);

@@ -13,8 +13,10 @@
 
 #include "config/format/utf8.h"
 #include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
+#include "server/doors/door.h"
 #include "server/http/http.h"
 #include "server/jobs/job_io.h"
 #include "server/jobs/request.h"
@@ -36,7 +38,6 @@ struct stream {
     struct deadline deadline; /* first, so that one is the other */
     struct streams *all;
     struct request *request;
-    const struct stream_dialect *dialect;
     const struct job_io *io; /* NULL: nothing more comes */
     struct job_io *owned;    /* the same, once the job has ended */
     size_t told[CAPTURE_STREAMS];
@@ -47,14 +48,6 @@ struct stream {
     bool ended, reply_told;
     bool spoke, beats; /* since the timer last went off; a comment is due */
 };
-
-static void put_comment(const struct request *request, struct buf *ret)
-{
-    (void)request;
-    buf_puts(ret, ": still running\n\n");
-}
-
-static const struct stream_dialect own_dialect = {.reply_event = "result", .beat = put_comment};
 
 static void on_quiet(void *arg, struct deadline *deadline)
 {
@@ -101,7 +94,7 @@ int stream_new(struct streams *streams, struct request *request, const struct jo
     if (!stream) {
         return err_errno(reterr, ENOMEM, "beginning a stream of events");
     }
-    *stream = (struct stream){.all = streams, .request = request, .dialect = &own_dialect, .io = io};
+    *stream = (struct stream){.all = streams, .request = request, .io = io};
     deadline_join(&streams->deadlines, &stream->deadline, &streams->quiet);
     *ret = stream;
     return 0;
@@ -159,20 +152,20 @@ void stream_tool_call(struct stream *stream, const char *name)
     stream_wake(stream);
 }
 
+static void put_line(struct buf *ret, const char *event, const struct buf *data)
+{
+    buf_printf(ret, "event: %s\ndata: ", event);
+    buf_append(ret, data->data, data->len);
+    buf_puts(ret, "\n\n");
+}
+
 void stream_event(struct stream *stream, const char *event, const struct buf *data)
 {
     if (stream) {
-        buf_printf(&stream->calls, "event: %s\ndata: ", event);
-        buf_append(&stream->calls, data->data, data->len);
-        buf_puts(&stream->calls, "\n\n");
+        put_line(&stream->calls, event, data);
         count_held(stream);
         stream_wake(stream);
     }
-}
-
-void stream_speak(struct stream *stream, const struct stream_dialect *dialect)
-{
-    stream->dialect = dialect;
 }
 
 void stream_end(struct stream *stream, struct job_io *io, struct buf *reply)
@@ -233,7 +226,7 @@ static bool put_reply(struct stream *stream)
     }
     stream->reply_told = true;
     if (stream->reply.len > 0) {
-        buf_printf(&stream->pending, "event: %s\ndata: ", stream->dialect->reply_event);
+        buf_printf(&stream->pending, "event: %s\ndata: ", stream->request->door->reply_event);
         buf_append(&stream->pending, stream->reply.data, stream->reply.len);
         buf_puts(&stream->pending, "\n");
     } else {
@@ -244,6 +237,20 @@ static bool put_reply(struct stream *stream)
     buf_free(&stream->reply);
     stream->reply = BUF_INIT;
     return true;
+}
+
+/* A comment would do for proxies, but not for a client that waits for progress. */
+static void put_beat(struct stream *stream)
+{
+    CLEANUP(buf_free) struct buf progress = BUF_INIT;
+    const struct request *request = stream->request;
+    const struct door *door = request->door;
+    if (door->encode_progress && door->encode_progress(request->call, "still running", &progress)) {
+        put_line(&stream->pending, door->reply_event, &progress);
+        stream->pending.failed = stream->pending.failed || progress.failed;
+    } else {
+        buf_puts(&stream->pending, ": still running\n\n");
+    }
 }
 
 static bool put_event(struct stream *stream)
@@ -264,7 +271,7 @@ ssize_t stream_fill(struct stream *stream, char *data, size_t size)
         } else if (stream->ended) {
             return -1;
         } else if (stream->beats) {
-            stream->dialect->beat(stream->request, &stream->pending);
+            put_beat(stream);
         }
         stream->beats = false;
     }

@@ -13,17 +13,12 @@ struct request;
 struct stream;
 struct streams;
 
-/* How what is told is worded. */
-struct stream_dialect {
-    const char *reply_event;                                      /* which event the reply is */
-    void (*beat)(const struct request *request, struct buf *ret); /* while nothing happens */
-};
-
 /* All of a front's: they share a timer. */
 int streams_new(struct loop *loop, uint64_t heartbeat_ms, struct streams **ret, struct err *reterr);
 void streams_free(struct streams *streams); /* takes NULL */
 
-/* `io` stays the caller's until stream_end(); NULL: nothing is told of what the program prints. */
+/* In the words of the request's door. `io` stays the caller's until stream_end(); NULL: nothing is told of
+ * what the program prints. */
 int stream_new(struct streams *streams, struct request *request, const struct job_io *io, struct stream **ret,
                struct err *reterr);
 void stream_free(struct stream *stream); /* takes NULL */
@@ -37,8 +32,6 @@ void stream_beat(struct stream *stream);
 void stream_tool_call(struct stream *stream, const char *name);
 /* Something that a run tells of. `event` is a constant of ours, `data` a line of JSON. */
 void stream_event(struct stream *stream, const char *event, const struct buf *data);
-/* In other words than those of POST /execute; `dialect` is a constant. */
-void stream_speak(struct stream *stream, const struct stream_dialect *dialect);
 /* The job has ended: takes its pipes, whose output is complete, and its reply (empty: it was lost). `io`
  * NULL: nothing more is told. */
 void stream_end(struct stream *stream, struct job_io *io, struct buf *reply);

@@ -49,15 +49,14 @@ static void try_request(const struct json *root, const char *text, size_t size)
 {
     struct execute_request request = EXECUTE_REQUEST_INIT;
     struct err err = {0};
-    bool stream = false;
-    int r = run_code_decode(root, text, size, the_config(), &request, &stream, &err);
+    int r = run_code_decode(root, text, size, the_config(), &request, &err);
     if (r < 0) {
         /* Where this machine has no Node there is no evaluator. */
         REQUIRE((err.kind == ERR_INVALID || err.kind == ERR_NOT_FOUND) && err.text[0] != '\0');
         REQUIRE(!request.job && request.input.fd == -1);
         return;
     }
-    REQUIRE(request.runtime->evaluator && request.run_code && ident_is_sane(request.job->execution_id));
+    REQUIRE(request.runtime->evaluator && request.state && ident_is_sane(request.job->execution_id));
     REQUIRE(request.job->limits.timeout_ms <= the_config()->max_timeout_ms);
     require_program(&request, root);
     execute_request_clear(&request);
@@ -92,7 +91,9 @@ static void try_reply(const char *text, size_t size)
         CLEANUP(buf_free) struct buf reply = BUF_INIT;
         const struct capture capture = {.limit_bytes = 1};
         const struct job_result result = {.status = (enum job_status)status};
-        REQUIRE(run_code_encode(run, &result, text, size, &capture, &reply, NULL) == 0);
+        const struct job_texts texts = {
+            .capture = &capture, .output = text, .output_size = size, .state = run};
+        REQUIRE(run_code_encode(&result, &texts, &reply, NULL) == 0);
         require_line(&reply);
     }
     run_code_free(run);

@@ -31,14 +31,13 @@ static const struct server_config without = {
     .runtimes = runtimes, .n_runtimes = 1, .default_runtime = python, .max_timeout_ms = 60000};
 
 static int decode(const struct server_config *from, const char *text, struct execute_request *ret,
-                  bool *ret_stream, struct err *reterr)
+                  struct err *reterr)
 {
     struct json_doc *doc;
     *ret = EXECUTE_REQUEST_INIT;
     *reterr = (struct err){0};
-    *ret_stream = false;
     assert_int_equal(json_parse(text, strlen(text), &doc, reterr), 0);
-    int r = run_code_decode(json_root(doc), text, strlen(text), from, ret, ret_stream, reterr);
+    int r = run_code_decode(json_root(doc), text, strlen(text), from, ret, reterr);
     json_free(doc);
     return r;
 }
@@ -51,15 +50,14 @@ static void takes_source_and_options_as_they_are(void **state)
     static const char expected[] = "{\"source\":\"1\\n\",\"options\":{ \"filename\":\"a\\u0062\" }}";
     struct execute_request request;
     struct err err;
-    bool stream;
     char data[256];
-    assert_int_equal(decode(&config, body, &request, &stream, &err), 0);
+    assert_int_equal(decode(&config, body, &request, &err), 0);
     assert_ptr_equal(request.runtime, &runtimes[1]);
     assert_string_equal(request.job->runtime, "isolate");
     assert_string_equal(request.job->execution_id, "e");
     assert_int_equal(request.job->limits.timeout_ms, 60000);
-    assert_true(stream);
-    assert_non_null(request.run_code);
+    assert_true(request.stream);
+    assert_non_null(request.state);
     assert_int_equal(pread(request.input.fd, data, sizeof data, 0), strlen(expected));
     assert_memory_equal(data, expected, strlen(expected));
     assert_int_equal(request.job->code_size, strlen(expected));
@@ -74,9 +72,8 @@ static void names_may_be_in_escapes(void **state)
     static const char expected[] = "{\"source\":\"1\",\"options\":{\"language\":\"javascript\"}}";
     struct execute_request request;
     struct err err;
-    bool stream;
     char data[256];
-    assert_int_equal(decode(&config, body, &request, &stream, &err), 0);
+    assert_int_equal(decode(&config, body, &request, &err), 0);
     assert_int_equal(pread(request.input.fd, data, sizeof data, 0), strlen(expected));
     assert_memory_equal(data, expected, strlen(expected));
     execute_request_clear(&request);
@@ -87,11 +84,10 @@ static void the_least_request(void **state)
     (void)state;
     struct execute_request request;
     struct err err;
-    bool stream;
-    assert_int_equal(decode(&config, "{\"source\":\"\"}", &request, &stream, &err), 0);
+    assert_int_equal(decode(&config, "{\"source\":\"\"}", &request, &err), 0);
     assert_int_equal(strlen(request.job->execution_id), 36);
     assert_int_equal(request.job->limits.memory_bytes + request.job->limits.timeout_ms, 0);
-    assert_false(stream);
+    assert_false(request.stream);
     assert_null(request.callback_url);
     execute_request_clear(&request);
 }
@@ -101,10 +97,8 @@ static void memory_is_beside_the_evaluators(void **state)
     (void)state;
     struct execute_request request;
     struct err err;
-    bool stream;
     assert_int_equal(
-        decode(&config, "{\"source\":\"\",\"options\":{\"memoryLimitBytes\":1000}}", &request, &stream, &err),
-        0);
+        decode(&config, "{\"source\":\"\",\"options\":{\"memoryLimitBytes\":1000}}", &request, &err), 0);
     assert_int_equal(request.job->limits.memory_bytes, (96 << 20) + 1000);
     execute_request_clear(&request);
 }
@@ -151,8 +145,7 @@ static void refuses_by_name(void **state)
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         struct execute_request request;
         struct err err;
-        bool stream;
-        assert_true(decode(&config, rows[i].body, &request, &stream, &err) < 0);
+        assert_true(decode(&config, rows[i].body, &request, &err) < 0);
         assert_int_equal(err.kind, ERR_INVALID);
         assert_string_equal(err.item, rows[i].item);
         assert_null(request.job);
@@ -176,17 +169,16 @@ static void only_functions_of_the_options_are_callable(void **state)
     static const char *const others[] = {"", "t", "no", "none", "z", "G", "g ", "function", "execute_code"};
     struct execute_request request;
     struct err err;
-    bool stream;
-    assert_int_equal(decode(&config, body, &request, &stream, &err), 0);
+    assert_int_equal(decode(&config, body, &request, &err), 0);
     for (size_t i = 0; i < ARRAY_SIZE(given); i++) {
-        assert_true(function_ids_has(run_code_functions(request.run_code), given[i]));
+        assert_true(function_ids_has(request.functions, given[i]));
     }
     for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
-        assert_false(function_ids_has(run_code_functions(request.run_code), others[i]));
+        assert_false(function_ids_has(request.functions, others[i]));
     }
     execute_request_clear(&request);
-    assert_int_equal(decode(&config, "{\"source\":\"\"}", &request, &stream, &err), 0);
-    assert_false(function_ids_has(run_code_functions(request.run_code), "g"));
+    assert_int_equal(decode(&config, "{\"source\":\"\"}", &request, &err), 0);
+    assert_false(function_ids_has(request.functions, "g"));
     execute_request_clear(&request);
 }
 
@@ -197,16 +189,15 @@ static void functions_are_counted(void **state)
         CLEANUP(buf_free) struct buf body = BUF_INIT;
         struct execute_request request;
         struct err err;
-        bool stream;
         buf_puts(&body, "{\"source\":\"\",\"options\":{\"globals\":{\"a\":[");
         for (unsigned i = 0; i < n; i++) {
             buf_printf(&body, "%s{\"$type\":\"function\",\"id\":\"%u\"}", i > 0 ? "," : "", i);
         }
         buf_puts(&body, "]}}}");
-        int r = decode(&config, body.data, &request, &stream, &err);
+        int r = decode(&config, body.data, &request, &err);
         if (n == FUNCTION_IDS_MAX) {
             assert_int_equal(r, 0);
-            assert_true(function_ids_has(run_code_functions(request.run_code), "4095"));
+            assert_true(function_ids_has(request.functions, "4095"));
             execute_request_clear(&request);
         } else {
             assert_true(r < 0);
@@ -221,8 +212,7 @@ static void without_an_evaluator_nothing_is_there(void **state)
     (void)state;
     struct execute_request request;
     struct err err;
-    bool stream;
-    assert_true(decode(&without, "{\"source\":\"\"}", &request, &stream, &err) < 0);
+    assert_true(decode(&without, "{\"source\":\"\"}", &request, &err) < 0);
     assert_int_equal(err.kind, ERR_NOT_FOUND);
 }
 

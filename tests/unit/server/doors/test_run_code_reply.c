@@ -19,7 +19,9 @@
 
 static void run_code_freep(struct run_code **run)
 {
-    run_code_free(*run);
+    if (*run) {
+        run_code_free(*run);
+    }
 }
 
 static const char *note(struct run_code *run, const char *kind, const char *data, const char **ret_told)
@@ -38,7 +40,9 @@ static void reply_is(struct run_code *run, const struct job_result *result, cons
     CLEANUP(buf_free) struct buf reply = BUF_INIT;
     struct capture capture = {.limit_bytes = 1};
     capture.streams[CAPTURE_STDERR].data = said_on_stderr;
-    assert_int_equal(run_code_encode(run, result, output, strlen(output), &capture, &reply, NULL), 0);
+    const struct job_texts texts = {
+        .capture = &capture, .output = output, .output_size = strlen(output), .state = run};
+    assert_int_equal(run_code_encode(result, &texts, &reply, NULL), 0);
     assert_string_equal(reply.data, expected);
 }
 
@@ -97,9 +101,11 @@ static void verdicts_speak_where_it_does_not(void **state)
         struct capture capture = {.limit_bytes = 1};
         capture.streams[CAPTURE_STDERR].data = rows[i].said;
         assert_int_equal(run_code_new(&(struct function_ids){0}, &run, NULL), 0);
-        assert_int_equal(run_code_encode(run, &rows[i].result, rows[i].output, strlen(rows[i].output),
-                                         &capture, &reply, NULL),
-                         0);
+        const struct job_texts texts = {.capture = &capture,
+                                        .output = rows[i].output,
+                                        .output_size = strlen(rows[i].output),
+                                        .state = run};
+        assert_int_equal(run_code_encode(&rows[i].result, &texts, &reply, NULL), 0);
         assert_ptr_equal(strstr(reply.data, rows[i].status), reply.data + strlen("{\"status\":"));
         assert_non_null(strstr(reply.data, rows[i].message));
     }

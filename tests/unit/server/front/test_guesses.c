@@ -3,6 +3,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -10,7 +11,7 @@
 
 #include "jail/base/clock.h"
 #include "jail/base/loop.h"
-#include "server/jobs/request.h"
+#include "server/kit/deadline.h"
 
 #define NOW (1000 * NS_PER_S)
 
@@ -19,9 +20,15 @@ struct world {
     struct guesses *guesses;
 };
 
-static void refuse(struct request *request)
+struct asker {
+    struct deadline held; /* first, so that one is the other */
+    bool refused;
+};
+
+static void refuse(void *arg, struct deadline *held)
 {
-    request->status = 401;
+    (void)arg;
+    ((struct asker *)(void *)held)->refused = true;
 }
 
 static void open_world(struct world *world)
@@ -83,18 +90,17 @@ static void what_is_held_is_refused_in_time(void **state)
 {
     (void)state;
     struct world world;
-    struct request held = {0}, gone = {0};
+    struct asker held = {0}, gone = {0};
     open_world(&world);
     uint64_t start = clock_now_ns();
-    guesses_hold(world.guesses, &held);
-    guesses_hold(world.guesses, &gone);
-    guesses_forget(&gone);
-    guesses_forget(&gone); /* harmless */
-    while (held.status == 0) {
+    guesses_hold(world.guesses, &held.held);
+    guesses_hold(world.guesses, &gone.held);
+    deadline_leave(&gone.held);
+    deadline_leave(&gone.held); /* harmless */
+    while (!held.refused) {
         assert_int_equal(loop_once(world.loop, 10000, NULL), 0);
     }
-    assert_int_equal(held.status, 401);
-    assert_int_equal(gone.status, 0);
+    assert_false(gone.refused);
     assert_true(clock_now_ns() - start >= GUESS_DELAY_NS);
     close_world(&world);
 }

@@ -1,0 +1,336 @@
+/* From an HTTP request to its handler: ids, route, authentication, media type; and at its end: access log,
+ * metrics. Runs in the front. A request without a valid key gets no further than its headers. */
+#include "server/front/inbound.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "config/server/config.h"
+#include "jail/base/buf.h"
+#include "jail/base/clock.h"
+#include "server/doors/door.h"
+#include "server/front/guesses.h"
+#include "server/front/page.h"
+#include "server/front/routes.h"
+#include "server/http/http.h"
+#include "server/jobs/approvals.h"
+#include "server/jobs/dispatch.h"
+#include "server/jobs/front_context.h"
+#include "server/jobs/request.h"
+#include "server/jobs/session_queries.h"
+#include "server/jobs/stream.h"
+#include "server/jobs/turns.h"
+#include "server/kit/deadline.h"
+#include "server/kit/log.h"
+#include "server/kit/metrics.h"
+
+/* What takes longer to decode than a few milliseconds waits for its turn. */
+#define TURN_BODY_BYTES 65536
+
+struct inbound {
+    struct request request;    /* first, so that one is the other */
+    struct deadline held;      /* a refusal that takes its time */
+    struct turn turn;          /* a large body waits to be decoded */
+    const struct route *route; /* NULL: none */
+};
+
+/* The first callback of a request makes it. NULL: out of memory, and the connection will be closed. */
+static struct inbound *inbound_of(struct front *front, struct http_request *http)
+{
+    struct inbound *inbound = http_user(http);
+    if (inbound) {
+        return inbound;
+    }
+    inbound = calloc(1, sizeof *inbound);
+    if (!inbound) {
+        return NULL;
+    }
+    struct request *request = &inbound->request;
+    request->front = front;
+    request->http = http;
+    request->start_ns = clock_now_ns();
+    ident_choose(http_header(http, "X-Request-Id"), request->id);
+    const char *traceparent = http_header(http, "traceparent");
+    if (traceparent && ident_is_traceparent(traceparent)) {
+        snprintf(request->traceparent, sizeof request->traceparent, "%s", traceparent);
+    }
+    http_set_user(http, inbound);
+    return inbound;
+}
+
+/* See server/http/budget.h. */
+static unsigned account_of(const struct request *request)
+{
+    const struct key_config *key = request->caller.key;
+    return key ? (unsigned)(key - request->front->config->keys) + 1 : 0;
+}
+
+/* The key is looked at once and then wiped from the connection's memory, in which a job's request stays as
+ * long as the job. */
+static bool identify(struct inbound *inbound)
+{
+    struct request *request = &inbound->request;
+    struct http_request *http = request->http;
+    bool identified = auth_identify(request->front->config, http_header(http, "X-Service-API-Key"),
+                                    http_header(http, "Authorization"), &request->caller);
+    if (identified && inbound->route && inbound->route->access == ROUTE_FOR_APPROVALS) {
+        request->shown_key =
+            auth_shown_key(http_header(http, "X-Service-API-Key"), http_header(http, "Authorization"));
+    }
+    http_wipe_header(http, "X-Service-API-Key");
+    http_wipe_header(http, "Authorization");
+    http_set_account(http, account_of(request));
+    if (identified) {
+        http_trust(http);
+    }
+    return identified;
+}
+
+void inbound_refuse_key(void *arg, struct deadline *held)
+{
+    (void)arg;
+    struct inbound *inbound = (struct inbound *)(void *)((char *)held - offsetof(struct inbound, held));
+    request_refuse(&inbound->request, ERROR_UNAUTHORIZED, NULL, NULL);
+}
+
+/* Whoever has guessed too often waits for the answer. */
+static void refuse_key(struct inbound *inbound, bool presented)
+{
+    struct front *front = inbound->request.front;
+    struct http_request *http = inbound->request.http;
+    metrics_add(front->metrics, METRIC_AUTH_FAILURES, presented ? "wrong" : "missing", NULL, 1);
+    if (presented && guesses_note(front->guesses, http_client_network(http), clock_now_ns()) > 0) {
+        http_hold(http);
+        guesses_hold(front->guesses, &inbound->held);
+    } else {
+        inbound_refuse_key(NULL, &inbound->held);
+    }
+}
+
+static bool needs_key(const struct front *front, const struct route *route)
+{
+    return !route || route->access == ROUTE_FOR_KEYS || route->access == ROUTE_FOR_APPROVALS ||
+           (route->access == ROUTE_FOR_METRICS && !front->config->metrics_open);
+}
+
+/* application/json, without a charset or with the only one that JSON has. */
+static bool is_json(const char *content_type)
+{
+    size_t len = strcspn(content_type, "; \t");
+    if (len != strlen("application/json") || strncasecmp(content_type, "application/json", len) != 0) {
+        return false;
+    }
+    const char *charset = strcasestr(content_type + len, "charset=");
+    if (!charset) {
+        return true;
+    }
+    charset += strlen("charset=");
+    charset += *charset == '"';
+    return strncasecmp(charset, "utf-8", 5) == 0;
+}
+
+/* A body without a type is refused too: a page in a browser can send one to a server on its own host without
+ * asking. */
+static bool media_type_fits(const struct http_request *http)
+{
+    const char *type = http_header(http, "Content-Type");
+    const char *encoding = http_header(http, "Content-Encoding");
+    bool typed = type ? is_json(type) : !http_has_body(http);
+    return typed && (!encoding || strcasecmp(encoding, "identity") == 0);
+}
+
+static ssize_t on_fill(void *arg, struct http_request *http, char *data, size_t size)
+{
+    (void)arg;
+    struct request *request = http_user(http);
+    ssize_t n = request && request->stream ? stream_fill(request->stream, data, size) : -1;
+    if (n > 0) {
+        request->reply_bytes += (size_t)n;
+    }
+    return n;
+}
+
+static void handle(struct inbound *inbound)
+{
+    struct request *request = &inbound->request;
+    request->argument = route_argument(inbound->route, http_path(request->http), &request->argument_length);
+    inbound->route->handle(request);
+}
+
+static void on_headers(void *arg, struct http_request *http)
+{
+    struct front *front = arg;
+    struct inbound *inbound = inbound_of(front, http);
+    if (!inbound) {
+        return;
+    }
+    struct request *request = &inbound->request;
+    const struct route *path;
+    char allow[ROUTE_ALLOW_BYTES];
+    inbound->route = route_find(http_method(http), http_path(http), &path, allow);
+    request->door = inbound->route ? inbound->route->door : NULL;
+    bool presented = http_header(http, "X-Service-API-Key") || http_header(http, "Authorization");
+    bool identified = identify(inbound);
+    if (!identified && needs_key(front, path)) {
+        refuse_key(inbound, presented);
+    } else if (!page_fits(request)) {
+        return;
+    } else if (!path) {
+        request_refuse(request, ERROR_NO_SUCH_PATH, NULL, NULL);
+    } else if (!inbound->route) {
+        request_refuse_method(request, allow);
+    } else if (inbound->route->when == ROUTE_AT_HEADERS) {
+        handle(inbound);
+    } else if (front->draining) {
+        request_refuse(request, ERROR_UNAVAILABLE, NULL, NULL);
+    } else if (!media_type_fits(http)) {
+        request_refuse(request, ERROR_MEDIA_TYPE, NULL, NULL);
+    }
+}
+
+void inbound_take_turn(struct turn *turn)
+{
+    handle((struct inbound *)(void *)((char *)turn - offsetof(struct inbound, turn)));
+}
+
+static void on_complete(void *arg, struct http_request *http)
+{
+    struct front *front = arg;
+    struct inbound *inbound = inbound_of(front, http);
+    if (!inbound || !inbound->route || inbound->held.queue) {
+        return;
+    }
+    if (http_body(http)->len > TURN_BODY_BYTES) {
+        turn_wait(front->turns, &inbound->turn, account_of(&inbound->request));
+    } else {
+        handle(inbound);
+    }
+}
+
+/* NULL likewise. */
+static struct request *request_of(struct front *front, struct http_request *http)
+{
+    struct inbound *inbound = inbound_of(front, http);
+    return inbound ? &inbound->request : NULL;
+}
+
+static void on_fault(void *arg, struct http_request *http, enum http_fault fault)
+{
+    static const struct {
+        enum error_class class;
+        const char *text;
+    } answers[] = {
+        [HTTP_FAULT_FRAMING] = {ERROR_BAD_REQUEST,
+                                "Content-Length and Transfer-Encoding do not tell where the body ends"},
+        [HTTP_FAULT_CHUNKS] = {ERROR_BAD_REQUEST, "a chunk of the body is malformed"},
+        [HTTP_FAULT_SYNTAX] = {ERROR_BAD_REQUEST, "the request line or a header is malformed"},
+        [HTTP_FAULT_HEADERS_TOO_LARGE] = {ERROR_HEADERS, NULL},
+        [HTTP_FAULT_BODY_TOO_LARGE] = {ERROR_TOO_LARGE, NULL},
+        [HTTP_FAULT_TOO_SLOW] = {ERROR_TOO_SLOW, NULL},
+        [HTTP_FAULT_OVERLOADED] = {ERROR_BUSY, "server busy: too many requests are arriving at once"},
+        [HTTP_FAULT_NO_SHARE] = {ERROR_RATE, "too many bytes of this key's requests are arriving at once"},
+    };
+    struct request *request = request_of(arg, http);
+    char most[64];
+    if (request) {
+        snprintf(most, sizeof most, "the body may have at most %" PRIu64 " bytes",
+                 request->front->config->max_body_bytes);
+        request_refuse(request, answers[fault].class,
+                       fault == HTTP_FAULT_BODY_TOO_LARGE ? most : answers[fault].text, NULL);
+    }
+}
+
+static void on_dropped(void *arg, struct http_request *http, enum http_drop why, size_t bytes)
+{
+    static const char *const reasons[] = {[HTTP_DROP_STALLED] = "stalled", [HTTP_DROP_BUDGET] = "budget"};
+    const struct front *front = arg;
+    const struct request *request = http_user(http);
+    metrics_add(front->metrics, METRIC_REPLIES_DROPPED, reasons[why], NULL, 1);
+    LOG(front->log, LOG_WARNING, "reply_dropped", LOG_FIELD_STR("reason", reasons[why]),
+        LOG_FIELD_U64("unread_bytes", bytes), LOG_FIELD_STR("key", request ? request->caller.name : NULL),
+        LOG_FIELD_STR("request_id", request ? request->id : NULL));
+}
+
+static void on_half_closed(void *arg, struct http_request *http)
+{
+    struct request *request = request_of(arg, http);
+    if (request) {
+        stream_beat(request->stream);
+    }
+}
+
+static void on_hangup(void *arg, struct http_request *http)
+{
+    struct request *request = request_of(arg, http);
+    if (request && request->job) {
+        dispatch_cancel(request->job);
+    }
+}
+
+/* What callers choose is cut where the line would be longer than PIPE_BUF, all that a pipe takes at once. */
+static void log_access(const struct request *request, bool sent, uint64_t duration_ns)
+{
+    char client[64], method[33], path[501];
+    http_client(request->http, client, sizeof client);
+    snprintf(method, sizeof method, "%.32s", http_method(request->http));
+    snprintf(path, sizeof path, "%.500s", http_path(request->http));
+    LOG(request->front->log, LOG_INFO, "request", LOG_FIELD_STR("method", method),
+        LOG_FIELD_STR("path", path), LOG_FIELD_U64("status", request->status), LOG_FIELD_BOOL("sent", sent),
+        LOG_FIELD_F64("duration_ms", (double)duration_ns / (double)NS_PER_MS),
+        LOG_FIELD_U64("reply_bytes", request->reply_bytes), LOG_FIELD_STR("key", request->caller.name),
+        LOG_FIELD_STR("client", client), LOG_FIELD_STR("request_id", request->id),
+        LOG_FIELD_STR("traceparent", request->traceparent));
+}
+
+/* A caller who hung up before the reply is 499 in metrics and logs, as elsewhere. */
+static void on_end(void *arg, struct http_request *http, bool sent)
+{
+    struct front *front = arg;
+    struct inbound *inbound = http_user(http);
+    if (!inbound) {
+        return;
+    }
+    struct request *request = &inbound->request;
+    if (request->job) {
+        dispatch_cancel(request->job);
+    }
+    session_query_forget(request);
+    front_approvals_forget(request);
+    stream_free(request->stream);
+    if (request->call) {
+        request->door->call_free(request->call);
+    }
+    if (request->status == 0) {
+        request->status = 499;
+    }
+    uint64_t duration_ns = clock_now_ns() - request->start_ns;
+    char code[16];
+    snprintf(code, sizeof code, "%u", request->status);
+    const char *path = inbound->route ? inbound->route->path : "other";
+    metrics_add(front->metrics, METRIC_HTTP_REQUESTS, path, code, 1);
+    metrics_observe(front->metrics, METRIC_HTTP_DURATION, (double)duration_ns / (double)NS_PER_S);
+    log_access(request, sent, duration_ns);
+    deadline_leave(&inbound->held);
+    turn_leave(&inbound->turn);
+    if (request->shown_key) {
+        explicit_bzero(request->shown_key, strlen(request->shown_key));
+        free(request->shown_key);
+    }
+    http_set_user(http, NULL);
+    free(inbound);
+}
+
+const struct http_events inbound_events = {
+    .headers = on_headers,
+    .complete = on_complete,
+    .fault = on_fault,
+    .fill = on_fill,
+    .half_closed = on_half_closed,
+    .hangup = on_hangup,
+    .dropped = on_dropped,
+    .end = on_end,
+};
