@@ -383,7 +383,7 @@ static int start_http(struct front_process *process, struct err *reterr)
     return http_server_new(front->loop, &options, &request_events, front, &front->http, reterr);
 }
 
-/* Where nobody has asked for callbacks, a host without libcurl does without. */
+/* Where nobody has asked for callbacks, a host that cannot make any does without. */
 static int start_callbacks(struct front *front, struct err *reterr)
 {
     struct err err = {0};

@@ -193,7 +193,7 @@ int front_start(struct warden *warden, struct settings *settings, struct front *
     uint32_t base, count;
     idmap_pool_range(warden->host.ids, &base, &count);
     const struct front_process_options options = {
-        .executable_fd = warden->executable_fd,
+        .executable_fd = warden->front_fd,
         .listen_fd = warden->listen_fd,
         .change_ids = warden->host.privileged,
         .uid = base - 1, /* no jail ever has it */

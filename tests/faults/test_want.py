@@ -29,13 +29,14 @@ NO_REPLY_S = 5
 
 
 def made(directory, prefix=(), more=""):
-    """A server whose binary is a copy: another user may not get to the checkout, wherever it lies."""
+    """A server whose programs are copies: another user may not get to the checkout, wherever it lies."""
     path = directory / "server.textproto"
     path.write_text(more + COLD)
     path.chmod(0o644)
     for parent in (directory, directory.parent, directory.parent.parent):
         parent.chmod(0o755)
-    return Server(directory / "log", prefix=prefix, immure=str(shutil.copy(IMMURE, directory / "immure")), SANDBOX_EXECUTOR_CONFIG=str(path))
+    shutil.copy(BUILD / "immure-front", directory)
+    return Server(directory / "log", prefix=prefix, immure=str(shutil.copy(IMMURE, directory)), SANDBOX_EXECUTOR_CONFIG=str(path))
 
 
 def job(server, patience_s=NO_REPLY_S):
