@@ -12,7 +12,6 @@ Q          := $(if $(filter 1,$(V)),,@)
 say         = $(if $(filter 1,$(V)),,@printf '  %-8s %s\n' $(1) $(2);)
 
 VERSION := $(shell sed -n 's/^## \[\([0-9][^]]*\)\].*/\1/p' CHANGELOG.md 2>/dev/null | head -n 1)
-# cJSON is loaded by who reads JSON (config/format/json.c), not linked.
 PKGS    := libnl-3.0 libseccomp libprotobuf-c libcjson nettle
 
 CFLAGS   ?= -O2 -g
@@ -29,10 +28,10 @@ CPPFLAGS_ALL = $(PATHS) -D_GNU_SOURCE $(CPPFLAGS_HOOKS) -DIMMURE_VERSION='"$(or 
 CFLAGS_ALL   = -std=c17 $(WARN) $(HARDEN) $(SANFLAGS) $(CFLAGS)
 LDFLAGS_ALL  = -pie -Wl,-z,relro,-z,now,-z,noexecstack $(SANFLAGS) $(LDFLAGS)
 PKG_CFLAGS  := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
-# Every shared library costs each `immure run` some 40 microseconds: those that come as archives too are linked in.
+# Every shared library costs each `immure run` some 40 microseconds: those that come as archives too are linked in. (cJSON does not.)
 STATIC      ?= nl-3 seccomp protobuf-c nettle
 archive      = $(if $(findstring /,$(shell $(CC) -print-file-name=lib$(1).a)),-l:lib$(1).a,-l$(1))
-PKG_LIBS    := $(foreach l,$(patsubst -l%,%,$(filter-out -lcjson,$(shell pkg-config --libs $(PKGS) 2>/dev/null))),\
+PKG_LIBS    := $(foreach l,$(patsubst -l%,%,$(shell pkg-config --libs $(PKGS) 2>/dev/null)),\
                  $(if $(filter $(STATIC),$(l)),$(call archive,$(l)),$(if $(filter -%,$(l)),$(l),-l$(l))))
 
 # What only the front is linked with (server/bridge/callback.c, server/doors/content_type.c), and tests of it.

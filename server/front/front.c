@@ -15,7 +15,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "config/format/json.h"
 #include "config/server/config.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
@@ -403,10 +402,7 @@ static int start(struct front_process *process, struct err *reterr)
         return err_errno(reterr, ENOMEM, "making the metrics");
     }
     metrics_set(front->metrics, METRIC_BUILD_INFO, IMMURE_VERSION, NULL, 1);
-    int r = json_load(reterr);
-    if (r == 0) {
-        r = loop_new(&front->loop, reterr);
-    }
+    int r = loop_new(&front->loop, reterr);
     if (r == 0) {
         r = dispatch_new(front, process->channel, &front->dispatch, reterr);
     }
