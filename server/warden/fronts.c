@@ -130,7 +130,8 @@ static void on_exit_event(void *arg, uint32_t events)
     warden_check_drained(warden);
 }
 
-/* The first words: the configuration, then how things stand. */
+/* The first words: the configuration, then how things stand. One that cannot hear them any more, since a
+ * library was not to be had, is a front that died. */
 static int send_config(struct front *front, struct err *reterr)
 {
     CLEANUP(buf_free) struct buf packed = BUF_INIT;
@@ -156,11 +157,9 @@ static int send_config(struct front *front, struct err *reterr)
     struct msg msg = {.type = MSG_CONFIG,
                       .config = {.audit = audit_fd >= 0, .held = (char **)(uintptr_t)held, .n_held = n_held}};
     int fds[] = {config_fd, audit_fd};
-    r = channel_send(front->channel, &msg, fds, msg.config.audit ? 2 : 1, reterr);
-    if (r == 0) {
-        front_send_state(front);
-    }
-    return r;
+    front_send(front, &msg, fds, msg.config.audit ? 2 : 1);
+    front_send_state(front);
+    return 0;
 }
 
 static void on_channel_event(void *arg, uint32_t events)
