@@ -260,8 +260,7 @@ static int open_sessions(struct warden *warden, struct err *reterr)
     return r < 0 ? r : sessions_new(&options, warden->settings->config, &warden->sessions, reterr);
 }
 
-/* Once: whatever becomes of the file, and wherever a process without privileges may go, every front is this.
- */
+/* Once, so that every front is the same program, whatever becomes of its file. */
 static int open_front_program(struct warden *warden, struct err *reterr)
 {
     char path[PATH_MAX];
