@@ -12,8 +12,6 @@ Q          := $(if $(filter 1,$(V)),,@)
 say         = $(if $(filter 1,$(V)),,@printf '  %-8s %s\n' $(1) $(2);)
 
 VERSION := $(shell sed -n 's/^## \[\([0-9][^]]*\)\].*/\1/p' CHANGELOG.md 2>/dev/null | head -n 1)
-# libcurl and libmagic are loaded by the front (server/bridge/callback.c, server/doors/content_type.c), not linked;
-# so is cJSON, by who reads JSON (config/format/json.c).
 PKGS    := libnl-3.0 libseccomp libprotobuf-c libcjson nettle
 
 CFLAGS   ?= -O2 -g
@@ -30,11 +28,14 @@ CPPFLAGS_ALL = $(PATHS) -D_GNU_SOURCE $(CPPFLAGS_HOOKS) -DIMMURE_VERSION='"$(or 
 CFLAGS_ALL   = -std=c17 $(WARN) $(HARDEN) $(SANFLAGS) $(CFLAGS)
 LDFLAGS_ALL  = -pie -Wl,-z,relro,-z,now,-z,noexecstack $(SANFLAGS) $(LDFLAGS)
 PKG_CFLAGS  := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
-# Every shared library costs each `immure run` some 40 microseconds: those that come as archives too are linked in.
+# Every shared library costs each `immure run` some 40 microseconds: those that come as archives too are linked in. (cJSON does not.)
 STATIC      ?= nl-3 seccomp protobuf-c nettle
 archive      = $(if $(findstring /,$(shell $(CC) -print-file-name=lib$(1).a)),-l:lib$(1).a,-l$(1))
-PKG_LIBS    := $(foreach l,$(patsubst -l%,%,$(filter-out -lcjson,$(shell pkg-config --libs $(PKGS) 2>/dev/null))),\
+PKG_LIBS    := $(foreach l,$(patsubst -l%,%,$(shell pkg-config --libs $(PKGS) 2>/dev/null)),\
                  $(if $(filter $(STATIC),$(l)),$(call archive,$(l)),$(if $(filter -%,$(l)),$(l),-l$(l))))
+
+# What only the front is linked with (server/bridge/callback.c, server/doors/content_type.c), and tests of it.
+FRONT_LIBS  := -Wl,--as-needed $(shell pkg-config --libs libcurl libmagic 2>/dev/null)
 
 # Layers, lowest first. A layer's archive may use those before it.
 LAYERS := base jail config policy server
@@ -42,7 +43,7 @@ SRC_base   := $(wildcard jail/base/*.c)
 SRC_jail   := $(wildcard jail/*.c jail/plan/*.c jail/resources/*.c jail/child/*.c)
 SRC_config := $(wildcard config/*.c config/*/*.c)
 SRC_policy := $(wildcard policy/*.c policy/filter/*.c)
-SRC_server := $(filter-out $(if $(HOOKS),,$(SRC_hooks)),$(wildcard server/*/*.c))
+SRC_server := $(filter-out server/front/main.c $(if $(HOOKS),,$(SRC_hooks)),$(wildcard server/*/*.c))
 PROTO      := $(wildcard config/*/*.proto)
 GEN        := $(PROTO:%.proto=$(BUILD)/gen/%.pb-c.c)
 
@@ -59,6 +60,7 @@ LINK_policy    := policy config jail base
 LINK_server    := server policy config jail base
 UNIT_SRC := $(wildcard tests/unit/*/test_*.c tests/unit/*/*/test_*.c)
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(UNIT_SRC))
+FRONT    := $(BUILD)/immure-front
 TOOLS    := $(patsubst tests/tools/%.c,$(BUILD)/tests/tools/%,$(wildcard tests/tools/*.c))
 FUZZ     := $(patsubst tests/fuzz/fuzz_%.c,$(BUILD)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 BENCH    := $(patsubst tests/bench/%.c,$(BUILD)/tests/bench/%,$(wildcard tests/bench/*.c))
@@ -77,10 +79,10 @@ $(OBJ_python): PKG_CFLAGS += $(patsubst -I%,-isystem %,$(shell pkg-config --cfla
 .PHONY: faults soak storm all check unit unit-programs tools gen lint format bench fuzz fuzz-programs fuzz-corpus install uninstall \
   clean help FORCE
 
-all: $(BUILD)/immure $(PYTHON)
+all: $(BUILD)/immure $(FRONT) $(PYTHON)
 
 help:
-	@echo 'make              build $(BUILD)/immure'
+	@echo 'make              build $(BUILD)/immure, $(FRONT)'
 	@echo 'make check        unit, golden, jail and API tests'
 	@echo 'make unit         the unit tests alone'
 	@echo 'make fuzz T=300   every fuzz target for T seconds, JOBS at a time (clang); fails on a finding'
@@ -138,9 +140,13 @@ $(BUILD)/immure: $(BUILD)/obj/server/main.o $(EMBEDDED).o $(LIBS)
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(BUILD)/libserver.a $(BUILD)/libpolicy.a $(BUILD)/libconfig.a \
 	  $(BUILD)/libjail.a $(BUILD)/libbase.a $(PKG_LIBS)
 
+$(FRONT): $(BUILD)/obj/server/front/main.o $(LIBS)
+	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(BUILD)/libserver.a $(BUILD)/libpolicy.a $(BUILD)/libconfig.a \
+	  $(BUILD)/libjail.a $(BUILD)/libbase.a $(PKG_LIBS) $(FRONT_LIBS)
+
 define unit_rule
 $(BUILD)/tests/unit/$(1)/%: $(BUILD)/obj/tests/unit/$(1)/%.o $(foreach l,$(LINK_$(1)),$(BUILD)/lib$(l).a)
-	$$(call say,LD,$$@)mkdir -p $$(@D) && $$(CC) $$(LDFLAGS_ALL) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(PKG_LIBS) -lcmocka
+	$$(call say,LD,$$@)mkdir -p $$(@D) && $$(CC) $$(LDFLAGS_ALL) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(PKG_LIBS) -lcmocka $$(FRONT_LIBS)
 endef
 $(foreach l,jail/base $(filter-out base,$(LAYERS)),$(eval $(call unit_rule,$(l))))
 
@@ -154,7 +160,7 @@ FAULTS_OBJ := $(patsubst %,$(BUILD)/faults/server/%.o,warden/warden warden/state
 $(BUILD)/faults/%.o: %.c | $(GEN)
 	$(call say,CC,$< $(FAULTS))mkdir -p $(@D) && $(CC) $(CPPFLAGS_ALL) $(FAULTS) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 $(BUILD)/tests/faults/immure: $(FAULTS_OBJ) $(BUILD)/obj/server/main.o $(EMBEDDED).o $(LIBS)
-	$(call say,LD,$@)mkdir -p $(@D) && ln -sf ../../immure-python3.11 $(@D)/ && $(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) \
+	$(call say,LD,$@)mkdir -p $(@D) && ln -sf ../../immure-front ../../immure-python3.11 $(@D)/ && $(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) \
 	  $(BUILD)/libserver.a $(BUILD)/libpolicy.a $(BUILD)/libconfig.a $(BUILD)/libjail.a $(BUILD)/libbase.a $(PKG_LIBS)
 
 $(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o $(LIBS)
@@ -178,7 +184,7 @@ EVERYTHING_USERS := tests/tools/textproto2bin $(addprefix tests/unit/config/form
 $(EVERYTHING_USERS:%=$(BUILD)/obj/%.o): | $(EVERYTHING).c
 $(addprefix $(BUILD)/,$(subst fuzz_,,$(EVERYTHING_USERS))): $(EVERYTHING).o
 
-tools: $(TOOLS) $(BENCH) $(BUILD)/tests/faults/immure $(if $(PYTHON),$(BUILD)/tests/warm/immure-python3.11)
+tools: $(TOOLS) $(BENCH) $(BUILD)/tests/faults/immure $(FRONT) $(if $(PYTHON),$(BUILD)/tests/warm/immure-python3.11)
 
 unit-programs: $(UNIT)
 
@@ -193,7 +199,7 @@ FUZZ_ENGINE := $(if $(findstring fuzzer-no-link,$(SAN)),,$(BUILD)/obj/tests/fuzz
 FUZZ_SHARED := $(call obj,$(filter-out tests/fuzz/fuzz_%.c tests/fuzz/replay.c tests/fuzz/seeds.c,$(wildcard tests/fuzz/*.c)))
 FUZZ_SEEDS  := $(BUILD)/tests/fuzz-seeds
 FUZZ_LINK = mkdir -p $(@D) && $(CC) $(subst fuzzer-no-link,$(1),$(LDFLAGS_ALL)) -o $@ $(filter %.o,$^) \
-  $(BUILD)/libserver.a $(BUILD)/libpolicy.a $(BUILD)/libconfig.a $(BUILD)/libjail.a $(BUILD)/libbase.a $(PKG_LIBS)
+  $(BUILD)/libserver.a $(BUILD)/libpolicy.a $(BUILD)/libconfig.a $(BUILD)/libjail.a $(BUILD)/libbase.a $(PKG_LIBS) $(FRONT_LIBS)
 $(FUZZ): $(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(FUZZ_SHARED) $(FUZZ_ENGINE) $(EMBEDDED).o $(LIBS)
 	$(call say,LD,$@)$(call FUZZ_LINK,fuzzer)
 $(FUZZ_SEEDS): $(BUILD)/obj/tests/fuzz/seeds.o $(EMBEDDED).o $(LIBS)
@@ -254,7 +260,7 @@ FORCE:
 
 define INSTALLED
 $(BINDIR)|755|$(BUILD)/immure
-$(if $(PYTHON),$(PREFIX)/libexec/immure|755|$(PYTHON))
+$(PREFIX)/libexec/immure|755|$(FRONT) $(PYTHON)
 $(if $(MAN1),$(PREFIX)/share/man/man1|644|$(MAN1))
 $(if $(MAN5),$(PREFIX)/share/man/man5|644|$(MAN5))
 $(SHAREDIR)|644|$(wildcard config/*.textproto) config/server/server.proto config/policy/policy.proto

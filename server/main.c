@@ -1,4 +1,4 @@
-/* The one binary: finds the sub-command in a table and runs it.
+/* The command line: finds the sub-command in a table and runs it.
  *
  * Nothing happens before the command is known, since `immure run` is measured in fractions of a millisecond.
  */
@@ -17,20 +17,18 @@ struct command {
     const char *name;
     int (*run)(int argc, char **argv);
     const char *summary;
-    bool hidden; /* started by immure itself, never by a person */
 };
 
 static const struct command commands[] = {
-    {"serve", cmd_serve, "answer jobs over HTTP, each in a jail of its own", false},
-    {"run", cmd_run, "run one command in a jail, with this terminal's input and output", false},
-    {"check", cmd_check, "what this host offers, layer by layer, and what to do about the rest", false},
-    {"policy", cmd_policy, "check and explain policy files", false},
-    {"audit", cmd_audit, "hold an audit log against its own hashes", false},
-    {"mcp", cmd_mcp, "the Model Context Protocol on standard input and output", false},
-    {"approve", cmd_approve, "show jobs that wait for an approval, and decide", false},
-    {"key", cmd_key, "make, list and revoke keys", false},
-    {"image", cmd_image, "import, list and remove images that jobs may run in", false},
-    {"front", cmd_front, "the HTTP process that `serve` starts", true},
+    {"serve", cmd_serve, "answer jobs over HTTP, each in a jail of its own"},
+    {"run", cmd_run, "run one command in a jail, with this terminal's input and output"},
+    {"check", cmd_check, "what this host offers, layer by layer, and what to do about the rest"},
+    {"policy", cmd_policy, "check and explain policy files"},
+    {"audit", cmd_audit, "hold an audit log against its own hashes"},
+    {"mcp", cmd_mcp, "the Model Context Protocol on standard input and output"},
+    {"approve", cmd_approve, "show jobs that wait for an approval, and decide"},
+    {"key", cmd_key, "make, list and revoke keys"},
+    {"image", cmd_image, "import, list and remove images that jobs may run in"},
 };
 
 static void print_help(FILE *to)
@@ -42,9 +40,7 @@ static void print_help(FILE *to)
           "commands:\n",
           to);
     for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
-        if (!commands[i].hidden) {
-            fprintf(to, "  %-10s%s\n", commands[i].name, commands[i].summary);
-        }
+        fprintf(to, "  %-10s%s\n", commands[i].name, commands[i].summary);
     }
     fputs("\n"
           "`immure COMMAND --help` tells the options of one; `immure --version` the version.\n",
@@ -64,13 +60,10 @@ static const struct command *find_command(const char *name)
 static int no_such_command(const char *name)
 {
     const char *names[ARRAY_SIZE(commands)];
-    size_t n = 0;
     for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
-        if (!commands[i].hidden) {
-            names[n++] = commands[i].name;
-        }
+        names[i] = commands[i].name;
     }
-    const char *nearest = textformat_did_you_mean(name, names, n);
+    const char *nearest = textformat_did_you_mean(name, names, ARRAY_SIZE(names));
     fprintf(stderr, "immure: no such command: '%s'%s%s%s\n", name, nearest ? "; did you mean '" : "",
             nearest ? nearest : "; `immure --help` lists them", nearest ? "'?" : "");
     return EXIT_CODE_USAGE;

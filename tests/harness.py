@@ -85,7 +85,7 @@ def front_of(warden):
     """-> the pid of the process that speaks HTTP; None: there is none now"""
     for pid in children(warden):
         with contextlib.suppress(OSError):  # of a jail that has ended meanwhile
-            if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"immure\0front\0"):
+            if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"immure-front\0"):
                 return pid
     return None
 

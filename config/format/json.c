@@ -6,7 +6,6 @@
  * text, and a number's `valuestring` its digits (cJSON_Delete() frees it like any other). */
 #include "config/format/json.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -22,19 +21,8 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 
-#define LIBRARY "libcjson.so.1"
-
-/* Loaded when there is JSON to read, because most of `immure run` have none, and a library that is linked
- * costs each of them some 50 microseconds. It stays, so that all but the first time are a look at what is
- * there. */
-struct cjson {
-    __typeof__(cJSON_ParseWithLength) *parse;
-    __typeof__(cJSON_Delete) *delete;
-};
-
 struct json_doc {
     cJSON *root;
-    struct cjson cjson;
 };
 
 /* What is being parsed and how its errors are to be put. */
@@ -63,28 +51,6 @@ static int fail_at(const struct input *input, size_t offset, const char *why)
     char item[256];
     snprintf(item, sizeof item, "%.200s:%u:%u", input->file, line, column);
     return err_set(input->reterr, ERR_CONFIG, EINVAL, item, "%s", why);
-}
-
-static int load(struct cjson *ret, struct err *reterr)
-{
-    void *handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    struct cjson cjson = {0};
-    if (handle) {
-        *(void **)&cjson.parse = dlsym(handle, "cJSON_ParseWithLength");
-        *(void **)&cjson.delete = dlsym(handle, "cJSON_Delete");
-    }
-    if (!cjson.parse || !cjson.delete) {
-        err_set(reterr, ERR_HOST, ENOENT, LIBRARY, "cannot load %s: %s; install cJSON", LIBRARY, dlerror());
-        return -ENOENT;
-    }
-    *ret = cjson;
-    return 0;
-}
-
-int json_load(struct err *reterr)
-{
-    struct cjson cjson;
-    return load(&cjson, reterr);
 }
 
 static int fail_memory(const struct input *input)
@@ -193,17 +159,11 @@ static int parse(const struct input *input, struct json_doc **ret)
     if (r < 0) {
         return r == -ENOMEM ? fail_memory(input) : fail_at(input, scan.at, scan.why);
     }
-    struct cjson cjson;
-    r = load(&cjson, input->reterr);
-    if (r < 0) {
-        return r;
-    }
     struct json_doc *doc = calloc(1, sizeof *doc);
     if (!doc) {
         return fail_memory(input);
     }
-    doc->cjson = cjson;
-    doc->root = cjson.parse(input->text, input->size);
+    doc->root = cJSON_ParseWithLength(input->text, input->size);
     size_t next = 0;
     r = doc->root ? annotate(input, doc->root, &scan, &next) : fail_memory(input);
     r = r < 0 ? r : refuse_duplicate_keys(input, doc->root);
@@ -231,7 +191,7 @@ int json_parse_file(const char *file, const char *text, size_t size, struct json
 void json_free(struct json_doc *doc)
 {
     if (doc) {
-        doc->cjson.delete(doc->root);
+        cJSON_Delete(doc->root);
         free(doc);
     }
 }

@@ -14,10 +14,6 @@ struct err;
 struct json; /* a value inside a document; NULL stands for "absent" and every function takes it */
 struct json_doc;
 
-/* Loads what the functions that build a document need; ERR_HOST where it is not to be had. They do so
- * themselves, but who locks himself in could not any more. */
-int json_load(struct err *reterr);
-
 /* ERR_INVALID with "line L, column C: ..." on failure. Values live as long as the document, which needs the
  * text no longer. */
 int json_parse(const char *text, size_t size, struct json_doc **ret, struct err *reterr);

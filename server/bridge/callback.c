@@ -7,9 +7,7 @@
  * comes in from anywhere. And it is made once: whoever hangs up on it may have heard it. */
 #include "server/bridge/callback.h"
 
-#define CURL_DISABLE_TYPECHECK /* its macros know nothing of a table of functions */
 #include <curl/curl.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -26,34 +24,6 @@
 #include "server/bridge/callback_hosts.h"
 #include "server/host/certificates.h"
 
-/* Loaded by a front that has callbacks instead of linked: nobody else waits for it and what it brings along.
- */
-#define LIBRARY "libcurl.so.4"
-#define FUNCTIONS                                                                                            \
-    X(easy_cleanup)                                                                                          \
-    X(easy_getinfo)                                                                                          \
-    X(easy_init)                                                                                             \
-    X(easy_setopt)                                                                                           \
-    X(easy_strerror)                                                                                         \
-    X(global_init)                                                                                           \
-    X(multi_add_handle)                                                                                      \
-    X(multi_assign)                                                                                          \
-    X(multi_cleanup)                                                                                         \
-    X(multi_info_read)                                                                                       \
-    X(multi_init)                                                                                            \
-    X(multi_remove_handle)                                                                                   \
-    X(multi_setopt)                                                                                          \
-    X(multi_socket_action)                                                                                   \
-    X(slist_append)                                                                                          \
-    X(slist_free_all)
-
-struct curl {
-    void *handle;
-#define X(name) __typeof__(curl_##name) *name;
-    FUNCTIONS
-#undef X
-};
-
 #define CONNECT_MS       10000L
 #define IDLE_HANDLES_MAX 32u
 #define CONNECTIONS_MAX  64L /* kept open */
@@ -62,7 +32,6 @@ struct curl {
 #define IDLE_CONNECTION_S 1L
 
 struct callback_client {
-    struct curl curl;
     struct loop *loop;
     struct loop_source *timer;
     const struct server_config *config;
@@ -121,7 +90,7 @@ static void unwatch(struct callback_client *client, curl_socket_t fd, struct wat
     if (watched) {
         loop_remove(watched->source);
         free(watched);
-        client->curl.multi_assign(client->multi, fd, NULL);
+        curl_multi_assign(client->multi, fd, NULL);
     }
 }
 
@@ -140,14 +109,14 @@ static int watch(struct callback_client *client, curl_socket_t fd, uint32_t even
         free(watched);
         return r;
     }
-    client->curl.multi_assign(client->multi, fd, watched);
+    curl_multi_assign(client->multi, fd, watched);
     return 0;
 }
 
-static struct callback_transfer *transfer_of(const struct callback_client *client, CURL *easy)
+static struct callback_transfer *transfer_of(CURL *easy)
 {
     char *transfer = NULL;
-    client->curl.easy_getinfo(easy, CURLINFO_PRIVATE, &transfer);
+    curl_easy_getinfo(easy, CURLINFO_PRIVATE, &transfer);
     return (struct callback_transfer *)(void *)transfer;
 }
 
@@ -159,7 +128,7 @@ static int watch_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void 
     if (what == CURL_POLL_REMOVE) {
         unwatch(client, fd, of_socket);
     } else if (watch(client, fd, events, of_socket) < 0) {
-        struct callback_transfer *transfer = transfer_of(client, easy);
+        struct callback_transfer *transfer = transfer_of(easy);
         if (transfer) {
             transfer->unwatched = true;
             client->has_unwatched = true;
@@ -229,9 +198,8 @@ static void unlink_transfer(struct callback_transfer *transfer)
 
 static void transfer_free(struct callback_transfer *transfer)
 {
-    const struct curl *curl = &transfer->client->curl;
-    curl->easy_cleanup(transfer->easy);
-    curl->slist_free_all(transfer->headers);
+    curl_easy_cleanup(transfer->easy);
+    curl_slist_free_all(transfer->headers);
     buf_free(&transfer->answer);
     free(transfer->body);
     free(transfer);
@@ -241,13 +209,13 @@ static void transfer_free(struct callback_transfer *transfer)
 static void retire(struct callback_transfer *transfer)
 {
     struct callback_client *client = transfer->client;
-    client->curl.multi_remove_handle(client->multi, transfer->easy);
+    curl_multi_remove_handle(client->multi, transfer->easy);
     unlink_transfer(transfer);
     if (client->n_idle == IDLE_HANDLES_MAX) {
         transfer_free(transfer);
         return;
     }
-    client->curl.slist_free_all(TAKE_PTR(transfer->headers));
+    curl_slist_free_all(TAKE_PTR(transfer->headers));
     buf_free(&transfer->answer);
     free(TAKE_PTR(transfer->body));
     transfer->next = client->idle;
@@ -260,11 +228,10 @@ static void retire(struct callback_transfer *transfer)
 static bool set_constants(struct callback_transfer *transfer)
 {
     const struct callback_client *client = transfer->client;
-    const struct curl *curl = &client->curl;
     CURL *easy = transfer->easy;
     const curl_prereq_callback once = send_once;
     CURLcode r = CURLE_OK;
-#define SET(option, value) r = r == CURLE_OK ? curl->easy_setopt(easy, CURLOPT_##option, value) : r
+#define SET(option, value) r = r == CURLE_OK ? curl_easy_setopt(easy, CURLOPT_##option, value) : r
     SET(PROTOCOLS_STR, "http,https");
     SET(FOLLOWLOCATION, 0L);
     SET(PROXY, "");
@@ -310,7 +277,7 @@ static struct callback_transfer *take_transfer(struct callback_client *client)
             return NULL;
         }
         transfer->client = client;
-        transfer->easy = client->curl.easy_init();
+        transfer->easy = curl_easy_init();
         if (!transfer->easy || !set_constants(transfer)) {
             transfer_free(transfer);
             return NULL;
@@ -329,8 +296,7 @@ static int add_header(struct callback_transfer *transfer, const char *name, cons
 {
     CLEANUP(buf_free) struct buf line = BUF_INIT;
     buf_printf(&line, "%s:%s%s", name, *value ? " " : "", value);
-    struct curl_slist *longer =
-        line.failed ? NULL : transfer->client->curl.slist_append(transfer->headers, line.data);
+    struct curl_slist *longer = line.failed ? NULL : curl_slist_append(transfer->headers, line.data);
     if (!longer) {
         return -ENOMEM;
     }
@@ -340,7 +306,6 @@ static int add_header(struct callback_transfer *transfer, const char *name, cons
 
 static int set_request(struct callback_transfer *transfer, const struct callback_request *request)
 {
-    const struct curl *curl = &transfer->client->curl;
     CURL *easy = transfer->easy;
     const char *why;
     transfer->body = strndup(request->body, request->body_size);
@@ -354,11 +319,11 @@ static int set_request(struct callback_transfer *transfer, const struct callback
         return r;
     }
     bool ok =
-        curl->easy_setopt(easy, CURLOPT_URL, request->url) == CURLE_OK &&
-        curl->easy_setopt(easy, CURLOPT_HTTPHEADER, transfer->headers) == CURLE_OK &&
-        curl->easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body_size) == CURLE_OK &&
-        curl->easy_setopt(easy, CURLOPT_POSTFIELDS, transfer->body) == CURLE_OK &&
-        curl->easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)request->timeout_ms) == CURLE_OK;
+        curl_easy_setopt(easy, CURLOPT_URL, request->url) == CURLE_OK &&
+        curl_easy_setopt(easy, CURLOPT_HTTPHEADER, transfer->headers) == CURLE_OK &&
+        curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body_size) == CURLE_OK &&
+        curl_easy_setopt(easy, CURLOPT_POSTFIELDS, transfer->body) == CURLE_OK &&
+        curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)request->timeout_ms) == CURLE_OK;
     return ok ? 0 : -ENOMEM;
 }
 
@@ -372,7 +337,7 @@ int callback_post(struct callback_client *client, const struct callback_request 
     transfer->done = request->done;
     transfer->arg = request->arg;
     int r = set_request(transfer, request);
-    if (r == 0 && client->curl.multi_add_handle(client->multi, transfer->easy) != CURLM_OK) {
+    if (r == 0 && curl_multi_add_handle(client->multi, transfer->easy) != CURLM_OK) {
         r = -ENOMEM;
     }
     if (r < 0) {
@@ -401,15 +366,14 @@ static const char *reason(const struct callback_transfer *transfer, CURLcode cod
     if (code == CURLE_OPERATION_TIMEDOUT) {
         return "timed out";
     }
-    return transfer->client->curl.easy_strerror(code == CURLE_ABORTED_BY_CALLBACK ? CURLE_GOT_NOTHING : code);
+    return curl_easy_strerror(code == CURLE_ABORTED_BY_CALLBACK ? CURLE_GOT_NOTHING : code);
 }
 
 static void end(struct callback_transfer *transfer, CURLcode code)
 {
-    const struct curl *curl = &transfer->client->curl;
     struct callback_answer answer = {.outcome = CALLBACK_ANSWERED, .body = &transfer->answer};
     long status = 0;
-    curl->easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &status);
+    curl_easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &status);
     answer.status = status;
     if (code != CURLE_OK || status == 0) {
         answer.outcome = CALLBACK_FAILED;
@@ -441,10 +405,10 @@ static void end_unwatched(struct callback_client *client)
 static void collect(struct callback_client *client)
 {
     int left;
-    for (CURLMsg *message; (message = client->curl.multi_info_read(client->multi, &left));) {
+    for (CURLMsg *message; (message = curl_multi_info_read(client->multi, &left));) {
         if (message->msg == CURLMSG_DONE) {
             CURLcode code = message->data.result; /* gone with the handle's removal */
-            end(transfer_of(client, message->easy_handle), code);
+            end(transfer_of(message->easy_handle), code);
         }
     }
     while (client->has_unwatched) {
@@ -462,11 +426,11 @@ static void drive(struct callback_client *client, curl_socket_t socket, int what
     }
     client->driving = true;
     client->due = false;
-    client->curl.multi_socket_action(client->multi, socket, what, &running);
+    curl_multi_socket_action(client->multi, socket, what, &running);
     collect(client);
     for (int i = 0; client->due && i < 100; i++) {
         client->due = false;
-        client->curl.multi_socket_action(client->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+        curl_multi_socket_action(client->multi, CURL_SOCKET_TIMEOUT, 0, &running);
         collect(client);
     }
     client->driving = false;
@@ -483,24 +447,6 @@ void callback_client_run(struct callback_client *client)
 }
 
 /* ---- Life ---- */
-
-static int load_library(struct curl *curl, struct err *reterr)
-{
-    curl->handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (!curl->handle) {
-        return err_set(reterr, ERR_HOST, ENOENT, NULL, "tool calls need libcurl: %s", dlerror());
-    }
-#define X(name)                                                                                              \
-    curl->name = (__typeof__(curl->name))dlsym(curl->handle, "curl_" #name);                                 \
-    if (!curl->name) {                                                                                       \
-        return err_set(reterr, ERR_HOST, ENOENT, NULL, "tool calls need libcurl: %s", dlerror());            \
-    }
-    FUNCTIONS
-#undef X
-    return curl->global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK
-               ? 0
-               : err_set(reterr, ERR_HOST, EINVAL, NULL, "libcurl cannot start");
-}
 
 static bool uses_https(const struct server_config *config)
 {
@@ -522,8 +468,10 @@ static int read_certificates(struct callback_client *client, struct err *reterr)
 
 static int start(struct callback_client *client, struct log *log, struct err *reterr)
 {
-    int r = load_library(&client->curl, reterr);
-    r = r < 0 ? r : read_certificates(client, reterr);
+    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
+        return err_set(reterr, ERR_HOST, EINVAL, NULL, "libcurl cannot start");
+    }
+    int r = read_certificates(client, reterr);
     r = r < 0 ? r
               : callback_hosts_new(client->config->callbacks, client->config->n_callbacks, log,
                                    &client->hosts, reterr);
@@ -531,21 +479,20 @@ static int start(struct callback_client *client, struct log *log, struct err *re
     if (r < 0) {
         return r;
     }
-    const struct curl *curl = &client->curl;
     for (const char *const *text = callback_hosts_resolved(client->hosts); *text; text++) {
-        struct curl_slist *longer = curl->slist_append(client->resolved, *text);
+        struct curl_slist *longer = curl_slist_append(client->resolved, *text);
         if (!longer) {
             return err_errno(reterr, ENOMEM, "starting libcurl");
         }
         client->resolved = longer;
     }
-    client->multi = curl->multi_init();
+    client->multi = curl_multi_init();
     bool ok = client->multi &&
-              curl->multi_setopt(client->multi, CURLMOPT_SOCKETFUNCTION, watch_socket) == CURLM_OK &&
-              curl->multi_setopt(client->multi, CURLMOPT_SOCKETDATA, client) == CURLM_OK &&
-              curl->multi_setopt(client->multi, CURLMOPT_TIMERFUNCTION, set_timer) == CURLM_OK &&
-              curl->multi_setopt(client->multi, CURLMOPT_TIMERDATA, client) == CURLM_OK &&
-              curl->multi_setopt(client->multi, CURLMOPT_MAXCONNECTS, CONNECTIONS_MAX) == CURLM_OK;
+              curl_multi_setopt(client->multi, CURLMOPT_SOCKETFUNCTION, watch_socket) == CURLM_OK &&
+              curl_multi_setopt(client->multi, CURLMOPT_SOCKETDATA, client) == CURLM_OK &&
+              curl_multi_setopt(client->multi, CURLMOPT_TIMERFUNCTION, set_timer) == CURLM_OK &&
+              curl_multi_setopt(client->multi, CURLMOPT_TIMERDATA, client) == CURLM_OK &&
+              curl_multi_setopt(client->multi, CURLMOPT_MAXCONNECTS, CONNECTIONS_MAX) == CURLM_OK;
     return ok ? 0 : err_errno(reterr, ENOMEM, "starting libcurl");
 }
 
@@ -581,13 +528,13 @@ void callback_client_free(struct callback_client *client)
         transfer_free(transfer);
     }
     if (client->multi) {
-        client->curl.multi_cleanup(client->multi);
+        curl_multi_cleanup(client->multi);
     }
     if (client->resolved) {
-        client->curl.slist_free_all(client->resolved);
+        curl_slist_free_all(client->resolved);
     }
     loop_remove(client->timer);
     callback_hosts_free(client->hosts);
     buf_free(&client->ca);
-    free(client); /* the library stays: it may have left handlers with the C library */
+    free(client); /* no curl_global_cleanup(): the process ends */
 }

@@ -37,7 +37,7 @@ struct callback_request {
     void *arg;
 };
 
-/* Loads the library, reads certificates and looks up the names of hosts: all that this process cannot do once
+/* Reads certificates and looks up the names of hosts: all that this process cannot do once
  * it is confined. A name that cannot be looked up is logged; calls to it fail. */
 int callback_client_new(struct loop *loop, struct log *log, const struct server_config *config,
                         struct callback_client **ret, struct err *reterr);

@@ -1,6 +1,7 @@
 /* `immure check`: what this host offers, layer by layer, what that means and what to do about it, and whether
  * a jail really works. Changes nothing that outlives it. */
 #include <errno.h>
+#include <limits.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,7 +18,9 @@
 #include "server/cli/options.h"
 #include "server/cli/probe.h"
 #include "server/cli/selftest_jail.h"
+#include "server/host/programs.h"
 #include "server/kit/json_out.h"
+#include "server/warden/front_process.h"
 
 struct check_options {
     bool json;
@@ -34,7 +37,7 @@ static const struct option_table check_table = {
         "Tries every layer that a jail is made of, then a jail, and says what is missing and what to do.",
     .footer = "Exit code: 0 if jails work with every limit enforced by a cgroup (cgroup REQUIRED), 1 if only "
               "with cgroup\n"
-              "BEST_EFFORT, 2 if none works.",
+              "BEST_EFFORT, 2 if none works, or if `immure serve` has no front to start.",
     .rows = check_rows,
     .n_rows = ARRAY_SIZE(check_rows),
 };
@@ -198,6 +201,18 @@ static const struct probe probes[] = {
     {"cgroup v2", probe_cgroup, 0},
 };
 
+static void try_front(struct probe_result *ret)
+{
+    char path[PATH_MAX];
+    struct err err = {0};
+    if (program_find(FRONT_PROGRAM, path, &err) == 0) {
+        probe_ok(ret, "%s", path);
+    } else {
+        probe_fail(ret, PROBE_MISSING, err.text, "`immure serve` cannot start; `immure run` does without",
+                   "install it there, as `make install` does");
+    }
+}
+
 static int check(bool as_json, const struct server_config *config)
 {
     CLEANUP(buf_free) struct buf json = BUF_INIT;
@@ -217,6 +232,9 @@ static int check(bool as_json, const struct server_config *config)
         try_runtime(i, config, &result);
         show(to, runtimes[i].name, &result);
     }
+    struct probe_result front = {0};
+    try_front(&front);
+    show(to, "front", &front);
     buf_putc(&json, ']');
     json_out_text(&json, "jail", outcomes[outcome].word);
     buf_puts(&json, "}\n");
@@ -228,7 +246,7 @@ static int check(bool as_json, const struct server_config *config)
     } else {
         printf("\n%s\n", outcomes[outcome].sentence);
     }
-    return (int)outcome;
+    return front.status == PROBE_OK ? (int)outcome : WORKS_NOT;
 }
 
 int cmd_check(int argc, char **argv)

@@ -1,4 +1,4 @@
-/* The sub-commands of the binary, and what they share: exit codes and the one way to report a failure. */
+/* The sub-commands of `immure`, and what they share: exit codes and the one way to report a failure. */
 #pragma once
 
 struct err;
@@ -22,7 +22,6 @@ int cmd_mcp(int argc, char **argv);
 int cmd_approve(int argc, char **argv);
 int cmd_key(int argc, char **argv);
 int cmd_image(int argc, char **argv);
-int cmd_front(int argc, char **argv);
 
 /* Writes "immure COMMAND: SENTENCE" to stderr and returns `code`. */
 int command_fail(const char *command, const struct err *err, int code);

@@ -1,13 +1,10 @@
-/* `immure serve` and the hidden `immure front`. */
+/* `immure serve`. */
 #include <stdio.h>
-#include <sys/socket.h>
 
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "server/cli/command.h"
 #include "server/cli/options.h"
-#include "server/front/front.h"
-#include "server/link/channel.h"
 #include "server/warden/warden.h"
 
 static const struct option_row serve_rows[] = {
@@ -54,22 +51,4 @@ int cmd_serve(int argc, char **argv)
         return command_fail("serve", &err, EXIT_CODE_USAGE);
     }
     return warden_run(&options, &err) < 0 ? command_fail("serve", &err, EXIT_CODE_FAILED) : EXIT_CODE_OK;
-}
-
-static bool is_socket(int fd, int option, int expected)
-{
-    int value = 0;
-    socklen_t size = sizeof value;
-    return getsockopt(fd, SOL_SOCKET, option, &value, &size) == 0 && value == expected;
-}
-
-int cmd_front(int argc, char **argv)
-{
-    (void)argv;
-    if (argc != 1 || !is_socket(FRONT_CHANNEL_FD, SO_TYPE, SOCK_SEQPACKET) ||
-        !is_socket(FRONT_LISTEN_FD, SO_ACCEPTCONN, 1)) {
-        fputs("immure front: started by `immure serve` only\n", stderr);
-        return EXIT_CODE_USAGE;
-    }
-    return front_main(FRONT_CHANNEL_FD, FRONT_LISTEN_FD);
 }

@@ -4,7 +4,6 @@
  * of a file only, and into no archive. */
 #include "server/doors/content_type.h"
 
-#include <dlfcn.h>
 #include <magic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,14 +12,6 @@
 #include "config/format/utf8.h"
 #include "jail/base/cleanup.h"
 #include "server/kit/log.h"
-
-/* Loaded when the front starts instead of linked: no other command waits for it. */
-#define LIBRARY "libmagic.so.1"
-#define FUNCTIONS                                                                                            \
-    X(buffer)                                                                                                \
-    X(close)                                                                                                 \
-    X(load)                                                                                                  \
-    X(open)
 
 /* A millisecond's worth, whatever the bytes are: everybody else waits meanwhile. */
 #define LOOKED_AT_BYTES 4096u
@@ -47,28 +38,13 @@ static bool looks_like_text(const char *content, size_t size)
 }
 
 struct content_types {
-    void *handle;
     magic_t cookie;
-#define X(name) __typeof__(magic_##name) *name;
-    FUNCTIONS
-#undef X
 };
 
 static const char *load(struct content_types *types)
 {
-    types->handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (!types->handle) {
-        return dlerror();
-    }
-#define X(name)                                                                                              \
-    types->name = (__typeof__(types->name))dlsym(types->handle, "magic_" #name);                             \
-    if (!types->name) {                                                                                      \
-        return dlerror();                                                                                    \
-    }
-    FUNCTIONS
-#undef X
-    types->cookie = types->open(FLAGS);
-    return !types->cookie || types->load(types->cookie, NULL) != 0 ? "its database cannot be loaded" : NULL;
+    types->cookie = magic_open(FLAGS);
+    return !types->cookie || magic_load(types->cookie, NULL) != 0 ? "its database cannot be loaded" : NULL;
 }
 
 struct content_types *content_types_new(struct log *log)
@@ -90,9 +66,9 @@ void content_types_free(struct content_types *types)
 {
     if (types) {
         if (types->cookie) {
-            types->close(types->cookie);
+            magic_close(types->cookie);
         }
-        free(types); /* the library stays loaded */
+        free(types);
     }
 }
 
@@ -103,7 +79,7 @@ static const char *by_content(const struct content_types *types, const char *con
         return NULL;
     }
     size_t looked_at = size < LOOKED_AT_BYTES ? size : LOOKED_AT_BYTES;
-    const char *type = types->buffer(types->cookie, content, looked_at);
+    const char *type = magic_buffer(types->cookie, content, looked_at);
     return type && strchr(type, '/') ? type : NULL;
 }
 

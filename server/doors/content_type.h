@@ -6,8 +6,8 @@
 struct content_types;
 struct log;
 
-/* Loads libmagic and its database, which a confined process cannot. NULL where they are not there: said in
- * the log, and nothing else depends on it. */
+/* Loads libmagic's database, which a confined process cannot. NULL where it is not there: said in the log,
+ * and nothing else depends on it. */
 struct content_types *content_types_new(struct log *log);
 void content_types_free(struct content_types *types); /* takes NULL */
 

@@ -15,7 +15,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "config/format/json.h"
 #include "config/server/config.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
@@ -383,7 +382,7 @@ static int start_http(struct front_process *process, struct err *reterr)
     return http_server_new(front->loop, &options, &inbound_events, front, &front->http, reterr);
 }
 
-/* Where nobody has asked for callbacks, a host without libcurl does without. */
+/* Where nobody has asked for callbacks, a host that cannot make any does without. */
 static int start_callbacks(struct front *front, struct err *reterr)
 {
     struct err err = {0};
@@ -403,10 +402,7 @@ static int start(struct front_process *process, struct err *reterr)
         return err_errno(reterr, ENOMEM, "making the metrics");
     }
     metrics_set(front->metrics, METRIC_BUILD_INFO, IMMURE_VERSION, NULL, 1);
-    int r = json_load(reterr);
-    if (r == 0) {
-        r = loop_new(&front->loop, reterr);
-    }
+    int r = loop_new(&front->loop, reterr);
     if (r == 0) {
         r = dispatch_new(front, process->channel, &front->dispatch, reterr);
     }

@@ -39,7 +39,7 @@ struct front {
     struct streams *streams;
     struct turns *turns;
     struct mcp_sessions *mcp_sessions;
-    struct content_types *types;       /* NULL: no libmagic */
+    struct content_types *types;       /* NULL: libmagic has no database */
     struct callback_client *callbacks; /* NULL: there is nothing that could be called */
     struct egress *egress;
     struct msg_state state; /* the warden's last word */

@@ -26,7 +26,6 @@ struct warm_options {
     struct loop *loop;
     struct log *log;
     const struct settings *settings; /* outlives the struct warm */
-    int executable_fd;               /* O_PATH, our own binary: templates are looked for beside it */
     const unsigned *n_jobs;          /* how many jobs run now: jails are parked while few do */
     unsigned
         *n_templates; /* how many templates there are, those of earlier settings included; outlives all */

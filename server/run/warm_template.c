@@ -7,9 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -32,6 +30,7 @@
 #include "jail/template.h"
 #include "policy/policy.h"
 #include "server/host/host.h"
+#include "server/host/programs.h"
 #include "server/kit/log.h"
 #include "server/run/settings.h"
 #include "server/sessions/sessions.h"
@@ -47,39 +46,6 @@
 
 /* A script up to this size needs no other size limit of the scratch than the one it was parked with. */
 #define SCRIPT_ROOM_BYTES 4096
-
-static bool is_executable(const char *path)
-{
-    return access(path, X_OK) == 0;
-}
-
-/* Beside our own binary (a build directory), or where `make install` puts it. */
-static int find_program(const struct warm_template *template, char ret[PATH_MAX], struct err *reterr)
-{
-    const char *name = template->runtime->template;
-    if (name[0] == '/') {
-        snprintf(ret, PATH_MAX, "%s", name);
-        return is_executable(ret) ? 0
-                                  : err_set(reterr, ERR_HOST, errno, NULL, "%s: %s", name, strerror(errno));
-    }
-    char link[64], own[PATH_MAX];
-    snprintf(link, sizeof link, "/proc/self/fd/%d", template->warm->options.executable_fd);
-    ssize_t n = readlink(link, own, sizeof own - 1);
-    own[n > 0 ? n : 0] = '\0';
-    char *slash = strrchr(own, '/');
-    if (slash) {
-        *slash = '\0';
-        static const char *const places[] = {"", "/../libexec/immure"};
-        for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
-            int length = snprintf(ret, PATH_MAX, "%s%s/%s", own, places[i], name);
-            if (length > 0 && length < PATH_MAX && is_executable(ret)) {
-                return 0;
-            }
-        }
-    }
-    return err_set(reterr, ERR_HOST, ENOENT, NULL, "%s is neither beside immure nor in ../libexec/immure",
-                   name);
-}
 
 /* The plan of a job that asks for nothing of its own, or of one that has a session. */
 static int plain_plan(const struct warm_template *template, bool in_session, struct jail_plan **ret,
@@ -283,7 +249,7 @@ static int open_program(const struct warm_template *template, int *ret_fd, uint6
                         struct err *reterr)
 {
     char path[PATH_MAX];
-    int r = find_program(template, path, reterr);
+    int r = program_find(template->runtime->template, path, reterr);
     if (r < 0) {
         return r;
     }

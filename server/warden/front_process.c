@@ -126,7 +126,7 @@ static int reset_signals(const struct child_setup *setup)
 
 static int execute(const struct child_setup *setup)
 {
-    char *argv[] = {(char[]){"immure"}, (char[]){"front"}, NULL};
+    char *argv[] = {(char[]){FRONT_PROGRAM}, NULL};
     char *envp[ARRAY_SIZE(kept_variables) + 1] = {NULL};
     size_t n = 0;
     for (size_t i = 0; i < ARRAY_SIZE(kept_variables); i++) {
@@ -153,7 +153,7 @@ static const struct child_step {
     {"setting limits", set_limits},
     {"binding its life to ours", die_with_parent},
     {"resetting signals", reset_signals},
-    {"executing our own binary (the front's uid must be allowed to)", execute},
+    {"executing " FRONT_PROGRAM " (the front's uid must be allowed to)", execute},
 };
 
 /* What a failing child writes. */

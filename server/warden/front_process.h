@@ -1,4 +1,4 @@
-/* Starts the front: our own binary again, without privileges, with two descriptors. */
+/* Starts the front: a program of its own, without privileges, with two descriptors. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,8 +7,11 @@
 
 struct err;
 
+/* Its file, which is looked for beside our own binary (server/host/programs.h). */
+#define FRONT_PROGRAM "immure-front"
+
 struct front_process_options {
-    int executable_fd; /* of our own binary */
+    int executable_fd; /* of FRONT_PROGRAM; O_PATH will do */
     int listen_fd;
     bool change_ids; /* become `uid`:`uid`; else stay who we are, in a user namespace */
     uint32_t uid;

@@ -130,7 +130,8 @@ static void on_exit_event(void *arg, uint32_t events)
     warden_check_drained(warden);
 }
 
-/* The first words: the configuration, then how things stand. */
+/* The first words: the configuration, then how things stand. One that cannot hear them any more, since a
+ * library was not to be had, is a front that died. */
 static int send_config(struct front *front, struct err *reterr)
 {
     CLEANUP(buf_free) struct buf packed = BUF_INIT;
@@ -156,11 +157,9 @@ static int send_config(struct front *front, struct err *reterr)
     struct msg msg = {.type = MSG_CONFIG,
                       .config = {.audit = audit_fd >= 0, .held = (char **)(uintptr_t)held, .n_held = n_held}};
     int fds[] = {config_fd, audit_fd};
-    r = channel_send(front->channel, &msg, fds, msg.config.audit ? 2 : 1, reterr);
-    if (r == 0) {
-        front_send_state(front);
-    }
-    return r;
+    front_send(front, &msg, fds, msg.config.audit ? 2 : 1);
+    front_send_state(front);
+    return 0;
 }
 
 static void on_channel_event(void *arg, uint32_t events)
@@ -193,7 +192,7 @@ int front_start(struct warden *warden, struct settings *settings, struct front *
     uint32_t base, count;
     idmap_pool_range(warden->host.ids, &base, &count);
     const struct front_process_options options = {
-        .executable_fd = warden->executable_fd,
+        .executable_fd = warden->front_fd,
         .listen_fd = warden->listen_fd,
         .change_ids = warden->host.privileged,
         .uid = base - 1, /* no jail ever has it */

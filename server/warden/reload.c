@@ -71,7 +71,6 @@ void warden_start_warm(struct warden *warden)
         .loop = warden->loop,
         .log = warden->log,
         .settings = warden->settings,
-        .executable_fd = warden->executable_fd,
         .n_jobs = &warden->n_jobs,
         .n_templates = &warden->n_templates,
         .publish = warden_publish_warm,

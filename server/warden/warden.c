@@ -28,6 +28,7 @@
 #include "server/audit/trail.h"
 #include "server/host/notify.h"
 #include "server/host/outer_ids.h"
+#include "server/host/programs.h"
 #include "server/kit/log.h"
 #include "server/kit/signals.h"
 #include "server/run/kernels.h"
@@ -259,16 +260,27 @@ static int open_sessions(struct warden *warden, struct err *reterr)
     return r < 0 ? r : sessions_new(&options, warden->settings->config, &warden->sessions, reterr);
 }
 
+/* Once, so that every front is the same program, whatever becomes of its file. */
+static int open_front_program(struct warden *warden, struct err *reterr)
+{
+    char path[PATH_MAX];
+    int r = program_find(FRONT_PROGRAM, path, reterr);
+    if (r < 0) {
+        return r;
+    }
+    warden->front_fd = open(path, O_PATH | O_CLOEXEC);
+    return warden->front_fd < 0 ? err_errno(reterr, errno, "opening %s", path) : 0;
+}
+
 /* Everything up to the first front, in an order that matters: the port while we may still bind it, the host
  * before anything else could make a thread or a child. */
 static int start(struct warden *warden, struct err *reterr)
 {
     const struct server_config *config = warden->settings->config;
-    warden->executable_fd = open("/proc/self/exe", O_PATH | O_CLOEXEC);
-    if (warden->executable_fd < 0) {
-        return err_errno(reterr, errno, "opening our own binary (/proc/self/exe)");
+    int r = open_front_program(warden, reterr);
+    if (r == 0) {
+        r = harden_self(warden, reterr);
     }
-    int r = harden_self(warden, reterr);
     if (r == 0) {
         r = listen_open(config->listen, &warden->listen_fd, warden->bound, reterr);
     }
@@ -337,7 +349,7 @@ static void stop(struct warden *warden)
     host_close(&warden->host);
     fd_closep(&warden->signal_fd);
     fd_closep(&warden->listen_fd);
-    fd_closep(&warden->executable_fd);
+    fd_closep(&warden->front_fd);
     fd_closep(&warden->environment_fd);
     settings_unref(warden->settings);
     log_free(warden->log);
@@ -369,7 +381,7 @@ int warden_run(const struct warden_options *options, struct err *reterr)
 {
     struct warden warden = {.options = options,
                             .environment_fd = -1,
-                            .executable_fd = -1,
+                            .front_fd = -1,
                             .listen_fd = -1,
                             .signal_fd = -1,
                             .keys = {.fd = -1},

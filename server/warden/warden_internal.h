@@ -126,7 +126,8 @@ struct warden {
     struct loop *loop;
     struct host host;
     struct settings *settings; /* what new fronts go by */
-    int environment_fd, executable_fd, listen_fd, signal_fd;
+    int environment_fd, listen_fd, signal_fd;
+    int front_fd; /* O_PATH, the front's program */
     char bound[LISTEN_TEXT_BYTES];
     struct loop_source *signal_source, *restart_timer, *watch_timer, *drain_timer, *guard_timer;
     struct loop_source *selftest_timer, *floor_timer;

@@ -4,11 +4,12 @@ import json
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
 
-from harness import BUILD, IMMURE, ROOT, Server
+from harness import BUILD, IMMURE, ROOT, Server, front_of
 
 DEPLOY = ROOT / "config/deploy"
 METRICS = re.compile(r"\b(?:immure|process)_[a-z0-9_]+")
@@ -33,12 +34,18 @@ def installed(tmp_path_factory):
 
 def test_what_is_installed(installed):
     found = files_below(installed)
-    for wanted in ("usr/bin/immure", "usr/lib/systemd/system/immure.service", "usr/share/immure/server.textproto",
+    for wanted in ("usr/bin/immure", "usr/libexec/immure/immure-front", "usr/lib/systemd/system/immure.service", "usr/share/immure/server.textproto",
                    "usr/share/immure/policies/python.textproto", "usr/share/man/man1/immure.1"):
         assert wanted in found
     assert all(path.startswith("usr/") for path in found)
     said = subprocess.run([installed / "usr/bin/immure", "--version"], capture_output=True, text=True, check=True).stdout
     assert said.startswith("immure ")
+
+
+def test_an_installed_server_finds_its_front(installed, tmp_path):
+    with Server(tmp_path / "log", immure=str(installed / "usr/bin/immure")) as server:
+        assert server.execute("print(6 * 7)")["stdout"] == "42\n"
+        assert Path(f"/proc/{front_of(server.process.pid)}/exe").readlink() == installed / "usr/libexec/immure/immure-front"
 
 
 def test_uninstall_leaves_nothing_of_ours_and_all_of_others(tmp_path):

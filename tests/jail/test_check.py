@@ -3,18 +3,20 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 
 import pytest
 
 from harness import BUILD, CGROUP, ROOT
+from harness import IMMURE as REAL
 
 IMMURE = str(BUILD / "immure")
 
 LAYERS = ["kernel", "identity", "supplementary groups", "no_new_privs", "seccomp around us", "AppArmor", "security modules",
           "clone3", "pidfd", "seccomp notification", "user namespace", "mount namespace", "pid namespace", "net namespace",
           "ipc namespace", "uts namespace", "cgroup namespace", "mount API", "pivot_root", "procfs", "overlayfs", "Landlock", "cgroup v2", "jail",
-          "python", "node", "isolate", "typescript", "bash"]
+          "python", "node", "isolate", "typescript", "bash", "front"]
 EXIT_CODES = {"required": 0, "best_effort": 1, "none": 2}
 
 
@@ -70,6 +72,19 @@ def test_text_says_the_same(verdict):
     assert done.returncode == EXIT_CODES[verdict["jail"]]
     for row in verdict["checks"]:
         assert any(line.startswith(row["status"]) and row["name"] in line for line in done.stdout.splitlines()), row
+
+
+def test_a_server_without_its_front(tmp_path):
+    """What `immure serve` needs besides itself."""
+    alone = shutil.copy(REAL, tmp_path)
+    done = subprocess.run([alone, "check", "--json"], capture_output=True, text=True, timeout=60)
+    row = {row["name"]: row for row in json.loads(done.stdout)["checks"]}
+    assert done.returncode == 2 and row["jail"]["status"] == "OK"
+    assert row["front"]["status"] == "MISSING" and "../libexec/immure" in row["front"]["found"]
+    served = subprocess.run([alone, "serve"], capture_output=True, text=True, timeout=60,
+                            env={**os.environ, "SANDBOX_EXECUTOR_SERVICE_API_KEY": "k" * 32, "SANDBOX_EXECUTOR_CGROUP": CGROUP})
+    assert served.returncode == 1
+    assert served.stderr.splitlines()[-1] == "immure serve: immure-front is neither beside immure nor in ../libexec/immure"
 
 
 def test_a_host_that_forbids_user_namespaces():

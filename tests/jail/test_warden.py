@@ -4,11 +4,13 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -347,6 +349,21 @@ def test_a_front_that_hangs_is_replaced(impatient):
     assert server.execute("print(1)")["stdout"] == "1\n"
     assert server.metric("immure_front_restarts_total") == 1
     wait_for(lambda: len(jail_processes(server)) <= len(before), "no process left of the job")
+
+
+def test_fronts_do_not_need_their_file(tmp_path):
+    """What an installation replaces or removes is the next server's affair."""
+    immure, front = (shutil.copy(BUILD / name, tmp_path) for name in ("immure", "immure-front"))
+    with Server(tmp_path / "log", immure=immure) as server:
+        os.unlink(front)
+        server.process.send_signal(signal.SIGHUP)
+        server.reloaded()
+        assert server.execute("print(1)")["stdout"] == "1\n"
+        Path(front).write_text("another version")
+        old = front_pid(server)
+        os.kill(old, signal.SIGKILL)
+        wait_for(lambda: front_pid(server) != old, "another front")
+        assert server.execute("print(1)")["stdout"] == "1\n"
 
 
 def test_a_front_that_works_is_left_alone(impatient):

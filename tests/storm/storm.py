@@ -80,7 +80,7 @@ def targets(warden):
     found = {name: [] for name in VICTIMS}
     found["warden"] = [warden]
     for child in children(warden):
-        if command_line(child).startswith(b"immure\0front"):
+        if command_line(child).startswith(b"immure-front\0"):
             found["front"].append(child)
         elif is_first_of_namespace(child):
             templates = [pid for pid in children(child) if command_line(pid).startswith(b"/immure/template")]

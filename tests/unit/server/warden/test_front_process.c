@@ -1,5 +1,5 @@
 /* server/warden/front_process.c: what the front's process has and has not when its first instruction runs.
- * This binary plays the front: started as `immure front` it describes itself on the channel. */
+ * This binary plays the front: started as `immure-front` it describes itself on the channel. */
 #include "server/warden/front_process.h"
 
 #include <errno.h>
@@ -177,14 +177,14 @@ static void test_a_failing_step_is_named(void **state)
     struct front_process process;
     struct err err = {0};
     assert_int_equal(front_process_start(&options, &process, &err), -EACCES);
-    assert_non_null(strstr(err.text, "executing our own binary"));
+    assert_non_null(strstr(err.text, "executing immure-front"));
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* nothing is left */
     assert_int_equal(errno, ECHILD);
 }
 
 int main(int argc, char **argv)
 {
-    if (argc == 2 && strcmp(argv[1], "front") == 0) {
+    if (argc == 1 && strcmp(argv[0], FRONT_PROGRAM) == 0) {
         return play_the_front();
     }
     const struct CMUnitTest tests[] = {

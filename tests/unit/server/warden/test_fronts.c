@@ -70,7 +70,7 @@ static struct settings *load_settings(void)
 static void open_warden(struct warden *warden)
 {
     *warden = (struct warden){
-        .environment_fd = -1, .executable_fd = -1, .listen_fd = -1, .signal_fd = -1, .hear = front_receive};
+        .environment_fd = -1, .front_fd = -1, .listen_fd = -1, .signal_fd = -1, .hear = front_receive};
     warden->settings = load_settings();
     int silent = open("/dev/null", O_WRONLY | O_CLOEXEC);
     warden->log = log_new(getenv("V") ? STDERR_FILENO : silent, LOG_FORMAT_LOGFMT, LOG_DEBUG, "warden");
