@@ -68,7 +68,7 @@ def test_a_template_with_many_copies_is_followed_by_another(serve):
     for job in held:
         assert server.request("DELETE", f"/jobs/{job}").status in (200, 202, 204)
     wait_for(lambda: first not in templates(server), "the end of the first template")
-    assert "event=template_failed" not in server.log() and server.execute(WHO)["stdout"] == "/immure/template\n"
+    assert not given_up(server) and server.execute(WHO)["stdout"] == "/immure/template\n"
 
 
 def test_a_template_that_cannot_be_followed_goes_on(serve, tmp_path):
@@ -80,6 +80,11 @@ def test_a_template_that_cannot_be_followed_goes_on(serve, tmp_path):
     failed = next(line for line in server.log().splitlines() if "event=template_failed" in line)
     assert 'means="the one that it was to relieve goes on"' in failed and "given_up=true" in failed
     assert server.execute(WHO)["stdout"] == "/immure/template\n"
+
+
+def given_up(server):
+    """One that a slow machine has not built in time is begun again; that is no fault."""
+    return [line for line in server.log().splitlines() if "event=template_failed" in line and "given_up=false" not in line]
 
 
 def replaced(server):
@@ -103,7 +108,7 @@ def test_a_template_that_has_served_is_followed_by_another(serve, line):
     assert {words[2] for words in seen} == {"/immure/template"}
     assert seen[0][0] != seen[-1][0] and seen[0][1] != seen[-1][1]
     wait_for(lambda: replaced(server) >= 1, "the count")
-    assert "event=template_failed" not in server.log()
+    assert not given_up(server)
 
 
 def test_few_templates_live_on_for_their_jobs(serve):
