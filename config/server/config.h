@@ -17,6 +17,7 @@ struct source;
 #define KEY_HASH_BYTES SHA256_BYTES
 
 enum log_format { LOG_FORMAT_LOGFMT, LOG_FORMAT_JSON };
+enum template_scope { TEMPLATE_SCOPE_ALL, TEMPLATE_SCOPE_TEAM, TEMPLATE_SCOPE_KEY };
 enum log_level { LOG_ERROR, LOG_WARNING, LOG_INFO, LOG_DEBUG };
 
 struct key_config {
@@ -149,6 +150,8 @@ struct server_config {
     uint32_t max_approvals_per_key, max_approvals;
     uint64_t memory_free_bytes;
     uint32_t memory_free_percent, kernel_memory_percent;
+    enum template_scope template_scope;
+    uint32_t max_templates; /* where the scope is not all */
 };
 
 /* ---- config/server/load.c ---- */

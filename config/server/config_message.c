@@ -406,10 +406,12 @@ static int enums_from_message(struct checker *checker, const Immure__Server *mes
     int r = check_range(checker, "cgroup", (uint64_t)message->cgroup, 1, 2);
     r = r < 0 ? r : check_range(checker, "log_format", (uint64_t)message->log_format, 1, 2);
     r = r < 0 ? r : check_range(checker, "log_level", (uint64_t)message->log_level, 1, 4);
+    r = r < 0 ? r : check_range(checker, "template_scope", (uint64_t)message->template_scope, 1, 3);
     config->cgroup_best_effort = message->cgroup == IMMURE__CGROUP_MODE__BEST_EFFORT;
     config->log_format =
         message->log_format == IMMURE__LOG_FORMAT__JSON ? LOG_FORMAT_JSON : LOG_FORMAT_LOGFMT;
     config->log_level = (enum log_level)(message->log_level - IMMURE__LOG_LEVEL__ERROR);
+    config->template_scope = (enum template_scope)(message->template_scope - IMMURE__TEMPLATE_SCOPE__ALL);
     return r;
 }
 

@@ -59,7 +59,8 @@
     X(max_approval_wait_ms, 0, MS_PER_DAY)                                                                   \
     X(memory_free_bytes, 0, 1ull << 50)                                                                      \
     X(memory_free_percent, 0, 100)                                                                           \
-    X(kernel_memory_percent, 0, 100)
+    X(kernel_memory_percent, 0, 100)                                                                         \
+    X(max_templates, 1, 256)
 
 /* What a key may ask for at most: limit, least, most; 0: no ceiling of its own. The least is the least that a
  * job may have. */

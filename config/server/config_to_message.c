@@ -155,6 +155,9 @@ void config_to_message(const struct server_config *config, struct pool *pool, Im
         config->log_format == LOG_FORMAT_JSON ? IMMURE__LOG_FORMAT__JSON : IMMURE__LOG_FORMAT__LOGFMT;
     ret->has_log_level = true;
     ret->log_level = (Immure__LogLevel)((int)config->log_level + (int)IMMURE__LOG_LEVEL__ERROR);
+    ret->has_template_scope = true;
+    ret->template_scope =
+        (Immure__TemplateScope)((int)config->template_scope + (int)IMMURE__TEMPLATE_SCOPE__ALL);
     ret->has_metrics_open = true;
     ret->metrics_open = config->metrics_open;
     ret->callback = callbacks_to_messages(config, pool);

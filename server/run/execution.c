@@ -285,7 +285,7 @@ static int start_warm(struct execution *execution, const struct execution_reques
                       struct err *reterr)
 {
     execution->warm = request->warm ? warm_take(request->warm, request->program->runtime, request->policy,
-                                                execution->plan, request->session)
+                                                execution->plan, request->session, request->template_owner)
                                     : NULL;
     if (!execution->warm) {
         return 0;

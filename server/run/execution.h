@@ -35,6 +35,7 @@ struct execution_request {
     const struct policy_program *program;
     struct job *job;                         /* taken over, also on failure */
     struct warm *warm;                       /* NULL: the program starts its own interpreter */
+    const char *template_owner;              /* see warm_take(); NULL where `warm` is */
     const struct session_workspace *session; /* NULL: the job has a workspace of its own */
     struct kernel *kernel;  /* NULL, or that of its session: entered by the caller, left with the execution,
                                also on failure */

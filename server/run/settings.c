@@ -261,6 +261,29 @@ int settings_find(const struct settings *settings, const struct job *job,
     return 0;
 }
 
+/* No name has a colon: a team's is never a key's. */
+void settings_template_owner(const struct settings *settings, const char *key,
+                             char ret[static TEMPLATE_OWNER_BYTES])
+{
+    enum template_scope scope = settings->config->template_scope;
+    const struct key_config *caller = server_config_key(settings->config, key);
+    bool of_team = scope == TEMPLATE_SCOPE_TEAM && caller && caller->team[0];
+    if (scope == TEMPLATE_SCOPE_ALL) {
+        *ret = '\0';
+    } else {
+        snprintf(ret, TEMPLATE_OWNER_BYTES, "%s:%s", of_team ? "team" : "key", of_team ? caller->team : key);
+    }
+}
+
+const struct policy *settings_warm_policy(const struct settings *settings,
+                                          const struct runtime_config *runtime)
+{
+    bool warm = runtime->template[0] || (runtime->standby[0] && runtime->warm_jails > 0);
+    const struct policy *policy = warm ? policy_set_find(settings->policies, runtime->policy) : NULL;
+    /* An image is looked for anew for each job. */
+    return policy && !policy_spec(policy)->image[0] ? policy : NULL;
+}
+
 struct policy_ceilings settings_ceilings(const struct settings *settings, const struct host *host,
                                          const char *key)
 {

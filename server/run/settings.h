@@ -45,6 +45,16 @@ const char *settings_fixed_difference(const struct settings *old, const struct s
 struct policy_ceilings settings_ceilings(const struct settings *settings, const struct host *host,
                                          const char *key);
 
+/* Whose jobs a job of that key may share a template with: `ret` holds a word for them, "" for those of all
+ * keys. */
+#define TEMPLATE_OWNER_BYTES 80
+void settings_template_owner(const struct settings *settings, const char *key,
+                             char ret[static TEMPLATE_OWNER_BYTES]);
+
+/* The policy that a runtime's template and the jails that stand ready are made for; NULL: it has none. */
+const struct policy *settings_warm_policy(const struct settings *settings,
+                                          const struct runtime_config *runtime);
+
 /* The runtime and policy that a job names. ERR_INVALID for one that is not there. */
 int settings_find(const struct settings *settings, const struct job *job,
                   const struct runtime_config **ret_runtime, const struct policy **ret_policy,

@@ -34,6 +34,10 @@
 
 #define SUCCESSOR_PAUSE_NS (5 * NS_PER_S)
 
+/* A template of one caller keeps its place at least as long after a job: callers that come by turns, more
+ * than there are places, would otherwise start one with each job, and use none. */
+#define KEEPS_PLACE_NS (10 * NS_PER_S)
+
 /* Of those that have been relieved for their age or their jobs; each has memory of its own as long as one job
  * of it runs. */
 #define LINGERING_MAX 8
@@ -149,8 +153,8 @@ static void raise_successor(struct warm_template *template, uint64_t now_ns)
 {
     struct err err = {0};
     if (!template->successor && now_ns >= template->successor_due_ns &&
-        warm_template_new(template->warm, template->runtime, template->policy, &template->successor, &err) <
-            0) {
+        warm_template_new(template->warm, template->runtime, template->policy, template->owner,
+                          &template->successor, &err) < 0) {
         log_err(template->warm->options.log, LOG_WARNING, "no_further_template", &err);
         template->successor_due_ns = now_ns + SUCCESSOR_PAUSE_NS;
     }
@@ -191,6 +195,12 @@ static bool is_worn_out(const struct warm_template *template, uint64_t now_ns)
     return (many || old) && count_lingering(template->warm) < LINGERING_MAX;
 }
 
+static uint64_t *count_of_replaced(const struct warm_template *template)
+{
+    const struct warm *warm = template->warm;
+    return &warm->n_replaced[template->runtime - warm->options.settings->config->runtimes];
+}
+
 static void put_in_place(struct warm_template **at, uint64_t now_ns)
 {
     struct warm_template *template = *at, *successor = TAKE_PTR(template->successor);
@@ -199,7 +209,8 @@ static void put_in_place(struct warm_template **at, uint64_t now_ns)
         LOG_FIELD_U64("age_ms", (now_ns - template->started_ns) / NS_PER_MS));
     successor->next = template->next;
     successor->is_successor = false;
-    successor->n_replaced = template->n_replaced + 1;
+    successor->asked_ns = template->asked_ns;
+    ++*count_of_replaced(template);
     *at = successor;
     warm_template_retire(template);
 }
@@ -230,9 +241,39 @@ void warm_tend_empty(struct warm *warm)
     }
 }
 
+/* `at` is its place in the list. */
+static void remove_template(struct warm_template **at)
+{
+    struct warm_template *template = *at;
+    *at = template->next;
+    warm_template_retire(template);
+}
+
+/* One of a caller who has not come for as long as a template serves at most. */
+static bool is_forgotten(const struct warm_template *template, uint64_t now_ns)
+{
+    uint64_t ttl_ns = template->runtime->template_ttl_ms * NS_PER_MS;
+    return template->owner[0] && ttl_ns > 0 && now_ns - template->asked_ns > ttl_ns;
+}
+
+static void remove_forgotten(struct warm *warm, uint64_t now_ns)
+{
+    struct warm_template **at = &warm->templates;
+    while (*at) {
+        if (is_forgotten(*at, now_ns)) {
+            remove_template(at);
+        } else {
+            at = &(*at)->next;
+        }
+    }
+}
+
 void warm_tend(struct warm *warm)
 {
     uint64_t now_ns = clock_now_ns();
+    if (warm) {
+        remove_forgotten(warm, now_ns);
+    }
     for (struct warm_template **at = warm ? &warm->templates : NULL; at && *at; at = &(*at)->next) {
         look_for_successor(at, now_ns);
         tend_template(*at, now_ns);
@@ -249,25 +290,31 @@ static void on_timer(void *arg, uint32_t events)
     loop_timer_set(warm->timer, warm->due_ns);
 }
 
+static int add_template(struct warm *warm, const struct runtime_config *runtime, const struct policy *policy,
+                        const char *owner, struct err *reterr)
+{
+    struct warm_template *template;
+    int r = warm_template_new(warm, runtime, policy, owner, &template, reterr);
+    if (r < 0) {
+        return r;
+    }
+    template->asked_ns = clock_now_ns();
+    template->next = warm->templates;
+    warm->templates = template;
+    return 0;
+}
+
 static int add_templates(struct warm *warm, struct err *reterr)
 {
     const struct settings *settings = warm->options.settings;
     for (size_t i = 0; i < settings->config->n_runtimes; i++) {
         const struct runtime_config *runtime = &settings->config->runtimes[i];
-        if (runtime->template[0] == '\0' && (runtime->standby[0] == '\0' || runtime->warm_jails == 0)) {
-            continue;
-        }
-        const struct policy *policy = policy_set_find(settings->policies, runtime->policy);
-        if (policy_spec(policy)->image[0]) {
-            continue; /* looked for anew for each job */
-        }
-        struct warm_template *template;
-        int r = warm_template_new(warm, runtime, policy, &template, reterr);
+        const struct policy *policy = settings_warm_policy(settings, runtime);
+        bool on_demand = runtime->template[0] && settings->config->template_scope != TEMPLATE_SCOPE_ALL;
+        int r = policy && !on_demand ? add_template(warm, runtime, policy, "", reterr) : 0;
         if (r < 0) {
             return r;
         }
-        template->next = warm->templates;
-        warm->templates = template;
     }
     return 0;
 }
@@ -283,7 +330,9 @@ int warm_new(const struct warm_options *options, struct warm **ret, struct err *
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     warm->n_cpus = cpus > 0 ? (unsigned)cpus : 1;
     warm->loadavg_fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
-    int r = loop_add_timer(options->loop, on_timer, warm, &warm->timer, reterr);
+    warm->n_replaced = calloc(options->settings->config->n_runtimes + 1, sizeof *warm->n_replaced);
+    int r = warm->n_replaced ? loop_add_timer(options->loop, on_timer, warm, &warm->timer, reterr)
+                             : err_errno(reterr, ENOMEM, "preparing warm starts");
     r = r < 0 ? r : add_templates(warm, reterr);
     if (r < 0) {
         warm_free(warm);
@@ -300,31 +349,78 @@ void warm_free(struct warm *warm)
         return;
     }
     while (warm->templates) {
-        struct warm_template *template = warm->templates;
-        warm->templates = template->next;
-        warm_template_retire(template);
+        remove_template(&warm->templates);
     }
     loop_remove(warm->timer);
     fd_closep(&warm->loadavg_fd);
+    free(warm->n_replaced);
     free(warm);
 }
 
 static struct warm_template *find_template(const struct warm *warm, const struct runtime_config *runtime,
-                                           const struct policy *policy)
+                                           const struct policy *policy, const char *owner)
 {
     for (struct warm_template *template = warm->templates; template; template = template->next) {
-        if (template->runtime == runtime && template->policy == policy) {
+        if (template->runtime == runtime && template->policy == policy &&
+            strcmp(template->owner, owner) == 0) {
             return template;
         }
     }
     return NULL;
 }
 
+/* The place of the caller's template that has waited longest for a job; NULL: there is none. */
+static struct warm_template **find_idle(struct warm *warm, unsigned *ret_n)
+{
+    struct warm_template **idle = NULL;
+    *ret_n = 0;
+    for (struct warm_template **at = &warm->templates; *at; at = &(*at)->next) {
+        if ((*at)->owner[0]) {
+            ++*ret_n;
+            idle = !idle || (*at)->asked_ns < (*idle)->asked_ns ? at : idle;
+        }
+    }
+    return idle;
+}
+
+/* The first job of a caller: its template is started as soon as there is time for it. */
+static void add_on_demand(struct warm *warm, const struct runtime_config *runtime,
+                          const struct policy *policy, const char *owner)
+{
+    const struct settings *settings = warm->options.settings;
+    uint64_t now_ns = clock_now_ns();
+    unsigned n;
+    struct warm_template **idle = find_idle(warm, &n);
+    bool full = n >= settings->config->max_templates;
+    if (settings_warm_policy(settings, runtime) != policy ||
+        (full && now_ns - (*idle)->asked_ns < KEEPS_PLACE_NS)) {
+        return;
+    }
+    if (full) {
+        remove_template(idle);
+    }
+    struct err err = {0};
+    if (add_template(warm, runtime, policy, owner, &err) < 0) {
+        log_err(warm->options.log, LOG_WARNING, "no_further_template", &err);
+        return;
+    }
+    warm_tend_by(warm, now_ns + SHORT_JOB_NS);
+}
+
 struct warm_jail *warm_take(struct warm *warm, const struct runtime_config *runtime,
                             const struct policy *policy, const struct jail_plan *plan,
-                            const struct session_workspace *session)
+                            const struct session_workspace *session, const char *owner)
 {
-    struct warm_template *template = find_template(warm, runtime, policy);
+    if (!runtime->template[0]) {
+        owner = ""; /* no two jobs share anything */
+    }
+    struct warm_template *template = find_template(warm, runtime, policy, owner);
+    if (!template && owner[0]) {
+        add_on_demand(warm, runtime, policy, owner);
+    }
+    if (template) {
+        template->asked_ns = clock_now_ns();
+    }
     if (!template || template->state != TEMPLATE_READY || (session && !template->session_plan)) {
         return NULL;
     }
@@ -348,16 +444,27 @@ struct warm_jail *warm_take(struct warm *warm, const struct runtime_config *runt
     return jail;
 }
 
+static void count_jails(const struct warm *warm, const struct runtime_config *runtime, struct warm_count *ret)
+{
+    for (const struct warm_template *template = warm->templates; template; template = template->next) {
+        if (template->runtime == runtime) {
+            ret->parked += template->n_ready;
+            ret->building += template->n_building;
+            ret->pss_bytes = template->pss_bytes ? template->pss_bytes : ret->pss_bytes;
+        }
+    }
+}
+
 size_t warm_counts(const struct warm *warm, struct warm_count *ret, size_t max)
 {
+    const struct settings *settings = warm->options.settings;
     size_t n = 0;
-    for (const struct warm_template *template = warm->templates; template && n < max;
-         template = template->next) {
-        ret[n++] = (struct warm_count){.runtime = template->runtime->name,
-                                       .parked = template->n_ready,
-                                       .building = template->n_building,
-                                       .replaced = template->n_replaced,
-                                       .pss_bytes = template->pss_bytes};
+    for (size_t i = 0; i < settings->config->n_runtimes && n < max; i++) {
+        const struct runtime_config *runtime = &settings->config->runtimes[i];
+        if (settings_warm_policy(settings, runtime)) {
+            ret[n] = (struct warm_count){.runtime = runtime->name, .replaced = warm->n_replaced[i]};
+            count_jails(warm, runtime, &ret[n++]);
+        }
     }
     return n;
 }

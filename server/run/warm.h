@@ -49,10 +49,11 @@ void warm_tend_empty(struct warm *warm);
 /* A jail for a job: a parked one, or one that its template is now asked for; NULL where there is no template
  * for this runtime under this policy that works, or none whose interpreter was started as the job's `plan`
  * wants it. A job of a `session` (NULL: none) gets a jail that is made for it, with the session's workspace
- * and ids. */
+ * and ids. `owner` is settings_template_owner()'s: the first job of one gets NULL, and its template is
+ * started. */
 struct warm_jail *warm_take(struct warm *warm, const struct runtime_config *runtime,
                             const struct policy *policy, const struct jail_plan *plan,
-                            const struct session_workspace *session);
+                            const struct session_workspace *session, const char *owner);
 /* Kills what is left of it. Takes NULL. */
 void warm_jail_free(struct warm_jail *jail);
 struct jail *warm_jail_jail(struct warm_jail *jail);

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "server/run/settings.h"
 #include "server/run/warm.h"
 
 struct jail_plan;
@@ -39,6 +40,8 @@ struct warm_template {
     struct host *host;
     const struct runtime_config *runtime;
     const struct policy *policy;
+    char owner[TEMPLATE_OWNER_BYTES]; /* whose jobs it makes jails for; "": everybody's */
+    uint64_t asked_ns;                /* by a job, last */
     enum template_state state;
     struct jail_template *template;
     struct loop_source *source;
@@ -52,7 +55,6 @@ struct warm_template {
     unsigned n_ready, n_building, failures;
     unsigned n_jobs;       /* jobs that have been given a jail of its process */
     uint64_t started_ns;   /* its process */
-    uint64_t n_replaced;   /* templates before it in its place */
     unsigned *n_templates; /* it is counted here; NULL: a standby's, which has no process */
     uint64_t pause_ns;     /* not started, nothing parked before then */
     uint64_t pss_bytes, private_bytes;
@@ -61,6 +63,7 @@ struct warm_template {
 struct warm {
     struct warm_options options;
     struct warm_template *templates;
+    uint64_t *n_replaced; /* of each runtime: templates in whose place another has been put */
     unsigned n_cpus;
     int loadavg_fd; /* -1: not to be had */
     struct loop_source *timer;
@@ -71,7 +74,7 @@ struct warm {
 
 /* warm_template.c */
 int warm_template_new(struct warm *warm, const struct runtime_config *runtime, const struct policy *policy,
-                      struct warm_template **ret, struct err *reterr);
+                      const char *owner, struct warm_template **ret, struct err *reterr);
 void warm_template_start(struct warm_template *template);
 /* Its process has ended, or it cannot make jails: all its stock goes, and it is started again later or never.
  */

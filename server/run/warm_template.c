@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -308,7 +309,7 @@ void warm_template_start(struct warm_template *template)
 }
 
 int warm_template_new(struct warm *warm, const struct runtime_config *runtime, const struct policy *policy,
-                      struct warm_template **ret, struct err *reterr)
+                      const char *owner, struct warm_template **ret, struct err *reterr)
 {
     struct warm_template *template = calloc(1, sizeof *template);
     if (!template) {
@@ -316,6 +317,7 @@ int warm_template_new(struct warm *warm, const struct runtime_config *runtime, c
     }
     *template = (struct warm_template){
         .references = 1, .warm = warm, .host = warm->options.host, .runtime = runtime, .policy = policy};
+    snprintf(template->owner, sizeof template->owner, "%s", owner);
     int r = warm_is_standby(template) ? 0 : idmap_take(template->host->ids, &template->uid, &template->gid);
     if (r < 0) {
         warm_template_unref(template);

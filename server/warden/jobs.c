@@ -416,6 +416,9 @@ static int start(struct warden *warden, const struct settings *settings, struct 
     struct policy_ceilings ceilings = settings_ceilings(settings, &warden->host, asked->key);
     ceilings.file_bytes = job->session ? session_file_bytes(settings->config) : 0;
     bool in_image = image.mount_fd >= 0;
+    char owner[TEMPLATE_OWNER_BYTES];
+    settings_template_owner(settings, asked->key, owner);
+    bool may_be_warm = settings == warden->settings && !in_image && !(is_selftest && owner[0]);
     struct policy_program program = {
         .runtime = runtime, .image = in_image ? &image.policy : NULL, .bridge = !is_selftest};
     struct execution_request request = {.host = &warden->host,
@@ -423,8 +426,8 @@ static int start(struct warden *warden, const struct settings *settings, struct 
                                         .ceilings = &ceilings,
                                         .program = &program,
                                         .job = asked,
-                                        .warm =
-                                            settings == warden->settings && !in_image ? warden->warm : NULL,
+                                        .warm = may_be_warm ? warden->warm : NULL,
+                                        .template_owner = owner,
                                         .session = job->session ? &session : NULL,
                                         .kernel = kernel,
                                         .list_outputs = !is_selftest};
