@@ -10,10 +10,6 @@ struct buf;
 #define SHA256_BYTES 32
 #define SHA256_HEX   65 /* with the NUL */
 
-struct sha256_piece {
-    const void *data;
-    size_t size;
-};
 void sha256_of(const void *data, size_t size, unsigned char ret[SHA256_BYTES]);
 void sha256_to_hex(const unsigned char hash[SHA256_BYTES], char ret[SHA256_HEX]);
 /* -EINVAL for what is not 64 hexadecimal digits. */

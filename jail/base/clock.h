@@ -15,6 +15,19 @@ static inline uint64_t clock_now_ns(void)
     return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
+/* Since the epoch: for what people and other machines read, never for how long something takes. */
+static inline uint64_t clock_wall_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_REALTIME, &ts);
+    return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+static inline uint64_t clock_wall_ms(void)
+{
+    return clock_wall_ns() / NS_PER_MS;
+}
+
 /* User and system time together. */
 static inline uint64_t rusage_cpu_ns(const struct rusage *usage)
 {

@@ -2,11 +2,11 @@
  * it. Knows what libseccomp writes. */
 #pragma once
 
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "jail/base/bpf.h"
 
 /* UINT32_MAX: the program is not one. */
 static inline uint32_t bpf_run(const struct sock_filter *program, uint32_t length,
@@ -16,28 +16,28 @@ static inline uint32_t bpf_run(const struct sock_filter *program, uint32_t lengt
     for (uint32_t pc = 0; pc < length; pc++) {
         const struct sock_filter *insn = &program[pc];
         switch (insn->code) {
-        case BPF_LD | BPF_W | BPF_ABS:
+        case BPF_DO_LOAD:
             if (insn->k % 4 != 0 || insn->k + 4 > sizeof *data) {
                 return UINT32_MAX;
             }
             memcpy(&a, (const char *)data + insn->k, sizeof a);
             break;
-        case BPF_ALU | BPF_AND | BPF_K:
+        case BPF_DO_AND:
             a &= insn->k;
             break;
-        case BPF_JMP | BPF_JA:
+        case BPF_DO_JUMP:
             pc += insn->k;
             break;
-        case BPF_JMP | BPF_JEQ | BPF_K:
+        case BPF_IF_EQ:
             pc += a == insn->k ? insn->jt : insn->jf;
             break;
-        case BPF_JMP | BPF_JGT | BPF_K:
+        case BPF_IF_GT:
             pc += a > insn->k ? insn->jt : insn->jf;
             break;
-        case BPF_JMP | BPF_JGE | BPF_K:
+        case BPF_IF_GE:
             pc += a >= insn->k ? insn->jt : insn->jf;
             break;
-        case BPF_RET | BPF_K:
+        case BPF_DO_RETURN:
             return insn->k;
         default:
             return UINT32_MAX;

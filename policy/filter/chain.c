@@ -9,19 +9,10 @@
  * bits, BPF compares 32 of them at a time. */
 #include "policy/filter/chain.h"
 
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-
 #include "config/policy/policy_file.h"
+#include "jail/base/bpf.h"
 #include "policy/filter/filter.h"
 #include "policy/filter/names.h"
-
-#define LOAD (BPF_LD | BPF_W | BPF_ABS)
-#define AND  (BPF_ALU | BPF_AND | BPF_K)
-#define EQ   (BPF_JMP | BPF_JEQ | BPF_K)
-#define GT   (BPF_JMP | BPF_JGT | BPF_K)
-#define GE   (BPF_JMP | BPF_JGE | BPF_K)
-#define RET  (BPF_RET | BPF_K)
 
 /* Where a comparison leads: to the next instruction, or to a place that is known when the rule is complete.
  * No rule is so long that a jump in it could be taken for one of them. */
@@ -72,11 +63,9 @@ static uint32_t half_of(uint64_t value, bool high)
 
 static void put_load(struct chain *chain, const struct seccomp_condition *condition, bool high)
 {
-    bool second = high == (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
-    size_t at = offsetof(struct seccomp_data, args) + condition->arg * sizeof(uint64_t);
-    put(chain, LOAD, (uint32_t)(at + second * sizeof(uint32_t)), 0, 0);
+    put(chain, BPF_DO_LOAD, bpf_argument(condition->arg, high), 0, 0);
     if (condition->op == OP_MASKED_EQ) {
-        put(chain, AND, half_of(condition->mask, high), 0, 0);
+        put(chain, BPF_DO_AND, half_of(condition->mask, high), 0, 0);
     }
 }
 
@@ -88,16 +77,17 @@ static void put_condition(struct chain *chain, const struct seccomp_condition *c
         uint16_t code;
         bool opposite;
     } ways[] = {
-        [OP_EQ] = {EQ, false}, [OP_NE] = {EQ, true},  [OP_MASKED_EQ] = {EQ, false}, [OP_GT] = {GT, false},
-        [OP_LE] = {GT, true},  [OP_GE] = {GE, false}, [OP_LT] = {GE, true},
+        [OP_EQ] = {BPF_IF_EQ, false}, [OP_NE] = {BPF_IF_EQ, true}, [OP_MASKED_EQ] = {BPF_IF_EQ, false},
+        [OP_GT] = {BPF_IF_GT, false}, [OP_LE] = {BPF_IF_GT, true}, [OP_GE] = {BPF_IF_GE, false},
+        [OP_LT] = {BPF_IF_GE, true},
     };
     uint16_t code = ways[condition->op].code;
     uint8_t yes = ways[condition->op].opposite ? FAIL : PASS, no = ways[condition->op].opposite ? PASS : FAIL;
     put_load(chain, condition, true);
-    if (code != EQ) {
-        put(chain, GT, half_of(condition->value, true), yes, NEXT);
+    if (code != BPF_IF_EQ) {
+        put(chain, BPF_IF_GT, half_of(condition->value, true), yes, NEXT);
     }
-    put(chain, EQ, half_of(condition->value, true), NEXT, no);
+    put(chain, BPF_IF_EQ, half_of(condition->value, true), NEXT, no);
     put_load(chain, condition, false);
     put(chain, code, half_of(condition->value, false), yes, no);
 }
@@ -110,7 +100,7 @@ static void put_rule(struct chain *chain, const struct seccomp_rule *rule)
         put_condition(chain, &rule->conditions[i]);
         lead(chain, first, PASS, chain->n);
     }
-    put(chain, RET, seccomp_answer(rule->action, rule->errno_name), 0, 0);
+    put(chain, BPF_DO_RETURN, seccomp_answer(rule->action, rule->errno_name), 0, 0);
     lead(chain, begin, FAIL, chain->n);
 }
 
@@ -122,6 +112,6 @@ size_t chain_write(const struct policy_spec *spec, const struct filter_entry *en
         const struct seccomp_rule rule = policy_filter_rule(spec, &entries[i]);
         put_rule(&chain, &rule);
     }
-    put(&chain, RET, seccomp_answer(spec->seccomp_default, spec->seccomp_default_errno), 0, 0);
+    put(&chain, BPF_DO_RETURN, seccomp_answer(spec->seccomp_default, spec->seccomp_default_errno), 0, 0);
     return chain.n;
 }

@@ -14,13 +14,12 @@
  * which the two answer differently in the end. */
 #include "policy/filter/squeeze.h"
 
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "jail/base/bpf.h"
 #include "jail/base/cleanup.h"
 #include "policy/filter/bpf.h"
 
@@ -28,16 +27,6 @@
 #define ROOM      BPF_MAXINSNS
 #define STEPS_MAX 1000000u /* of the old filter looked at; what takes more is not worth it */
 #define JUMP_MAX  250u     /* of a conditional jump, less the two instructions that may come in between */
-
-#define LOAD    (BPF_LD | BPF_W | BPF_ABS)
-#define MASK    (BPF_ALU | BPF_AND | BPF_K)
-#define RETURN  (BPF_RET | BPF_K)
-#define JUMP    (BPF_JMP | BPF_JA)
-#define JUMP_EQ (BPF_JMP | BPF_JEQ | BPF_K)
-#define JUMP_GT (BPF_JMP | BPF_JGT | BPF_K)
-#define JUMP_GE (BPF_JMP | BPF_JGE | BPF_K)
-#define NR_AT   ((uint32_t)offsetof(struct seccomp_data, nr))
-#define ARCH_AT ((uint32_t)offsetof(struct seccomp_data, arch))
 
 /* What is known of the accumulator. */
 enum knowledge { UNKNOWN, NUMBER, ARCHITECTURE, ZERO };
@@ -72,13 +61,13 @@ static uint32_t put(struct squeeze *s, uint16_t code, uint32_t k, uint32_t jt, u
 /* Where a place leads in the end. */
 static uint32_t follow(const struct squeeze *s, uint32_t place)
 {
-    return s->to[place].code == JUMP ? place - 1 - s->to[place].k : place;
+    return s->to[place].code == BPF_DO_JUMP ? place - 1 - s->to[place].k : place;
 }
 
 static bool lead_to_same(const struct squeeze *s, uint32_t place, uint32_t target)
 {
     const struct sock_filter *a = &s->to[follow(s, place)], *b = &s->to[target];
-    return a == b || (a->code == RETURN && b->code == RETURN && a->k == b->k);
+    return a == b || (a->code == BPF_DO_RETURN && b->code == BPF_DO_RETURN && a->k == b->k);
 }
 
 /* A place that leads to `target` and that the next instruction but two can reach. */
@@ -93,18 +82,18 @@ static uint32_t near(struct squeeze *s, uint32_t target)
             return place;
         }
     }
-    return s->to[target].code == RETURN ? put(s, RETURN, s->to[target].k, 0, 0)
-                                        : put(s, JUMP, s->n_to - 1 - target, 0, 0);
+    return s->to[target].code == BPF_DO_RETURN ? put(s, BPF_DO_RETURN, s->to[target].k, 0, 0)
+                                               : put(s, BPF_DO_JUMP, s->n_to - 1 - target, 0, 0);
 }
 
 static uint32_t put_return(struct squeeze *s, uint32_t answer)
 {
     for (uint32_t i = 0; i < s->n_to; i++) {
-        if (s->to[i].code == RETURN && s->to[i].k == answer) {
+        if (s->to[i].code == BPF_DO_RETURN && s->to[i].k == answer) {
             return i;
         }
     }
-    return put(s, RETURN, answer, 0, 0);
+    return put(s, BPF_DO_RETURN, answer, 0, 0);
 }
 
 static uint32_t put_jump(struct squeeze *s, uint16_t code, uint32_t k, uint32_t yes, uint32_t no)
@@ -135,7 +124,7 @@ static uint32_t put_before(struct squeeze *s, uint16_t code, uint32_t k, uint32_
             return i;
         }
     }
-    if (next != s->n_to - 1 && put(s, JUMP, s->n_to - 1 - follow(s, next), 0, 0) == NONE) {
+    if (next != s->n_to - 1 && put(s, BPF_DO_JUMP, s->n_to - 1 - follow(s, next), 0, 0) == NONE) {
         return NONE;
     }
     return put(s, code, k, 0, 0);
@@ -145,15 +134,15 @@ static uint32_t put_before(struct squeeze *s, uint16_t code, uint32_t k, uint32_
 static int holds(const struct squeeze *s, enum knowledge knowledge, uint16_t code, uint32_t k)
 {
     if (knowledge == ARCHITECTURE) {
-        return code == JUMP_EQ && k == s->arch ? !s->foreign : -1;
+        return code == BPF_IF_EQ && k == s->arch ? !s->foreign : -1;
     }
     if (knowledge == ZERO) {
-        return code == JUMP_GT ? 0 : k == 0;
+        return code == BPF_IF_GT ? 0 : k == 0;
     }
     if (s->foreign) {
         return -1; /* looked at for all numbers together */
     }
-    return code == JUMP_EQ ? s->nr == k : code == JUMP_GT ? s->nr > k : s->nr >= k;
+    return code == BPF_IF_EQ ? s->nr == k : code == BPF_IF_GT ? s->nr > k : s->nr >= k;
 }
 
 /* What is left of the old filter from `pc` on, for the call that is looked at: a place in the new one. */
@@ -162,28 +151,28 @@ static uint32_t rest_of(struct squeeze *s, uint32_t pc, enum knowledge knowledge
     while (pc < s->n_from && s->steps++ < STEPS_MAX) {
         const struct sock_filter *insn = &s->from[pc++];
         switch (insn->code) {
-        case LOAD:
-            if (pc < s->n_from && s->from[pc].code == MASK && s->from[pc].k == 0) {
+        case BPF_DO_LOAD:
+            if (pc < s->n_from && s->from[pc].code == BPF_DO_AND && s->from[pc].k == 0) {
                 knowledge = ZERO; /* the half of an argument that a mask leaves out */
                 pc++;
                 break;
             }
-            if (insn->k != NR_AT && insn->k != ARCH_AT) {
-                return put_before(s, LOAD, insn->k, rest_of(s, pc, UNKNOWN));
+            if (insn->k != BPF_NUMBER && insn->k != BPF_ARCHITECTURE) {
+                return put_before(s, BPF_DO_LOAD, insn->k, rest_of(s, pc, UNKNOWN));
             }
-            knowledge = insn->k == NR_AT ? NUMBER : ARCHITECTURE;
+            knowledge = insn->k == BPF_NUMBER ? NUMBER : ARCHITECTURE;
             break;
-        case MASK:
+        case BPF_DO_AND:
             if (knowledge == ZERO) {
                 break;
             }
-            return knowledge == UNKNOWN ? put_before(s, MASK, insn->k, rest_of(s, pc, UNKNOWN)) : NONE;
-        case JUMP:
+            return knowledge == UNKNOWN ? put_before(s, BPF_DO_AND, insn->k, rest_of(s, pc, UNKNOWN)) : NONE;
+        case BPF_DO_JUMP:
             pc += insn->k;
             break;
-        case JUMP_EQ:
-        case JUMP_GT:
-        case JUMP_GE:
+        case BPF_IF_EQ:
+        case BPF_IF_GT:
+        case BPF_IF_GE:
             if (knowledge == UNKNOWN) {
                 uint32_t no = rest_of(s, pc + insn->jf, UNKNOWN);
                 return put_jump(s, insn->code, insn->k, rest_of(s, pc + insn->jt, UNKNOWN), no);
@@ -194,7 +183,7 @@ static uint32_t rest_of(struct squeeze *s, uint32_t pc, enum knowledge knowledge
             }
             pc += yes ? insn->jt : insn->jf;
             break;
-        case RETURN:
+        case BPF_DO_RETURN:
             return put_return(s, insn->k);
         default:
             return NONE;
@@ -217,7 +206,7 @@ static size_t cut(const struct squeeze *s, struct range *ranges)
     ranges[n++].first = 0;
     for (uint32_t i = 0; i < s->n_from; i++) {
         uint16_t code = s->from[i].code;
-        if (code == JUMP_EQ || code == JUMP_GT || code == JUMP_GE) {
+        if (code == BPF_IF_EQ || code == BPF_IF_GT || code == BPF_IF_GE) {
             ranges[n++].first = s->from[i].k;
             ranges[n++].first = s->from[i].k + 1; /* of the last number: 0 */
         }
@@ -258,7 +247,7 @@ static uint32_t put_search(struct squeeze *s, const struct range *ranges, size_t
     size_t half = n / 2;
     uint32_t below = put_search(s, ranges, half);
     uint32_t above = put_search(s, ranges + half, n - half);
-    return put_jump(s, JUMP_GE, ranges[half].first, above, below);
+    return put_jump(s, BPF_IF_GE, ranges[half].first, above, below);
 }
 
 static bool same_answers(const struct squeeze *s, const struct sock_filter *to, const struct range *ranges,
@@ -281,7 +270,7 @@ static bool same_answers(const struct squeeze *s, const struct sock_filter *to, 
 /* Makes the new filter, in the order in which it runs. False: stay with the old one. */
 static bool rewrite(struct squeeze *s, struct range *ranges, struct range *all, struct sock_filter *ret)
 {
-    if (s->n_from == 0 || s->from[0].code != LOAD) {
+    if (s->n_from == 0 || s->from[0].code != BPF_DO_LOAD) {
         return false; /* compares what nobody has loaded */
     }
     size_t n = cut(s, ranges);
@@ -293,8 +282,9 @@ static bool rewrite(struct squeeze *s, struct range *ranges, struct range *all, 
     s->foreign = true;
     s->nr = 0;
     uint32_t refused = rest_of(s, 0, UNKNOWN);
-    uint32_t search = put_before(s, LOAD, NR_AT, put_search(s, ranges, joined));
-    uint32_t start = put_before(s, LOAD, ARCH_AT, put_jump(s, JUMP_EQ, s->arch, search, refused));
+    uint32_t search = put_before(s, BPF_DO_LOAD, BPF_NUMBER, put_search(s, ranges, joined));
+    uint32_t start =
+        put_before(s, BPF_DO_LOAD, BPF_ARCHITECTURE, put_jump(s, BPF_IF_EQ, s->arch, search, refused));
     if (start == NONE || start != s->n_to - 1 || s->n_to >= s->n_from) {
         return false;
     }

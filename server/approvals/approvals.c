@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "config/format/digest.h"
 #include "config/server/config.h"
@@ -46,13 +45,6 @@ struct approvals {
     struct loop_source *timer;
     uint64_t not_before_ns; /* when time may move one on again, after that could not be written */
 };
-
-static uint64_t now_ms(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_REALTIME, &ts);
-    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / NS_PER_MS;
-}
 
 /* Its job may still run. */
 static bool is_open(const struct approval *approval)
@@ -142,7 +134,7 @@ static uint64_t due_ms(const struct approval_entry *entry)
 
 static void set_timer(struct approvals *approvals)
 {
-    uint64_t soonest = UINT64_MAX, now = now_ms();
+    uint64_t soonest = UINT64_MAX, now = clock_wall_ms();
     for (const struct approval_entry *entry = approvals->first; entry; entry = entry->next) {
         uint64_t due = due_ms(entry);
         soonest = due < soonest ? due : soonest;
@@ -169,7 +161,7 @@ static void expire(struct approval_entry *entry)
 
 static void look(struct approvals *approvals)
 {
-    uint64_t now = now_ms(), now_ns = clock_now_ns();
+    uint64_t now = clock_wall_ms(), now_ns = clock_now_ns();
     for (struct approval_entry *entry = approvals->first, *next; entry; entry = next) {
         next = entry->next;
         if (due_ms(entry) > now) {
@@ -257,7 +249,7 @@ int approvals_add(struct approvals *approvals, const struct approval *approval, 
     made.state = APPROVAL_PENDING;
     made.submission_bytes = packed->len;
     sha256_hex_of(packed->data, packed->len, made.submission_sha256);
-    made.created_ms = now_ms();
+    made.created_ms = clock_wall_ms();
     made.expires_ms = made.created_ms + approvals->config->approval_expiry_ms;
     struct approval_entry *entry = insert(approvals, &made);
     if (!entry) {
@@ -294,11 +286,11 @@ static struct approval after(const struct approval *approval, enum approval_stat
     bool decides = approval->state == APPROVAL_PENDING;
     next.state = state;
     if (decides) {
-        next.decided_ms = now_ms();
+        next.decided_ms = clock_wall_ms();
         snprintf(next.decided_by, sizeof next.decided_by, "%s", by ? by : "");
     }
     if (state != APPROVAL_APPROVED && state != APPROVAL_RUNNING) {
-        next.ended_ms = now_ms();
+        next.ended_ms = clock_wall_ms();
     }
     if (decides) {
         snprintf(next.reason, sizeof next.reason, "%s", text ? text : "");
@@ -317,7 +309,7 @@ int approvals_move(struct approval_entry *entry, enum approval_state state, cons
         return err_set(reterr, ERR_CONFLICT, EALREADY, NULL, "the job is %s", approval_state_to_string(from));
     }
     /* Who decides looks at the wall clock, as the caller does; the timer may be late. */
-    if (state == APPROVAL_APPROVED && now_ms() >= entry->approval.expires_ms) {
+    if (state == APPROVAL_APPROVED && clock_wall_ms() >= entry->approval.expires_ms) {
         return err_set(reterr, ERR_CONFLICT, ETIMEDOUT, NULL, "the job is expired");
     }
     struct approval next = after(&entry->approval, state, by, text);

@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "jail/base/buf.h"
@@ -249,11 +248,9 @@ static int write_link(struct audit_trail *trail, const char *rest, size_t size)
 /* Begins a line of the trail's own; its members follow. */
 static void begin_note(struct buf *note, const char *kind)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
     *note = BUF_INIT;
     json_out_text(note, "chain", kind);
-    json_out_time(note, "time", (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / NS_PER_MS);
+    json_out_time(note, "time", clock_wall_ms());
 }
 
 static int end_note(struct audit_trail *trail, struct buf *note)

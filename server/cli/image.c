@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "config/message/job.h"
 #include "jail/base/cleanup.h"
@@ -15,6 +14,7 @@
 #include "server/cli/options.h"
 #include "server/image/import.h"
 #include "server/image/store.h"
+#include "server/kit/utc.h"
 
 #define DIRECTORY_VARIABLE "SANDBOX_EXECUTOR_IMAGE_DIRECTORY"
 #define DEFAULT_MAX_BYTES  (8ull << 30)
@@ -125,10 +125,8 @@ static void put_row(void *arg, const char *name, const struct image_record *reco
         ++*broken;
         return;
     }
-    char when[32];
-    struct tm tm;
-    time_t seconds = (time_t)(record->imported_ms / 1000);
-    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &tm));
+    char when[UTC_BYTES];
+    utc_write(record->imported_ms, when);
     printf("%s\t%s\t%" PRIu64 "\t%" PRIu64 "\t%s\t%s\t", name, record->digest[0] ? record->digest : "-",
            record->bytes, record->files, when, record->form);
     put_plain(record->source);

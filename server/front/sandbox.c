@@ -10,10 +10,7 @@
 #include "server/front/sandbox.h"
 
 #include <errno.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
 #include <linux/landlock.h>
-#include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stddef.h>
@@ -27,6 +24,7 @@
 #include <unistd.h>
 
 #include "config/server/config.h"
+#include "jail/base/bpf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 
@@ -39,14 +37,6 @@
 #endif
 #ifndef SANITIZED
 #define SANITIZED false
-#endif
-
-#if defined(__x86_64__)
-#define ARCHITECTURE AUDIT_ARCH_X86_64
-#elif defined(__aarch64__)
-#define ARCHITECTURE AUDIT_ARCH_AARCH64
-#else
-#error "no filter for this architecture"
 #endif
 
 /* ---- Landlock ---- */
@@ -273,18 +263,18 @@ static void put(struct filter *filter, struct sock_filter instruction)
 
 static struct sock_filter load(size_t offset)
 {
-    return (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset);
+    return (struct sock_filter)BPF_DO(BPF_DO_LOAD, offset);
 }
 
 /* Runs the next instruction if the accumulator is `value`, else skips `skip`. */
 static struct sock_filter unless_equal_skip(uint32_t value, unsigned skip)
 {
-    return (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, (unsigned char)skip);
+    return (struct sock_filter)BPF_SKIP(BPF_IF_EQ, value, 0, skip);
 }
 
 static struct sock_filter answer(uint32_t action)
 {
-    return (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, action);
+    return (struct sock_filter)BPF_DO(BPF_DO_RETURN, action);
 }
 
 /* The number is in the accumulator before and after. */
@@ -293,24 +283,22 @@ static void put_rule(struct filter *filter, const struct rule *rule)
     put(filter, unless_equal_skip((uint32_t)rule->call, 3 * rule->n_tests + 2));
     for (unsigned i = 0; i < rule->n_tests; i++) {
         const struct test *test = &rule->tests[i];
-        /* little-endian: the low half comes first */
-        put(filter, load(offsetof(struct seccomp_data, args) + test->argument * sizeof(uint64_t) +
-                         (test->high ? sizeof(uint32_t) : 0)));
-        put(filter, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, test->mask));
+        put(filter, load(bpf_argument(test->argument, test->high)));
+        put(filter, (struct sock_filter)BPF_DO(BPF_DO_AND, test->mask));
         put(filter, unless_equal_skip(test->value, 3 * (rule->n_tests - i) - 2));
     }
     put(filter, answer(SECCOMP_RET_ALLOW));
-    put(filter, load(offsetof(struct seccomp_data, nr)));
+    put(filter, load(BPF_NUMBER));
 }
 
 /* Foreign architectures, whose numbers mean other calls, end the process. x32's numbers are above all of
  * ours. */
 static void build_filter(struct filter *filter, bool connects, uint32_t otherwise)
 {
-    put(filter, load(offsetof(struct seccomp_data, arch)));
-    put(filter, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0));
+    put(filter, load(BPF_ARCHITECTURE));
+    put(filter, (struct sock_filter)BPF_SKIP(BPF_IF_EQ, BPF_OUR_ARCHITECTURE, 1, 0));
     put(filter, answer(SECCOMP_RET_KILL_PROCESS));
-    put(filter, load(offsetof(struct seccomp_data, nr)));
+    put(filter, load(BPF_NUMBER));
     for (size_t i = 0; i < ARRAY_SIZE(allowed); i++) {
         put(filter, unless_equal_skip((uint32_t)allowed[i], 1));
         put(filter, answer(SECCOMP_RET_ALLOW));

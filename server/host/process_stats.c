@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #include "jail/base/cleanup.h"
+#include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "server/kit/metrics.h"
 
@@ -27,9 +27,7 @@ int process_stats_new(struct process_stats **ret, struct err *reterr)
     if (!stats) {
         return err_errno(reterr, ENOMEM, "reading /proc/self");
     }
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    stats->start_time_s = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+    stats->start_time_s = (double)clock_wall_ns() / (double)NS_PER_S;
     stats->stat = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
     stats->fds = stats->stat >= 0 ? opendir("/proc/self/fd") : NULL;
     if (!stats->fds) {

@@ -13,11 +13,11 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "config/message/job.h"
 #include "jail/base/cleanup.h"
+#include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/resources/tree.h"
 #include "server/image/manifest.h"
@@ -229,9 +229,7 @@ static int settle(struct importing *importing, struct err *reterr)
 static int write_record(struct importing *importing, struct err *reterr)
 {
     struct image_record *record = &importing->record;
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    record->imported_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    record->imported_ms = clock_wall_ms();
     record->bytes = importing->counts.bytes;
     record->files = importing->counts.files;
     record->source = strdup(importing->import->source);

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,6 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "config/format/digest.h"
@@ -22,6 +22,7 @@
 #include "config/message/job.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
+#include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
 #include "jail/resources/tree.h"
@@ -215,11 +216,10 @@ static int remove_unused(int store, const char *name)
 static int set_aside(int store, const char *name, bool *ret_in_use)
 {
     char aside[64];
-    struct timespec now;
+    uint64_t now_ns = clock_wall_ns();
     int r;
-    clock_gettime(CLOCK_REALTIME, &now);
     do {
-        snprintf(aside, sizeof aside, REMOVED "%lld-%ld", (long long)now.tv_sec, now.tv_nsec++);
+        snprintf(aside, sizeof aside, REMOVED "%" PRIu64, now_ns++);
         r = renameat2(store, name, store, aside, RENAME_NOREPLACE) < 0 ? -errno : 0;
     } while (r == -EEXIST);
     if (r < 0) {

@@ -5,12 +5,12 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "config/format/json.h"
 #include "config/message/job.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
+#include "server/kit/utc.h"
 
 /* What precedes tells whether a comma is due: no member or element ends in an opening bracket. */
 void json_out_separator(struct buf *ret)
@@ -85,15 +85,12 @@ void json_out_open(struct buf *ret, const char *key, char bracket)
 
 void json_out_time(struct buf *ret, const char *key, uint64_t since_epoch_ms)
 {
-    struct tm utc;
-    char seconds[32], text[48];
-    time_t at = (time_t)(since_epoch_ms / 1000);
-    if (since_epoch_ms == 0 || !gmtime_r(&at, &utc)) {
+    char text[UTC_BYTES];
+    if (since_epoch_ms == 0) {
         json_out_null(ret, key);
         return;
     }
-    strftime(seconds, sizeof seconds, "%Y-%m-%dT%H:%M:%S", &utc);
-    snprintf(text, sizeof text, "%s.%03uZ", seconds, (unsigned)(since_epoch_ms % 1000));
+    utc_write(since_epoch_ms, text);
     json_out_text(ret, key, text);
 }
 

@@ -14,13 +14,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "config/format/utf8.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
+#include "jail/base/clock.h"
 #include "jail/base/err.h"
+#include "server/kit/utc.h"
 
 struct log {
     int fd;
@@ -158,13 +159,8 @@ static void put_field(struct log *log, const struct log_field *field)
 
 static void put_time(struct log *log)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    struct tm utc;
-    gmtime_r(&now.tv_sec, &utc);
-    char text[40];
-    size_t len = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc);
-    snprintf(text + len, sizeof text - len, ".%03dZ", (int)(now.tv_nsec / 1000000));
+    char text[UTC_BYTES];
+    utc_write(clock_wall_ms(), text);
     put_field(log, &LOG_FIELD_STR("time", text));
 }
 

@@ -11,25 +11,14 @@
 #include "server/warden/filter.h"
 
 #include <errno.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
 #include <linux/ptrace.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "jail/base/bpf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-
-#if defined(__x86_64__)
-#define ARCHITECTURE AUDIT_ARCH_X86_64
-#elif defined(__aarch64__)
-#define ARCHITECTURE AUDIT_ARCH_AARCH64
-#else
-#error "no filter for this architecture"
-#endif
 
 #define NUMBERS_END 0x40000000u /* those from here on are x32's */
 
@@ -70,13 +59,6 @@ static const unsigned short refused[] = {
 /* Loads, two architectures' checks, two calls with conditions, the two answers. */
 #define FILTER_MAX (ARRAY_SIZE(refused) + 18)
 
-#define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offsetof(struct seccomp_data, field))
-/* The low half of an argument, on a little-endian machine. */
-#define LOAD_ARGUMENT(n)                                                                                     \
-    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)(offsetof(struct seccomp_data, args) + 8 * (n)))
-#define JUMP(how, value, yes, no) BPF_JUMP(BPF_JMP | (how) | BPF_K, (value), (yes), (no))
-#define ANSWER(action)            BPF_STMT(BPF_RET | BPF_K, (action))
-
 /* Below it lie most of the calls that jobs make often and whose own filter looks at arguments. */
 static uint32_t lowest_number(void)
 {
@@ -92,32 +74,26 @@ static unsigned short build(struct sock_filter *code)
     unsigned short n = 0;
     const unsigned char calls = ARRAY_SIZE(refused);
     const struct sock_filter head[] = {
-        LOAD(arch),
-        JUMP(BPF_JEQ, ARCHITECTURE, 1, 0),
-        ANSWER(SECCOMP_RET_TRACE),
-        LOAD(nr),
-        JUMP(BPF_JGE, lowest_number(), 0, (unsigned char)(calls + 11)),
-        JUMP(BPF_JGE, NUMBERS_END, (unsigned char)(calls + 11), 0),
+        BPF_DO(BPF_DO_LOAD, BPF_ARCHITECTURE),
+        BPF_SKIP(BPF_IF_EQ, BPF_OUR_ARCHITECTURE, 1, 0),
+        BPF_DO(BPF_DO_RETURN, SECCOMP_RET_TRACE),
+        BPF_DO(BPF_DO_LOAD, BPF_NUMBER),
+        BPF_SKIP(BPF_IF_GE, lowest_number(), 0, calls + 11),
+        BPF_SKIP(BPF_IF_GE, NUMBERS_END, calls + 11, 0),
     };
     const struct sock_filter tail[] = {
-        JUMP(BPF_JEQ, SYS_perf_event_open, 0, 2),
-        LOAD_ARGUMENT(1),
-        JUMP(BPF_JEQ, PERF_OF_ALL, 8, 7),
-        JUMP(BPF_JEQ, SYS_ptrace, 0, 6),
-        LOAD_ARGUMENT(0),
-        JUMP(BPF_JEQ, PTRACE_SEIZE, 2, 0),
-        JUMP(BPF_JEQ, OLD_SETOPTIONS, 1, 0),
-        JUMP(BPF_JEQ, PTRACE_SETOPTIONS, 0, 2),
-        LOAD_ARGUMENT(3),
-        JUMP(BPF_JSET, PTRACE_O_TRACESECCOMP, 1, 0),
-        ANSWER(SECCOMP_RET_ALLOW),
-        ANSWER(SECCOMP_RET_TRACE),
+        BPF_SKIP(BPF_IF_EQ, SYS_perf_event_open, 0, 2), BPF_DO(BPF_DO_LOAD, bpf_argument(1, false)),
+        BPF_SKIP(BPF_IF_EQ, PERF_OF_ALL, 8, 7),         BPF_SKIP(BPF_IF_EQ, SYS_ptrace, 0, 6),
+        BPF_DO(BPF_DO_LOAD, bpf_argument(0, false)),    BPF_SKIP(BPF_IF_EQ, PTRACE_SEIZE, 2, 0),
+        BPF_SKIP(BPF_IF_EQ, OLD_SETOPTIONS, 1, 0),      BPF_SKIP(BPF_IF_EQ, PTRACE_SETOPTIONS, 0, 2),
+        BPF_DO(BPF_DO_LOAD, bpf_argument(3, false)),    BPF_SKIP(BPF_IF_ANY, PTRACE_O_TRACESECCOMP, 1, 0),
+        BPF_DO(BPF_DO_RETURN, SECCOMP_RET_ALLOW),       BPF_DO(BPF_DO_RETURN, SECCOMP_RET_TRACE),
     };
     for (size_t i = 0; i < ARRAY_SIZE(head); i++) {
         code[n++] = head[i];
     }
     for (unsigned char i = 0; i < calls; i++) {
-        code[n++] = (struct sock_filter)JUMP(BPF_JEQ, refused[i], (unsigned char)(calls - i + 10), 0);
+        code[n++] = (struct sock_filter)BPF_SKIP(BPF_IF_EQ, refused[i], calls - i + 10, 0);
     }
     for (size_t i = 0; i < ARRAY_SIZE(tail); i++) {
         code[n++] = tail[i];
