@@ -27,7 +27,7 @@
 #define BPF_IF_GE  (BPF_JMP | BPF_JGE | BPF_K)
 #define BPF_IF_ANY (BPF_JMP | BPF_JSET | BPF_K) /* of these bits */
 
-#define BPF_DO(code, k)          BPF_STMT((code), (uint32_t)(k))
+#define BPF_DO(code, k)           BPF_STMT((code), (uint32_t)(k))
 #define BPF_SKIP(how, k, yes, no) BPF_JUMP((how), (uint32_t)(k), (uint8_t)(yes), (uint8_t)(no))
 
 #define BPF_NUMBER       offsetof(struct seccomp_data, nr)

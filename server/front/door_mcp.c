@@ -269,28 +269,22 @@ static bool check_headers(struct request *request, const char **ret_session)
     return false;
 }
 
-static void json_freep(struct json_doc **doc)
-{
-    json_free(*doc);
-}
-
 void handle_mcp(struct request *request)
 {
-    CLEANUP(json_freep) struct json_doc *doc = NULL;
     struct mcp_message message;
     struct message_context context = {.request = request, .message = &message};
     struct err err = {0};
     if (!check_headers(request, &context.session)) {
         return;
     }
-    const struct buf *body = http_body(request->http);
-    if (json_parse(body->data ? body->data : "", body->len, &doc, &err) < 0) {
+    const struct body_reading *body = body_of(request);
+    if (body->outcome != BODY_READ) {
         reply_error(request, 400, "null", MCP_PARSE_ERROR,
-                    err.kind == ERR_INVALID ? err.text : "internal error");
+                    body->err.kind == ERR_INVALID ? body->err.text : "internal error");
         return;
     }
     http_free_body(request->http);
-    if (mcp_decode(json_root(doc), &message, &err) < 0) {
+    if (mcp_decode(json_root(body->doc), &message, &err) < 0) {
         reply_error(request, 400, message.id, MCP_INVALID_REQUEST, err.text);
     } else if (message.kind == MCP_REQUEST) {
         handle_call(&context);

@@ -32,12 +32,12 @@
 #include "server/host/process_stats.h"
 #include "server/http/http.h"
 #include "server/jobs/approvals.h"
+#include "server/jobs/decoder.h"
 #include "server/jobs/dispatch.h"
 #include "server/jobs/front_context.h"
 #include "server/jobs/kept_jobs.h"
 #include "server/jobs/session_queries.h"
 #include "server/jobs/stream.h"
-#include "server/jobs/turns.h"
 #include "server/kit/log.h"
 #include "server/kit/metrics.h"
 #include "server/link/channel.h"
@@ -382,6 +382,12 @@ static int start_http(struct front_process *process, struct err *reterr)
     return http_server_new(front->loop, &options, &inbound_events, front, &front->http, reterr);
 }
 
+static int start_decoder(void *arg, struct err *reterr)
+{
+    struct front *front = arg;
+    return decoder_new(front->loop, front->config, inbound_decoded, &front->decoder, reterr);
+}
+
 /* Where nobody has asked for callbacks, a host that cannot make any does without. */
 static int start_callbacks(struct front *front, struct err *reterr)
 {
@@ -428,9 +434,6 @@ static int start(struct front_process *process, struct err *reterr)
         r = front->mcp_sessions ? 0 : err_errno(reterr, ENOMEM, "making the table of MCP sessions");
     }
     if (r == 0) {
-        r = turns_new(front->loop, front->config->n_keys + 1, inbound_take_turn, &front->turns, reterr);
-    }
-    if (r == 0) {
         r = start_http(process, reterr);
     }
     front->types = content_types_new(front->log);
@@ -447,7 +450,7 @@ static int start(struct front_process *process, struct err *reterr)
     bool landlock = false;
     CLEANUP(fd_closep) int denials = -1;
     if (r == 0) {
-        r = front_sandbox_enter(front->config, &denials, &landlock, reterr);
+        r = front_sandbox_enter(front->config, start_decoder, front, &denials, &landlock, reterr);
     }
     if (r == 0) {
         LOG(front->log, LOG_DEBUG, "sandboxed", LOG_FIELD_BOOL("landlock", landlock));
@@ -498,7 +501,7 @@ static void clean_up(struct front_process *process)
     kept_jobs_free(front->kept_jobs);
     front_approvals_free(front->approvals);
     streams_free(front->streams);
-    turns_free(front->turns);
+    decoder_free(front->decoder);
     mcp_sessions_free(front->mcp_sessions);
     loop_remove(process->channel_source);
     loop_free(front->loop);

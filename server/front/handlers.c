@@ -27,46 +27,23 @@
 #include "server/kit/json_out.h"
 #include "server/kit/metrics.h"
 
-static void json_freep(struct json_doc **doc)
+/* What the body says. Answers and returns NULL where it is no JSON, or no request of its door. */
+static struct body_reading *read_body(struct request *request)
 {
-    json_free(*doc);
-}
-
-/* The body as JSON. Answers and returns NULL where it is none. */
-static struct json_doc *read_body(struct request *request)
-{
-    struct json_doc *doc = NULL;
-    struct err err = {0};
-    const struct buf *body = http_body(request->http);
-    if (body->len == 0) {
+    if (http_body(request->http)->len == 0) {
         request_refuse(request, ERROR_NOT_JSON, "the body is empty; it must be a JSON object", NULL);
         return NULL;
     }
-    if (json_parse(body->data, body->len, &doc, &err) == 0) {
-        return doc;
-    }
-    if (err.kind == ERR_INVALID) {
-        char text[sizeof err.item + sizeof err.text + 2];
-        snprintf(text, sizeof text, "%s%s%s", err.item, *err.item ? ": " : "", err.text);
+    struct body_reading *body = body_of(request);
+    const struct err *err = &body->err;
+    if (body->outcome == BODY_NOT_JSON && err->kind == ERR_INVALID) {
+        char text[sizeof err->item + sizeof err->text + 2];
+        snprintf(text, sizeof text, "%s%s%s", err->item, *err->item ? ": " : "", err->text);
         request_refuse(request, ERROR_NOT_JSON, text, NULL);
-    } else {
-        request_refuse_err(request, &err, 0);
+    } else if (body->outcome != BODY_READ) {
+        request_refuse_err(request, err, 0);
     }
-    return NULL;
-}
-
-/* Answers and returns false where the body is no request. */
-static bool read_job(struct request *request, struct execute_request *ret)
-{
-    CLEANUP(json_freep) struct json_doc *doc = read_body(request);
-    const struct buf *body = http_body(request->http);
-    struct err err = {0};
-    if (doc &&
-        request->door->decode(json_root(doc), body->data, body->len, request->front->config, ret, &err) < 0) {
-        request_refuse_err(request, &err, 0);
-        return false;
-    }
-    return doc;
+    return body->outcome == BODY_READ ? body : NULL;
 }
 
 static bool may_use(struct request *request, const struct execute_request *execute)
@@ -116,10 +93,10 @@ static void start(struct request *request, struct execute_request *execute, enum
 
 void handle_job_start(struct request *request)
 {
-    CLEANUP(execute_request_clear) struct execute_request execute = EXECUTE_REQUEST_INIT;
+    struct body_reading *body = read_body(request);
     enum dispatch_way way;
-    if (read_job(request, &execute) && may_use(request, &execute) && read_way(request, &execute, &way)) {
-        start(request, &execute, way);
+    if (body && may_use(request, &body->execute) && read_way(request, &body->execute, &way)) {
+        start(request, &body->execute, way);
     }
 }
 
@@ -218,13 +195,13 @@ void handle_approval(struct request *request)
 
 void handle_approval_decision(struct request *request)
 {
-    CLEANUP(json_freep) struct json_doc *doc = read_body(request);
+    const struct body_reading *body = read_body(request);
     struct msg_approval_query query = {.what = APPROVAL_DECIDE};
     struct err err = {0};
-    if (!doc) {
+    if (!body) {
         return;
     }
-    if (approval_decision_decode(json_root(doc), &query.approve, query.reason, &err) < 0) {
+    if (approval_decision_decode(json_root(body->doc), &query.approve, query.reason, &err) < 0) {
         request_refuse_err(request, &err, 0);
     } else {
         ask_of_approvals(request, &query);

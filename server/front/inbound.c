@@ -2,6 +2,7 @@
  * metrics. Runs in the front. A request without a valid key gets no further than its headers. */
 #include "server/front/inbound.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 
 #include "config/server/config.h"
 #include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "server/doors/door.h"
 #include "server/front/guesses.h"
@@ -18,23 +20,23 @@
 #include "server/front/routes.h"
 #include "server/http/http.h"
 #include "server/jobs/approvals.h"
+#include "server/jobs/decoder.h"
 #include "server/jobs/dispatch.h"
 #include "server/jobs/front_context.h"
 #include "server/jobs/request.h"
 #include "server/jobs/session_queries.h"
 #include "server/jobs/stream.h"
-#include "server/jobs/turns.h"
 #include "server/kit/deadline.h"
 #include "server/kit/log.h"
 #include "server/kit/metrics.h"
 
-/* What takes longer to decode than a few milliseconds waits for its turn. */
-#define TURN_BODY_BYTES 65536
+/* What is larger may take longer to decode than others should wait. */
+#define SMALL_BODY_BYTES 65536
 
 struct inbound {
     struct request request;    /* first, so that one is the other */
     struct deadline held;      /* a refusal that takes its time */
-    struct turn turn;          /* a large body waits to be decoded */
+    struct decoding *decoding; /* of a large body; NULL: none */
     const struct route *route; /* NULL: none */
 };
 
@@ -52,6 +54,7 @@ static struct inbound *inbound_of(struct front *front, struct http_request *http
     struct request *request = &inbound->request;
     request->front = front;
     request->http = http;
+    request->body = BODY_READING_NONE;
     request->start_ns = clock_now_ns();
     ident_choose(http_header(http, "X-Request-Id"), request->id);
     const char *traceparent = http_header(http, "traceparent");
@@ -192,9 +195,36 @@ static void on_headers(void *arg, struct http_request *http)
     }
 }
 
-void inbound_take_turn(struct turn *turn)
+void inbound_decoded(void *owner, struct body_reading *reading)
 {
-    handle((struct inbound *)(void *)((char *)turn - offsetof(struct inbound, turn)));
+    struct inbound *inbound = owner;
+    inbound->decoding = NULL;
+    inbound->request.body = *reading;
+    inbound->request.body_is_read = true;
+    *reading = BODY_READING_NONE;
+    handle(inbound);
+}
+
+static void decode(struct inbound *inbound)
+{
+    struct request *request = &inbound->request;
+    const struct buf *body = http_body(request->http);
+    inbound->decoding = decoder_wait(request->front->decoder, account_of(request), request->door, body->data,
+                                     body->len, inbound);
+    if (!inbound->decoding) {
+        struct err err = {0};
+        err_errno(&err, ENOMEM, "decoding a body");
+        request_refuse_err(request, &err, 0);
+    }
+}
+
+static void stop_decoding(struct inbound *inbound)
+{
+    CLEANUP(buf_free) struct buf body = BUF_INIT;
+    if (inbound->decoding) {
+        http_take_body(inbound->request.http, &body);
+        decoder_leave(TAKE_PTR(inbound->decoding), &body);
+    }
 }
 
 static void on_complete(void *arg, struct http_request *http)
@@ -204,8 +234,8 @@ static void on_complete(void *arg, struct http_request *http)
     if (!inbound || !inbound->route || inbound->held.queue) {
         return;
     }
-    if (http_body(http)->len > TURN_BODY_BYTES) {
-        turn_wait(front->turns, &inbound->turn, account_of(&inbound->request));
+    if (http_body(http)->len > SMALL_BODY_BYTES) {
+        decode(inbound);
     } else {
         handle(inbound);
     }
@@ -315,7 +345,8 @@ static void on_end(void *arg, struct http_request *http, bool sent)
     metrics_observe(front->metrics, METRIC_HTTP_DURATION, (double)duration_ns / (double)NS_PER_S);
     log_access(request, sent, duration_ns);
     deadline_leave(&inbound->held);
-    turn_leave(&inbound->turn);
+    stop_decoding(inbound);
+    body_clear(&request->body);
     if (request->shown_key) {
         explicit_bzero(request->shown_key, strlen(request->shown_key));
         free(request->shown_key);

@@ -1,14 +1,14 @@
 /* Requests as the HTTP server tells of them. */
 #pragma once
 
+struct body_reading;
 struct deadline;
 struct http_events;
-struct turn;
 
 /* What the HTTP server calls; its `arg` is the struct front. */
 extern const struct http_events inbound_events;
 
-/* A large body's turn to be decoded (server/jobs/turns.h). */
-void inbound_take_turn(struct turn *turn);
+/* A large body has been decoded (server/jobs/decoder.h). */
+void inbound_decoded(void *owner, struct body_reading *reading);
 /* Time to say that a key is none (server/front/guesses.h). */
 void inbound_refuse_key(void *arg, struct deadline *held);

@@ -328,27 +328,36 @@ int front_sandbox_deny_calls(const struct server_config *config, int *ret_listen
     bool connects = config && server_config_connects(config);
     int fd = -1;
     if (ret_listener) {
-        fd = set_filter(connects, SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_RET_USER_NOTIF);
+        fd = set_filter(connects,
+                        SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_TSYNC |
+                            SECCOMP_FILTER_FLAG_TSYNC_ESRCH,
+                        SECCOMP_RET_USER_NOTIF);
         *ret_listener = fd;
     }
-    if (fd < 0 && set_filter(connects, 0, SECCOMP_RET_ERRNO | EPERM) < 0) {
+    if (fd < 0 && set_filter(connects, SECCOMP_FILTER_FLAG_TSYNC, SECCOMP_RET_ERRNO | EPERM) != 0) {
         return err_errno(reterr, errno, "the front's filter");
     }
     return 0;
 }
 
-int front_sandbox_enter(const struct server_config *config, int *ret_listener, bool *ret_landlock,
-                        struct err *reterr)
+/* Landlock holds for the thread that asks for it, and for those that it makes afterwards; the filter is put
+ * on all of them. */
+int front_sandbox_enter(const struct server_config *config,
+                        int (*start_thread)(void *arg, struct err *reterr), void *arg, int *ret_listener,
+                        bool *ret_landlock, struct err *reterr)
 {
     const struct rlimit none = {0, 0};
     *ret_listener = -1;
     *ret_landlock = false;
-    if (SANITIZED) {
-        return 0;
+    int r = SANITIZED ? 0 : front_sandbox_deny_access(config, ret_landlock, reterr);
+    if (r == 0 && start_thread) {
+        r = start_thread(arg, reterr);
+    }
+    if (r < 0 || SANITIZED) {
+        return r;
     }
     if (setrlimit(RLIMIT_NPROC, &none) < 0) {
         return err_errno(reterr, errno, "forbidding processes and threads");
     }
-    int r = front_sandbox_deny_access(config, ret_landlock, reterr);
-    return r < 0 ? r : front_sandbox_deny_calls(config, ret_listener, reterr);
+    return front_sandbox_deny_calls(config, ret_listener, reterr);
 }

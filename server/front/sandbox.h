@@ -9,12 +9,15 @@ struct server_config;
 /* From here on this process can open nothing, start nothing and connect to nothing, but to the ports of
  * callback URLs where there are any, whoever runs in it. Needs no_new_privs. `config` may be NULL: no
  * callbacks.
+ * `start_thread` (NULL: there is none) makes the threads that there will be, all in the same sandbox; later
+ * ones cannot be made.
  * `*ret_listener`: where denied calls wait for an answer (front_denials.h), to be given away and closed; -1:
  * they fail without anybody's help.
  * `*ret_landlock`: the kernel has Landlock; without it the filter stands alone. Does nothing in builds with
  * sanitizers, whose reports need more. */
-int front_sandbox_enter(const struct server_config *config, int *ret_listener, bool *ret_landlock,
-                        struct err *reterr);
+int front_sandbox_enter(const struct server_config *config,
+                        int (*start_thread)(void *arg, struct err *reterr), void *arg, int *ret_listener,
+                        bool *ret_landlock, struct err *reterr);
 
 /* The two layers, each alone. `ret_listener` may be NULL. */
 int front_sandbox_deny_access(const struct server_config *config, bool *ret_landlock, struct err *reterr);

@@ -64,13 +64,21 @@ static void request_end(struct http_request *request, bool sent)
     free(request);
 }
 
-void http_free_body(struct http_request *request)
+void http_take_body(struct http_request *request, struct buf *ret)
 {
     struct http_server *server = request->server;
     budget_give_back(request->body_is_large ? &server->bodies : &server->small_bodies, request->account,
                      request->body.len);
     request->body_is_large = false;
-    buf_free(&request->body);
+    *ret = request->body;
+    request->body = BUF_INIT;
+}
+
+void http_free_body(struct http_request *request)
+{
+    struct buf body;
+    http_take_body(request, &body);
+    buf_free(&body);
 }
 
 static void fault(struct http_request *request, enum http_fault fault)

@@ -106,6 +106,8 @@ bool http_has_body(const struct http_request *request); /* announced, or there *
 const struct buf *http_body(const struct http_request *request);
 /* Before its `end`, when nobody needs it any more. */
 void http_free_body(struct http_request *request);
+/* It is the caller's then, and in no budget. */
+void http_take_body(struct http_request *request, struct buf *ret);
 /* The caller's network: an IPv4 address, or the half of an IPv6 address that its owner cannot choose; 0:
  * unix. */
 uint64_t http_client_network(const struct http_request *request);

@@ -7,6 +7,7 @@
 
 struct callback_client;
 struct content_types;
+struct decoder;
 struct dispatch;
 struct egress;
 struct front_approvals;
@@ -21,7 +22,6 @@ struct process_stats;
 struct server_config;
 struct session_queries;
 struct streams;
-struct turns;
 
 struct front {
     struct server_config *config;
@@ -37,7 +37,7 @@ struct front {
     struct kept_jobs *kept_jobs;
     struct front_approvals *approvals;
     struct streams *streams;
-    struct turns *turns;
+    struct decoder *decoder;
     struct mcp_sessions *mcp_sessions;
     struct content_types *types;       /* NULL: libmagic has no database */
     struct callback_client *callbacks; /* NULL: there is nothing that could be called */

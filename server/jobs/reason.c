@@ -9,12 +9,8 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "server/http/http.h"
+#include "server/jobs/body.h"
 #include "server/jobs/request.h"
-
-static void json_freep(struct json_doc **doc)
-{
-    json_free(*doc);
-}
 
 bool reason_decode_percent(const char *text, size_t length, bool plus_is_blank, char *ret, size_t size)
 {
@@ -37,14 +33,10 @@ bool reason_decode_percent(const char *text, size_t length, bool plus_is_blank, 
 }
 
 /* {"reason": "..."} */
-static bool read_reason_body(const struct buf *body, char ret[REASON_BYTES])
+static bool read_reason_body(struct request *request, char ret[REASON_BYTES])
 {
-    CLEANUP(json_freep) struct json_doc *doc = NULL;
-    struct err err = {0};
-    if (json_parse(body->data, body->len, &doc, &err) < 0) {
-        return false;
-    }
-    const struct json *root = json_root(doc);
+    const struct body_reading *body = body_of(request);
+    const struct json *root = body->doc ? json_root(body->doc) : NULL;
     if (json_type_of(root) != JSON_OBJECT || json_count(root) > 1) {
         return false;
     }
@@ -64,7 +56,7 @@ bool reason_read(struct request *request, char ret[REASON_BYTES])
     const struct buf *body = http_body(request->http);
     const char *argument = http_argument(request->http, "reason");
     ret[0] = '\0';
-    bool valid = body->len > 0 ? !argument && read_reason_body(body, ret)
+    bool valid = body->len > 0 ? !argument && read_reason_body(request, ret)
                                : !argument || reason_decode_percent(argument, strlen(argument), true, ret,
                                                                     REASON_BYTES);
     if (!valid) {

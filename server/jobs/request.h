@@ -8,6 +8,7 @@
 
 #include "server/callers/auth.h"
 #include "server/doors/error_reply.h"
+#include "server/jobs/body.h"
 #include "server/kit/ident.h"
 
 struct approval_pending;
@@ -35,6 +36,8 @@ struct request {
     uint64_t start_ns;
     unsigned status;
     size_t reply_bytes;
+    bool body_is_read;
+    struct body_reading body;            /* see body_of() */
     struct running *job;                 /* whose verdict it waits for */
     struct stream *stream;               /* what is told while the job runs; NULL: nothing */
     struct approval_pending *approval;   /* what the warden is to say about an approval */

@@ -443,7 +443,7 @@ static _Noreturn void try_and_be_heard(int sock)
     int listener;
     bool landlock;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-        front_sandbox_enter(NULL, &listener, &landlock, NULL) < 0 || listener < 0 ||
+        front_sandbox_enter(NULL, NULL, NULL, &listener, &landlock, NULL) < 0 || listener < 0 ||
         io_send_fds(sock, "x", 1, &listener, 1) < 0) {
         _exit(250);
     }
