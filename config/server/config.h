@@ -122,6 +122,7 @@ struct server_config {
     uint64_t audit_log_bytes;  /* of a file before it is rotated; 0: never */
     uint32_t audit_code_bytes; /* of a job's code in its line */
     uint32_t outer_uid_base;
+    bool sub_uids;
     uint64_t max_output_bytes;
     struct callback_config *callbacks;
     size_t n_callbacks;

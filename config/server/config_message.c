@@ -446,6 +446,7 @@ int config_from_message(const Immure__Server *message, const struct source *sour
     if (!config) {
         return check_memory(&checker);
     }
+    config->sub_uids = message->sub_uids;
     config->metrics_open = message->metrics_open;
     int r = texts_from_message(&checker, message, config);
     r = r < 0 ? r : numbers_from_message(&checker, message, config);

@@ -158,6 +158,8 @@ void config_to_message(const struct server_config *config, struct pool *pool, Im
     ret->has_template_scope = true;
     ret->template_scope =
         (Immure__TemplateScope)((int)config->template_scope + (int)IMMURE__TEMPLATE_SCOPE__ALL);
+    ret->has_sub_uids = true;
+    ret->sub_uids = config->sub_uids;
     ret->has_metrics_open = true;
     ret->metrics_open = config->metrics_open;
     ret->callback = callbacks_to_messages(config, pool);

@@ -39,6 +39,9 @@ int host_open(const struct host_options *options, struct host *ret, struct err *
     uint32_t base;
     int r = outer_ids_take(options->outer_uid_base, options->n_outer_uids, options->outer_uids_fixed, &base,
                            &host.outer_uids_told, reterr);
+    if (r == 0 && options->sub_ids && geteuid() != 0) {
+        r = sub_ids_enter(base - 1, options->n_outer_uids + 1, host.why_one_uid, reterr);
+    }
     r = r < 0 ? r : idmap_pool_new(base, options->n_outer_uids, &host.ids, reterr);
     if (r < 0) {
         return r;

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "jail/resources/cgroup.h"
+#include "server/host/sub_ids.h"
 
 struct err;
 struct idmap_pool;
@@ -16,6 +17,7 @@ struct host {
     uint32_t landlock_abi;            /* 0: the kernel has none that we use */
     bool outer_uids_told; /* that no other server of this host has our outer uids; else nobody can tell */
     bool privileged;      /* every jail gets an outer uid of its own */
+    char why_one_uid[SUB_IDS_WHY_BYTES]; /* where not: why the user's sub-ids are of no use */
     unsigned leftovers_swept;
     char degraded[512]; /* CGROUP_BEST_EFFORT: what the host lacks; "" otherwise */
 };
@@ -25,6 +27,7 @@ struct host_options {
     const char *best_effort; /* how the operator chooses CGROUP_BEST_EFFORT here, for the sentence */
     uint32_t outer_uid_base, n_outer_uids; /* count only for a privileged process */
     bool outer_uids_fixed;                 /* these, or none: the operator has chosen them */
+    bool sub_ids;                          /* an ordinary user's own may be taken, where there are some */
 };
 
 /* Single-threaded, once per process. In CGROUP_REQUIRED a host without cgroups is ERR_HOST; in

@@ -224,6 +224,9 @@ const char *settings_fixed_difference(const struct settings *old, const struct s
     if (old->config->outer_uid_base != new->config->outer_uid_base) {
         return "outer_uid_base";
     }
+    if (old->config->sub_uids != new->config->sub_uids) {
+        return "sub_uids";
+    }
     if (strcmp(old->config->session_directory, new->config->session_directory) != 0) {
         return "session_directory";
     }

@@ -208,6 +208,7 @@ static int open_host(struct warden *warden, struct err *reterr)
         .outer_uid_base = config->outer_uid_base,
         .n_outer_uids = OUTER_UIDS,
         .outer_uids_fixed = config->outer_uid_base != OUTER_IDS_BASE,
+        .sub_ids = config->sub_uids && config->session_directory[0] == '\0',
     };
     int r = host_open(&options, &warden->host, reterr);
     if (r < 0) {
@@ -216,6 +217,11 @@ static int open_host(struct warden *warden, struct err *reterr)
     if (warden->host.privileged && !warden->host.outer_uids_told) {
         LOG(warden->log, LOG_WARNING, "outer_uids_not_locked",
             LOG_FIELD_STR("means", "another server on this host may give its jails the same uids"));
+    }
+    if (warden->host.why_one_uid[0] != '\0') {
+        LOG(warden->log, LOG_INFO, "one_uid_outside", LOG_FIELD_STR("why", warden->host.why_one_uid),
+            LOG_FIELD_STR("means",
+                          "all jails are this user outside, and share what the kernel counts by user"));
     }
     if (warden->host.degraded[0] != '\0') {
         LOG(warden->log, LOG_WARNING, "degraded", LOG_FIELD_STR("missing", warden->host.degraded),

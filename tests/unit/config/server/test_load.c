@@ -123,7 +123,7 @@ static const char everything[] =
     "20\n"
     "max_approval_job_bytes: 2021 max_approval_bytes: 2022 max_approval_wait_ms: 23\n"
     "memory_free_bytes: 24 memory_free_percent: 25 kernel_memory_percent: 26\n"
-    "template_scope: TEAM max_templates: 27\n"
+    "template_scope: TEAM max_templates: 27 sub_uids: false\n"
     "runtime { name: 'python' alias: 'py' interpreter: '/usr/bin/python3' arg: ['-I', ''] extension: 'py' "
     "policy: 'p' }\n"
     "runtime { name: 'sh' interpreter: '/bin/sh' policy: 'q' kernel: '/k' template_max_jobs: 24 "
@@ -195,6 +195,7 @@ static void check_everything(const struct server_config *config)
     assert_int_equal(config->kernel_memory_percent, 26);
     assert_int_equal(config->template_scope, TEMPLATE_SCOPE_TEAM);
     assert_int_equal(config->max_templates, 27);
+    assert_false(config->sub_uids);
     assert_true(config->keys[0].approver);
     assert_false(config->keys[1].approver);
     assert_int_equal(config->n_runtimes, 2);

@@ -123,6 +123,7 @@ static void test_fixed_fields(void **state)
         {"listen: \"127.0.0.1:1\"", "listen"},
         {"cgroup: BEST_EFFORT", "cgroup"},
         {"outer_uid_base: 5000000", "outer_uid_base"},
+        {"sub_uids: false", "sub_uids"},
     };
     struct settings *old = load_good("");
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
