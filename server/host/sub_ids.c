@@ -56,7 +56,7 @@ static uint32_t range_of(const char *path, uint32_t count)
     char number[16];
     const struct passwd *user = getpwuid(geteuid());
     snprintf(number, sizeof number, "%u", geteuid());
-    return io_read_file_at(AT_FDCWD, path, 1 << 20, &text) < 0
+    return io_read_file_at(AT_FDCWD, path, 1 << 20, &text) < 0 || text.len == 0
                ? 0
                : find_range(text.data, user ? user->pw_name : number, number, count);
 }
@@ -64,7 +64,8 @@ static uint32_t range_of(const char *path, uint32_t count)
 /* newuidmap PID, and two lines of the map: INSIDE OUTSIDE COUNT each. */
 static bool write_map(const char *tool, const struct maps *maps, uint32_t own, uint32_t first_outside)
 {
-    const uint32_t numbers[] = {(uint32_t)maps->process, own, own, 1, maps->first, first_outside, maps->count};
+    const uint32_t numbers[] = {(uint32_t)maps->process, own,        own, 1, maps->first,
+                                first_outside,           maps->count};
     char texts[ARRAY_SIZE(numbers)][16], name[32];
     char *argv[ARRAY_SIZE(numbers) + 2] = {name};
     snprintf(name, sizeof name, "%s", tool);
