@@ -45,12 +45,12 @@ static bool read_reason_body(const struct buf *body, char ret[REASON_BYTES])
         return false;
     }
     const struct json *root = json_root(doc);
-    if (json_type_of(root) != JSON_OBJECT || json_count(root) > 1) {
+    const struct json *reason = json_get(root, "reason");
+    if (json_type_of(root) != JSON_OBJECT || json_count(root) != (reason ? 1 : 0)) {
         return false;
     }
-    const struct json *reason = json_get(root, "reason");
-    if (!reason) {
-        return json_count(root) == 0;
+    if (!json_given(reason)) {
+        return true;
     }
     if (json_type_of(reason) != JSON_STRING || json_string_length(reason) > REASON_BYTES - 1) {
         return false;

@@ -50,7 +50,8 @@ static void require_input(const struct execute_request *request)
         REQUIRE(job->files[i].offset == end);
         REQUIRE(job->files[i].size <= request->input.size - end);
         end += job->files[i].size;
-        REQUIRE(input_path_check(job->files[i].path, "path", NULL) == 0);
+        CLEANUP(freep) char *path = strdup(job->files[i].path);
+        REQUIRE(path && input_path_clean(path, "path", NULL) == 0 && strcmp(path, job->files[i].path) == 0);
     }
     REQUIRE(end == request->input.size);
 }
