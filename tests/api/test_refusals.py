@@ -133,9 +133,36 @@ def test_400_where_the_body_ends_is_not_clear(server, wire):
 
 
 def test_404(server):
-    for path in ("/", "/nothing", "/execute/", "/execute/x", "/Execute", "/metrics%00", "/run-code/", "/run-codes"):
+    for path, meant in (("/", None), ("/nothing", None), ("/v1", None), ("/execute/", "/execute"), ("/execute/x", "/execute"), ("/Execute", "/execute"),
+                        ("/v1/execute", "/execute"), ("/api/v1/execute/", "/execute"), ("/v1/jobs/ab", "/jobs/ab"), ("/metrics%00", "/metrics"),
+                        ("/run-code/", "/run-code"), ("/run-codes", "/run-code")):
         reply = server.get(path)
-        assert reply.status == 404 and reply.json == {"error": "no such path", "code": "not_found", "field": None}
+        text = "no such path" + (f"; did you mean {meant}?" if meant else "")
+        assert reply.status == 404 and reply.json == {"error": text, "code": "not_found", "field": None}
+
+
+@pytest.mark.parametrize("method, path, field, text", [
+    ("POST", "/execute?wiat=false", "wiat", "wiat: unknown query parameter; did you mean 'wait'?"),
+    ("POST", "/execute?wait=true&async=1", "async", "async: unknown query parameter; do not wait for the job with ?wait=false"),
+    ("POST", "/execute?stream", "stream", "stream: unknown query parameter; ask for events with the header Accept: text/event-stream"),
+    ("POST", "/execute?wait=true&wait=false", "wait", "wait: is there twice"),
+    ("POST", "/execute?=1", "=1", "=1: unknown query parameter"),
+    ("POST", "/run-code?wait=false", "wait", "wait: unknown query parameter"),
+    ("POST", "/run-code/x/terminate?raeson=y", "raeson", "raeson: unknown query parameter; did you mean 'reason'?"),
+    ("POST", "/mcp?session=s", "session", "session: unknown query parameter"),
+    ("DELETE", "/jobs/x?force=1", "force", "force: unknown query parameter"), ("GET", "/jobs/x?reason=y", "reason", "reason: unknown query parameter"),
+    ("GET", "/sessions?limit=10", "limit", "limit: unknown query parameter"), ("DELETE", "/workspace/s?force", "force", "force: unknown query parameter"),
+    ("GET", "/approvals?all=1", "all", "all: unknown query parameter"), ("GET", "/healthz?verbose", "verbose", "verbose: unknown query parameter"),
+    ("GET", "/metrics?" + "n" * 300, "n" * 100, "n" * 100 + ": unknown query parameter"),
+])
+def test_400_for_what_the_query_may_not_have(server, method, path, field, text):
+    reply = server.request(method, path, '{"code": "1"}' if method == "POST" else None)
+    assert reply.status == 400 and reply.json == {"error": text, "code": "invalid_field", "field": field}
+
+
+def test_an_empty_query_is_none(server):
+    for query in ("?", "?&", "?wait=true&", "?&wait=true"):
+        assert server.request("POST", "/execute" + query, '{"code": "1"}').status == 200, query
 
 
 def test_405_says_what_is_allowed(server):
