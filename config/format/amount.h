@@ -11,7 +11,7 @@
  * another '_' ("max_unread_bytes_per_key"). */
 bool amount_is(const char *field);
 
-/* The value of `text` for a field without a sign: digits alone, or, for an amount, digits and a unit of its kind
- * with nothing between them ("512MiB", "30s"). NULL, or what is wrong with it, to stand behind the text: "is not
- * a ...". */
+/* The value of `text` for a field without a sign: digits alone, or, for an amount, digits and a unit of its
+ * kind with nothing between them ("512MiB", "30s"). NULL, or what is wrong with it, to stand behind the text:
+ * "is not a ...". */
 const char *amount_parse(const char *field, const char *text, size_t length, uint64_t *ret);

@@ -121,7 +121,7 @@ int unknown_name(const char *what, const char *prefix, const char *name, const c
 {
     char item[256];
     const char *meant = NULL, *advice = NULL;
-    snprintf(item, sizeof item, "%s%.200s", prefix, name);
+    snprintf(item, sizeof item, "%s%s", prefix, name);
     for (size_t i = 0; i < ARRAY_SIZE(words) && !meant; i++) {
         if (same_word(words[i].written, name) && is_known(words[i].meant, names, n_names)) {
             meant = words[i].meant;
@@ -129,9 +129,9 @@ int unknown_name(const char *what, const char *prefix, const char *name, const c
         }
     }
     if (advice) {
-        return err_set(reterr, ERR_INVALID, EINVAL, item, "%s: unknown %s; %s", item, what, advice);
+        return err_set(reterr, ERR_INVALID, EINVAL, item, "%.200s: unknown %s; %s", item, what, advice);
     }
     meant = meant ? meant : textformat_did_you_mean(name, names, n_names);
-    return err_set(reterr, ERR_INVALID, EINVAL, item, "%s: unknown %s%s%s%s", item, what,
+    return err_set(reterr, ERR_INVALID, EINVAL, item, "%.200s: unknown %s%s%s%s", item, what,
                    meant ? "; did you mean '" : "", meant ? meant : "", meant ? "'?" : "");
 }

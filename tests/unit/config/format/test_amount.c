@@ -60,7 +60,8 @@ static void units(void **state)
 static void what_is_wrong(void **state)
 {
     (void)state;
-    static const char size[] = "is not a whole number of bytes, alone or with B, KiB, MiB, GiB or TiB (\"512MiB\")";
+    static const char size[] =
+        "is not a whole number of bytes, alone or with B, KiB, MiB, GiB or TiB (\"512MiB\")";
     static const char time[] = "is not a whole number of milliseconds, alone or with ms, s, m or h (\"30s\")";
     static const struct {
         const char *field, *text, *wrong;
@@ -86,7 +87,8 @@ static void what_is_wrong(void **state)
         {"a_ms", "1d", time},
         {"a_ms", "1S", time},
         {"a_ms", "1h30m", time},
-        {"a_ms", "1KiB", "is a size; this is a number of milliseconds, alone or with ms, s, m or h (\"30s\")"},
+        {"a_ms", "1KiB",
+         "is a size; this is a number of milliseconds, alone or with ms, s, m or h (\"30s\")"},
         {"a_ms", "5124095576031h", AMOUNT_TOO_LARGE},
         {"pids", "64KiB", "is not a whole number"},
         {"pids", "5s", "is not a whole number"},
