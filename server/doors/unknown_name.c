@@ -36,6 +36,7 @@ static const struct {
     {"interpreter", "language", NULL},
     {"input", "stdin", NULL},
     {"timeout_s", "timeout", NULL},
+    {"timeout_sec", "timeout", NULL},
     {"timeout_seconds", "timeout", NULL},
     {"time_limit", "timeout", NULL},
     {"time_limit", "timeout_ms", NULL},
