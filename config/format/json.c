@@ -257,6 +257,11 @@ const struct json *json_get(const struct json *object, const char *key)
     return NULL;
 }
 
+const struct json *json_given(const struct json *value)
+{
+    return json_type_of(value) == JSON_NULL ? NULL : value;
+}
+
 const char *json_key(const struct json *member)
 {
     return member ? node_of(member)->string : NULL;

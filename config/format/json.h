@@ -32,6 +32,8 @@ int json_rewrite(const struct json_slice *slice, struct buf *ret);
 enum json_type json_type_of(const struct json *value);
 const char *json_type_to_string(enum json_type type); /* "a string", "an object", ... for messages */
 const struct json *json_get(const struct json *object, const char *key);
+/* NULL for null: for an optional member both say the same. */
+const struct json *json_given(const struct json *value);
 const char *json_key(const struct json *member); /* the key of an object's member */
 const struct json *json_first(const struct json *array_or_object);
 const struct json *json_next(const struct json *member);

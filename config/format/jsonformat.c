@@ -1,7 +1,7 @@
 /* JSON into protobuf-c messages, by walking their descriptors: protobuf's own JSON mapping for the types that
  * our schemas have. Runs where the warden and the command line read configuration. Field names are accepted
- * as in the schema and in lowerCamelCase; null means absent; unknown fields, and one field under both names,
- * are refused. */
+ * as in the schema and in lowerCamelCase; amounts may have a unit in their quotes; null means absent; unknown
+ * fields, and one field under both names, are refused. */
 #include "config/format/textformat.h"
 
 #include <ctype.h>
@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/format/amount.h"
 #include "config/format/builder.h"
 #include "config/format/digest.h"
 #include "config/format/fieldpath.h"
@@ -102,8 +103,19 @@ static int read_integer(struct reader *reader, const ProtobufCFieldDescriptor *f
 {
     bool negative;
     uint64_t magnitude;
-    if (json_type_of(value) != JSON_NUMBER && json_type_of(value) != JSON_STRING) {
+    const char *text = json_string(value);
+    if (json_type_of(value) != JSON_NUMBER && !text) {
         return fail_type(reader, value, "a whole number");
+    }
+    if (text && amount_is(field->name)) {
+        const char *wrong = amount_parse(field->name, text, strlen(text), &magnitude);
+        if (wrong) {
+            return fail(reader, value, "\"%.60s\" %s", text, wrong);
+        }
+        if (builder_put_integer(field, slot, false, magnitude)) {
+            return 0;
+        }
+        return fail(reader, value, "\"%.60s\" " AMOUNT_TOO_LARGE, text);
     }
     if (!integer_of(value, &negative, &magnitude) || !builder_put_integer(field, slot, negative, magnitude)) {
         return fail(reader, value, "not a whole number that this field can hold");

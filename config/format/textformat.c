@@ -4,7 +4,9 @@
  * It accepts what `protoc --encode` of protobuf 3.21 accepts and gives the same message, but for four things,
  * all refused here: a required field left out (protoc warns and goes on), NUL inside a `string` (a char
  * pointer cannot hold it), messages nested more than DEPTH_MAX deep, and reserved field names (protobuf-c's
- * descriptors do not know them; protoc skips such fields). tests/config holds the two against each other. */
+ * descriptors do not know them; protoc skips such fields). And it accepts one thing more: an amount with a
+ * unit (config/format/amount.h), bare or in quotes, for a field of bytes or milliseconds. What is shipped has
+ * none, so that every protobuf tool reads it. tests/config holds the two against each other. */
 #include "config/format/textformat.h"
 
 #include <errno.h>
@@ -17,6 +19,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "config/format/amount.h"
 #include "config/format/builder.h"
 #include "config/format/fieldpath.h"
 #include "config/format/hex_digit.h"
@@ -120,6 +123,27 @@ static int take_minus(struct parser *parser)
     return take_symbol(parser, '-');
 }
 
+/* "30s", or 30s, or "30". */
+static int parse_amount(struct parser *parser, const ProtobufCFieldDescriptor *field, void *slot)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    const struct text_token *token = &parser->lex.token;
+    uint64_t amount;
+    int r = token->kind == TEXT_STRING ? textlex_unescape(token, &text)
+                                       : buf_append(&text, token->start, token->len);
+    if (r < 0) {
+        return fail_memory(parser);
+    }
+    const char *wrong = amount_parse(field->name, text.data ? text.data : "", text.len, &amount);
+    if (wrong) {
+        return fail(parser, "%.*s %s", shown(parser), token->start, wrong);
+    }
+    if (!builder_put_integer(field, slot, false, amount)) {
+        return fail(parser, "%.*s " AMOUNT_TOO_LARGE, shown(parser), token->start);
+    }
+    return next(parser);
+}
+
 static int parse_integer(struct parser *parser, const ProtobufCFieldDescriptor *field, void *slot)
 {
     uint64_t magnitude;
@@ -130,6 +154,9 @@ static int parse_integer(struct parser *parser, const ProtobufCFieldDescriptor *
         return negative;
     }
     const struct text_token *token = &parser->lex.token;
+    if (!negative && (token->kind == TEXT_AMOUNT || token->kind == TEXT_STRING) && amount_is(field->name)) {
+        return parse_amount(parser, field, slot);
+    }
     if (token->kind != TEXT_INTEGER) {
         return fail_expected(parser, is_signed ? "a whole number" : "a whole number without a sign");
     }

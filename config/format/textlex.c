@@ -1,4 +1,5 @@
-/* The tokens of protobuf text format, as protobuf's own tokenizer of version 3.21 cuts them. Runs wherever
+/* The tokens of protobuf text format, as protobuf's own tokenizer of version 3.21 cuts them, and TEXT_AMOUNT,
+ * which it refuses. Runs wherever
  * configuration is read. Looks at no byte behind `end`; a malformed token is an error at once, so the walker
  * sees well-formed ones only. */
 #include "config/format/textlex.h"
@@ -165,8 +166,12 @@ static int lex_number(struct textlex *lex, struct err *reterr)
     if (r < 0) {
         return r;
     }
-    if (is_letter(peek(lex, 0))) {
+    if (is_letter(peek(lex, 0)) && prefixed) {
         return fail_here(lex, reterr, "a blank is needed between a number and a name");
+    }
+    while (is_letter(peek(lex, 0)) || (lex->token.kind == TEXT_AMOUNT && is_digit(peek(lex, 0)))) {
+        lex->token.kind = TEXT_AMOUNT;
+        advance(lex);
     }
     if (peek(lex, 0) == '.') {
         return fail_here(lex, reterr,

@@ -12,6 +12,7 @@ enum text_token_kind {
     TEXT_IDENTIFIER,
     TEXT_INTEGER, /* decimal, 0x hexadecimal or 0 octal, without a sign */
     TEXT_FLOAT,
+    TEXT_AMOUNT, /* a number with letters behind it: "30s" */
     TEXT_STRING, /* with its quotes; escapes have been checked */
     TEXT_SYMBOL, /* one ASCII character */
 };

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/format/amount.h"
 #include "config/format/builder.h"
 #include "config/format/digest.h"
 #include "config/format/source.h"
@@ -241,13 +242,12 @@ static int put_number(const struct overrides *overrides, const ProtobufCFieldDes
                       const struct value *value, void *slot)
 {
     uint64_t number;
-    int r = io_parse_u64(value->text.data, &number);
-    if (r == 0 && builder_put_integer(field, slot, false, number)) {
+    const char *wrong = amount_parse(field->name, value->text.data, value->text.len, &number);
+    if (!wrong && builder_put_integer(field, slot, false, number)) {
         return 0;
     }
-    return err_set(overrides->reterr, ERR_CONFIG, EINVAL, value->spelling,
-                   "\"%.60s\" is not a whole number%s", value->text.data,
-                   r == -EINVAL ? "" : " that the setting can hold");
+    return err_set(overrides->reterr, ERR_CONFIG, EINVAL, value->spelling, "\"%.60s\" %s", value->text.data,
+                   wrong ? wrong : AMOUNT_TOO_LARGE);
 }
 
 static int put_enum(const struct overrides *overrides, const ProtobufCFieldDescriptor *field,
@@ -441,33 +441,19 @@ static int apply_interpreter(const struct overrides *overrides, const struct var
                    "the configuration has no runtime named \"%s\"", variable->field);
 }
 
-/* A whole number of seconds, minutes or hours: "90s", "30m", "1h". */
+/* "90s", "30m", "1h". A number alone, which others take for seconds, is refused. */
 static int apply_session_ttl(const struct overrides *overrides, const struct variable *variable,
                              struct value *value)
 {
-    (void)variable;
-    static const struct {
-        char unit;
-        uint64_t ms;
-    } units[] = {{'s', 1000}, {'m', 60 * 1000}, {'h', 60 * 60 * 1000}};
-    char *text = value->text.data;
-    char unit = value->text.len > 0 ? text[value->text.len - 1] : '\0';
-    for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
-        uint64_t number, ms;
-        if (units[i].unit != unit) {
-            continue;
-        }
-        text[value->text.len - 1] = '\0';
-        bool valid = io_parse_u64(text, &number) == 0 && !__builtin_mul_overflow(number, units[i].ms, &ms);
-        text[value->text.len - 1] = unit;
-        if (valid) {
-            overrides->message->has_session_ttl_ms = true;
-            overrides->message->session_ttl_ms = ms;
-            return 0;
-        }
+    const char *text = value->text.len > 0 ? value->text.data : "";
+    bool has_unit = strspn(text, "0123456789") < value->text.len;
+    if (has_unit &&
+        !amount_parse(variable->field, text, value->text.len, &overrides->message->session_ttl_ms)) {
+        overrides->message->has_session_ttl_ms = true;
+        return 0;
     }
     return err_set(overrides->reterr, ERR_CONFIG, EINVAL, value->spelling,
-                   "\"%.60s\" is not a time such as 90s, 30m or 1h", text ? text : "");
+                   "\"%.60s\" is not a time such as 90s, 30m or 1h", text);
 }
 
 static int apply_nothing(const struct overrides *overrides, const struct variable *variable,

@@ -8,7 +8,9 @@
 #include "config/format/json.h"
 #include "config/message/job.h"
 #include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
 #include "jail/base/err.h"
+#include "server/doors/unknown_name.h"
 #include "server/kit/json_out.h"
 
 static int bad(struct err *reterr, const char *field, const char *why)
@@ -20,16 +22,20 @@ int approval_decision_decode(const struct json *root, bool *ret_approve,
                              char ret_reason[APPROVAL_REASON_BYTES], struct err *reterr)
 {
     const struct json *decision = json_get(root, "decision"), *reason = json_get(root, "reason");
+    const char *word = json_string(decision);
     if (json_type_of(root) != JSON_OBJECT) {
         return err_set(reterr, ERR_INVALID, EINVAL, NULL, "the body must be an object");
     }
     for (const struct json *member = json_first(root); member; member = json_next(member)) {
         if (member != decision && member != reason) {
-            return err_set(reterr, ERR_INVALID, EINVAL, json_key(member), "%.200s: unknown field",
-                           json_key(member));
+            static const char *const names[] = {"decision", "reason"};
+            return unknown_name("field", "", json_key(member), names, ARRAY_SIZE(names), reterr);
         }
     }
-    const char *word = json_string(decision);
+    reason = json_given(reason);
+    if (!json_given(decision)) {
+        return err_set(reterr, ERR_INVALID, EINVAL, "decision", "decision is required");
+    }
     if (!word || (strcmp(word, "approve") != 0 && strcmp(word, "reject") != 0)) {
         return bad(reterr, "decision", "must be \"approve\" or \"reject\"");
     }

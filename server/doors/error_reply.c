@@ -15,7 +15,10 @@ static const struct {
     [ERROR_NOT_JSON] = {400, "invalid_json", "the body is not JSON"},
     [ERROR_BAD_REQUEST] = {400, "invalid_request", "malformed request"},
     [ERROR_BAD_FIELD] = {400, "invalid_field", "invalid field"},
-    [ERROR_UNAUTHORIZED] = {401, "unauthorized", "a valid API key is required"},
+    [ERROR_UNAUTHORIZED] = {401, "unauthorized",
+                            "a valid API key is required: send it as X-Service-API-Key: KEY, as "
+                            "Authorization: Bearer KEY, or as "
+                            "the password of HTTP Basic"},
     [ERROR_FORBIDDEN] = {403, "forbidden", "this key may not do that"},
     [ERROR_APPROVAL] = {403, "approval_required", "the job needs an approval"},
     [ERROR_REJECTED] = {403, "approval_rejected", "the job was rejected"},

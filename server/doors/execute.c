@@ -10,13 +10,13 @@
 #include <string.h>
 
 #include "config/format/json.h"
-#include "config/format/textformat.h"
 #include "config/message/job.h"
 #include "config/server/config.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "server/doors/input_files.h"
+#include "server/doors/unknown_name.h"
 #include "server/kit/ident.h"
 
 enum field_name {
@@ -101,7 +101,8 @@ static int unsupported_runtime(const struct server_config *config, const char *f
                    names.data && !names.failed ? names.data : "");
 }
 
-/* `runtime` and `language` are two words for one thing; both may be there if they mean the same. */
+/* `runtime` and `language` are two words for one thing; both may be there if they mean the same. An empty one
+ * is none. */
 static int decode_runtime(struct decoder *decoder, const struct json *value, struct err *reterr)
 {
     const struct json *language = decoder->fields[FIELD_LANGUAGE];
@@ -110,7 +111,7 @@ static int decode_runtime(struct decoder *decoder, const struct json *value, str
     static const char *const fields[] = {"runtime", "language"};
     const struct runtime_config *found = NULL;
     for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
-        if (!words[i]) {
+        if (json_string_length(words[i]) == 0) {
             continue;
         }
         const struct runtime_config *runtime = server_config_runtime(config, json_string(words[i]));
@@ -212,7 +213,14 @@ static int copy_strings(const struct json *array, const char *field, bool empty_
 
 static int decode_outputs(struct decoder *decoder, const struct json *value, struct err *reterr)
 {
-    return copy_strings(value, "outputs", false, &decoder->job->outputs, &decoder->job->n_outputs, reterr);
+    struct job *job = decoder->job;
+    int r = copy_strings(value, "outputs", false, &job->outputs, &job->n_outputs, reterr);
+    for (size_t i = 0; r == 0 && i < job->n_outputs; i++) {
+        char field[64];
+        snprintf(field, sizeof field, "outputs[%zu]", i);
+        r = input_pattern_clean(job->outputs[i], field, reterr);
+    }
+    return r;
 }
 
 static int decode_args(struct decoder *decoder, const struct json *value, struct err *reterr)
@@ -222,7 +230,7 @@ static int decode_args(struct decoder *decoder, const struct json *value, struct
 
 static int decode_session_id(struct decoder *decoder, const struct json *value, struct err *reterr)
 {
-    if (!value) {
+    if (json_string_length(value) == 0) {
         return 0;
     }
     if (!session_id_is_valid(json_string(value))) {
@@ -329,25 +337,21 @@ static int decode_environment(struct decoder *decoder, const struct json *value,
 static int decode_limits(struct decoder *decoder, const struct json *value, struct err *reterr)
 {
     struct job_limits *limits = &decoder->job->limits;
-    const struct {
-        const char *name;
-        uint64_t *to;
-    } known[] = {
-        {"memory_bytes", &limits->memory_bytes},   {"pids", &limits->pids},
-        {"cpu_percent", &limits->cpu_percent},     {"cpu_ms", &limits->cpu_ms},
-        {"scratch_bytes", &limits->scratch_bytes}, {"output_bytes", &limits->output_bytes},
-    };
+    static const char *const names[] = {"memory_bytes", "pids",          "cpu_percent",
+                                        "cpu_ms",       "scratch_bytes", "output_bytes"};
+    uint64_t *const to[] = {&limits->memory_bytes, &limits->pids,          &limits->cpu_percent,
+                            &limits->cpu_ms,       &limits->scratch_bytes, &limits->output_bytes};
     for (const struct json *member = json_first(value); member; member = json_next(member)) {
         char field[256];
         snprintf(field, sizeof field, "limits.%s", json_key(member));
         size_t i = 0;
-        while (i < ARRAY_SIZE(known) && strcmp(known[i].name, json_key(member)) != 0) {
+        while (i < ARRAY_SIZE(names) && strcmp(names[i], json_key(member)) != 0) {
             i++;
         }
-        if (i == ARRAY_SIZE(known)) {
-            return bad(reterr, field, "unknown field");
+        if (i == ARRAY_SIZE(names)) {
+            return unknown_name("field", "limits.", json_key(member), names, ARRAY_SIZE(names), reterr);
         }
-        int r = whole_number(member, field, 1, known[i].to, reterr);
+        int r = json_given(member) ? whole_number(member, field, 1, to[i], reterr) : 0;
         if (r < 0) {
             return r;
         }
@@ -395,9 +399,7 @@ static int unknown_field(const char *name, struct err *reterr)
     for (size_t i = 0; i < FIELD_COUNT; i++) {
         names[i] = fields[i].name;
     }
-    const char *nearest = textformat_did_you_mean(name, names, FIELD_COUNT);
-    return err_set(reterr, ERR_INVALID, EINVAL, name, "%.200s: unknown field%s%s%s", name,
-                   nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+    return unknown_name("field", "", name, names, FIELD_COUNT, reterr);
 }
 
 static int wrong_type(const char *name, enum json_type type, const struct json *value, struct err *reterr)
@@ -428,6 +430,9 @@ static int collect_fields(struct decoder *decoder, const struct json *root, stru
         }
         if (i == FIELD_COUNT) {
             return unknown_field(json_key(member), reterr);
+        }
+        if (!json_given(member)) {
+            continue;
         }
         if (json_type_of(member) != fields[i].type) {
             return wrong_type(fields[i].name, fields[i].type, member, reterr);

@@ -15,6 +15,7 @@
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
+#include "server/doors/unknown_name.h"
 #include "server/kit/input.h"
 
 #define FIELD_BYTES 64 /* "files[12345678].name" */
@@ -24,7 +25,52 @@ static int bad(struct err *reterr, const char *field, const char *why)
     return err_set(reterr, ERR_INVALID, EINVAL, field, "%s: %s", field, why);
 }
 
-int input_path_check(const char *path, const char *field, struct err *reterr)
+static bool is_part(const char *part, size_t len, const char *word)
+{
+    return strlen(word) == len && strncmp(part, word, len) == 0;
+}
+
+/* NULL: it was the last one. */
+static const char *next_part(const char *part)
+{
+    part += strcspn(part, "/");
+    return *part ? part + 1 : NULL;
+}
+
+static bool has_part(const char *path, const char *word)
+{
+    for (const char *part = path; part; part = next_part(part)) {
+        if (is_part(part, strcspn(part, "/"), word)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Of a path whose last part is a name. */
+static void drop_empty_parts(char *path)
+{
+    char *to = path;
+    for (const char *part = path, *next; part; part = next) {
+        size_t len = strcspn(part, "/");
+        next = next_part(part);
+        if (len > 0 && !is_part(part, len, ".")) {
+            memmove(to, part, len);
+            to += len;
+            *to++ = '/';
+        }
+    }
+    to[-1] = '\0';
+}
+
+static bool names_directory(const char *path)
+{
+    const char *last = strrchr(path, '/');
+    last = last ? last + 1 : path;
+    return *last == '\0' || strcmp(last, ".") == 0;
+}
+
+int input_path_clean(char *path, const char *field, struct err *reterr)
 {
     if (strlen(path) >= PATH_MAX - 256) {
         return bad(reterr, field, "too long");
@@ -32,22 +78,33 @@ int input_path_check(const char *path, const char *field, struct err *reterr)
     if (path[0] == '/') {
         return bad(reterr, field, "must not begin with '/'");
     }
-    for (const char *part = path;;) {
-        size_t len = strcspn(part, "/");
-        if (len == 0) {
-            return bad(reterr, field, *path ? "must not have an empty part" : "must not be empty");
-        }
-        if (len > NAME_MAX) {
+    if (has_part(path, "..")) {
+        return bad(reterr, field, "must not have a part '..'");
+    }
+    if (names_directory(path)) {
+        return bad(reterr, field, *path ? "must name a file, not a directory" : "must not be empty");
+    }
+    drop_empty_parts(path);
+    for (const char *part = path; part; part = next_part(part)) {
+        if (strcspn(part, "/") > NAME_MAX) {
             return bad(reterr, field, "a part has more than 255 bytes");
         }
-        if (strncmp(part, "..", len) == 0) {
-            return bad(reterr, field, "must not have a part '.' or '..'");
-        }
-        if (part[len] == '\0') {
-            return 0;
-        }
-        part += len + 1;
     }
+    return 0;
+}
+
+int input_pattern_clean(char *pattern, const char *field, struct err *reterr)
+{
+    if (pattern[0] == '/' || has_part(pattern, "..")) {
+        return bad(reterr, field,
+                   "output files are looked for in the workspace, the program's working directory "
+                   "(/workspace, where the policy names no other); give a path relative to it");
+    }
+    if (names_directory(pattern)) {
+        return bad(reterr, field, "names a directory; 'NAME/*' asks for the files in one");
+    }
+    drop_empty_parts(pattern);
+    return 0;
 }
 
 /* The members of one entry of `files`. */
@@ -63,38 +120,31 @@ static int find_members(const struct json *entry, const char *prefix, struct fil
         return bad(reterr, prefix, "must be an object");
     }
     for (const struct json *member = json_first(entry); member; member = json_next(member)) {
-        const struct {
-            const char *key;
-            const struct json **slot;
-        } known[] = {{"name", &ret->name},
-                     {"content", &ret->content},
-                     {"data", &ret->data},
-                     {"mime", &ret->mime},
-                     {"url", &ret->url}};
+        static const char *const names[] = {"name", "content", "data", "mime", "url"};
+        const struct json **const slots[] = {&ret->name, &ret->content, &ret->data, &ret->mime, &ret->url};
         size_t i = 0;
-        while (i < ARRAY_SIZE(known) && strcmp(known[i].key, json_key(member)) != 0) {
+        while (i < ARRAY_SIZE(names) && strcmp(names[i], json_key(member)) != 0) {
             i++;
         }
-        snprintf(field, sizeof field, "%s.%.255s", prefix, json_key(member));
-        if (i == ARRAY_SIZE(known)) {
-            return bad(reterr, field, "unknown field");
+        snprintf(field, sizeof field, "%s.%.255s", prefix, i < ARRAY_SIZE(names) ? names[i] : "");
+        if (i == ARRAY_SIZE(names)) {
+            return unknown_name("field", field, json_key(member), names, ARRAY_SIZE(names), reterr);
         }
-        if (json_type_of(member) != JSON_STRING) {
+        if (json_given(member) && json_type_of(member) != JSON_STRING) {
             return err_set(reterr, ERR_INVALID, EINVAL, field, "%s: must be a string, not %s", field,
                            json_type_to_string(json_type_of(member)));
         }
-        *known[i].slot = member;
+        *slots[i] = json_given(member);
     }
     return 0;
 }
 
 /* Each directory on the way to a file is entered, and made where it is missing, by the warden. */
-static int check_levels(const struct json *files, struct err *reterr)
+static int check_levels(const struct job *job, struct err *reterr)
 {
     size_t levels = 0;
-    for (const struct json *entry = json_first(files); entry; entry = json_next(entry)) {
-        const char *name = json_string(json_get(entry, "name"));
-        for (name = name ? strchr(name, '/') : NULL; name; name = strchr(name + 1, '/')) {
+    for (size_t i = 0; i < job->n_files; i++) {
+        for (const char *at = strchr(job->files[i].path, '/'); at; at = strchr(at + 1, '/')) {
             levels++;
         }
     }
@@ -106,18 +156,22 @@ static int check_levels(const struct json *files, struct err *reterr)
     return 0;
 }
 
-static int check_members(const struct file_members *members, const char *prefix, struct err *reterr)
+/* `*ret_path` is the file's name without what it does not need; the caller's to free, also on failure. */
+static int check_members(const struct file_members *members, const char *prefix, char **ret_path,
+                         struct err *reterr)
 {
     char field[FIELD_BYTES];
     snprintf(field, sizeof field, "%s.name", prefix);
     if (!members->name) {
         return bad(reterr, field, "is required");
     }
-    int r = input_path_check(json_string(members->name), field, reterr);
+    *ret_path = strdup(json_string(members->name));
+    int r =
+        *ret_path ? input_path_clean(*ret_path, field, reterr) : err_errno(reterr, ENOMEM, "reading files");
     if (r < 0) {
         return r;
     }
-    if (members->content && strchr(json_string(members->name), '/')) {
+    if (members->content && strchr(*ret_path, '/')) {
         return bad(reterr, field, "with `content` it must be a plain file name, without '/'");
     }
     if (members->content && members->data) {
@@ -153,9 +207,10 @@ static int decode_file(const struct json *entry, const char *prefix, struct inpu
                        struct job_file *ret, struct err *reterr)
 {
     struct file_members members = {0};
+    CLEANUP(freep) char *path = NULL;
     int r = find_members(entry, prefix, &members, reterr);
     if (r == 0) {
-        r = check_members(&members, prefix, reterr);
+        r = check_members(&members, prefix, &path, reterr);
     }
     uint64_t offset = input->size;
     if (r == 0) {
@@ -164,11 +219,7 @@ static int decode_file(const struct json *entry, const char *prefix, struct inpu
     if (r < 0) {
         return r;
     }
-    char *path = strdup(json_string(members.name));
-    if (!path) {
-        return err_errno(reterr, ENOMEM, "reading files");
-    }
-    *ret = (struct job_file){.path = path, .offset = offset, .size = input->size - offset};
+    *ret = (struct job_file){.path = TAKE_PTR(path), .offset = offset, .size = input->size - offset};
     return 0;
 }
 
@@ -221,10 +272,6 @@ int input_files_decode(const struct json *files, struct input *input, struct job
     if (n == 0) {
         return 0;
     }
-    int r = check_levels(files, reterr);
-    if (r < 0) {
-        return r;
-    }
     job->files = calloc(n, sizeof job->files[0]);
     if (!job->files) {
         return err_errno(reterr, ENOMEM, "reading files");
@@ -232,11 +279,12 @@ int input_files_decode(const struct json *files, struct input *input, struct job
     for (const struct json *entry = json_first(files); entry; entry = json_next(entry)) {
         char prefix[FIELD_BYTES - 16];
         snprintf(prefix, sizeof prefix, "files[%zu]", job->n_files);
-        r = decode_file(entry, prefix, input, &job->files[job->n_files], reterr);
+        int r = decode_file(entry, prefix, input, &job->files[job->n_files], reterr);
         if (r < 0) {
             return r;
         }
         job->n_files++;
     }
-    return check_distinct(job, reterr);
+    int r = check_levels(job, reterr);
+    return r < 0 ? r : check_distinct(job, reterr);
 }

@@ -11,6 +11,9 @@ struct json;
  * the field: "files[2].name". `files` NULL: none. */
 int input_files_decode(const struct json *files, struct input *input, struct job *job, struct err *reterr);
 
-/* 0, or ERR_INVALID for a path with an empty, "." or ".." part, a leading '/', or a part of more than 255
- * bytes. */
-int input_path_check(const char *path, const char *field, struct err *reterr);
+/* Takes empty parts and "." out of a path: "./a//b" becomes "a/b". ERR_INVALID for a path that is absolute,
+ * has a part "..", names a directory, is too long, or has a part of more than 255 bytes. */
+int input_path_clean(char *path, const char *field, struct err *reterr);
+/* The same for a name or pattern of `outputs`, where what lies outside the workspace gets a sentence of its
+ * own. */
+int input_pattern_clean(char *pattern, const char *field, struct err *reterr);

@@ -80,7 +80,7 @@ int mcp_decode(const struct json *root, struct mcp_message *ret, struct err *ret
         return refuse(reterr, "a message must be an object");
     }
     const struct json *id = json_get(root, "id"), *version = json_get(root, "jsonrpc");
-    const struct json *method = json_get(root, "method"), *params = json_get(root, "params");
+    const struct json *method = json_get(root, "method"), *params = json_given(json_get(root, "params"));
     bool named = id && mcp_id_text(id, ret->id);
     if (json_type_of(version) != JSON_STRING || strcmp(json_string(version), "2.0") != 0) {
         return refuse(reterr, "jsonrpc: must be \"2.0\"");

@@ -18,6 +18,7 @@
 #include "jail/base/err.h"
 #include "server/callers/auth.h"
 #include "server/doors/execute.h"
+#include "server/doors/unknown_name.h"
 #include "server/kit/capture.h"
 #include "server/kit/json_out.h"
 
@@ -150,8 +151,7 @@ static int check_names(const struct json *arguments, struct err *reterr)
             i++;
         }
         if (i == ARRAY_SIZE(known)) {
-            return err_set(reterr, ERR_INVALID, EINVAL, "arguments", "%.100s: unknown argument",
-                           json_key(member));
+            return unknown_name("argument", "", json_key(member), known, ARRAY_SIZE(known), reterr);
         }
     }
     return 0;
@@ -169,15 +169,17 @@ static int check_timeout(const struct json *timeout, struct err *reterr)
 int mcp_tool_decode(const struct json *arguments, const struct server_config *config,
                     const struct caller *caller, struct execute_request *ret, struct err *reterr)
 {
+    const struct json *language = json_given(json_get(arguments, "language"));
+    const struct json *timeout = json_given(json_get(arguments, "timeout"));
     if (arguments && json_type_of(arguments) != JSON_OBJECT) {
         return refuse(reterr, "arguments", "must be an object");
     }
     int r = check_names(arguments, reterr);
-    r = r < 0 ? r : check_timeout(json_get(arguments, "timeout"), reterr);
-    if (r == 0 && !json_get(arguments, "language")) {
+    r = r < 0 ? r : check_timeout(timeout, reterr);
+    if (r == 0 && (!language || (json_string(language) && json_string_length(language) == 0))) {
         r = refuse(reterr, "language", "is required");
     }
-    if (r == 0 && !json_get(arguments, "code")) {
+    if (r == 0 && !json_given(json_get(arguments, "code"))) {
         r = err_set(reterr, ERR_INVALID, EINVAL, "code", "code is required");
     }
     CLEANUP(execute_request_clear) struct execute_request request = EXECUTE_REQUEST_INIT;
@@ -189,7 +191,7 @@ int mcp_tool_decode(const struct json *arguments, const struct server_config *co
     if (r < 0) {
         return r;
     }
-    if (!json_get(arguments, "timeout")) {
+    if (!timeout) {
         uint64_t most = config->max_timeout_ms, wish = TIMEOUT_S_DEFAULT * 1000;
         request.job->limits.timeout_ms = wish < most ? wish : most;
     }

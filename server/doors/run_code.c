@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "config/format/json.h"
-#include "config/format/textformat.h"
 #include "config/message/job.h"
 #include "config/server/config.h"
 #include "jail/base/buf.h"
@@ -21,6 +20,7 @@
 #include "server/doors/execute.h"
 #include "server/kit/function_ids.h"
 #include "server/doors/run_code_values.h"
+#include "server/doors/unknown_name.h"
 #include "server/kit/ident.h"
 
 /* What the evaluator takes before there is a source. */
@@ -74,11 +74,7 @@ static int unknown_member(const struct row *rows, size_t n, const char *prefix, 
     for (size_t i = 0; i < n; i++) {
         names[i] = rows[i].name;
     }
-    char field[256];
-    snprintf(field, sizeof field, "%s%.200s", prefix, name);
-    const char *nearest = textformat_did_you_mean(name, names, n);
-    return err_set(reterr, ERR_INVALID, EINVAL, field, "%s: unknown field%s%s%s", field,
-                   nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+    return unknown_name("field", prefix, name, names, n, reterr);
 }
 
 /* Every member by its row, in the caller's order. */
@@ -92,6 +88,9 @@ static int decode_members(struct decoder *decoder, const struct row *rows, size_
         }
         if (i == n) {
             return unknown_member(rows, n, prefix, json_key(member), reterr);
+        }
+        if (!json_given(member)) {
+            continue;
         }
         if (rows[i].type != JSON_ABSENT && json_type_of(member) != rows[i].type) {
             return bad_type(reterr, &rows[i], member);
@@ -248,7 +247,7 @@ static int decode_language(struct decoder *decoder, const struct json *value, st
 {
     (void)decoder;
     const char *text = json_string(value);
-    return strcmp(text, "typescript") == 0 || strcmp(text, "javascript") == 0
+    return !*text || strcmp(text, "typescript") == 0 || strcmp(text, "javascript") == 0
                ? 0
                : bad(reterr, "options.language", "must be typescript or javascript");
 }
@@ -401,7 +400,7 @@ static int decode_body(struct decoder *decoder, const struct json *root, struct 
                        json_type_to_string(json_type_of(root)));
     }
     int r = decode_members(decoder, body_rows, ARRAY_SIZE(body_rows), "", root, reterr);
-    const struct json *source = json_get(root, "source");
+    const struct json *source = json_given(json_get(root, "source"));
     if (r == 0 && !source) {
         return err_set(reterr, ERR_INVALID, EINVAL, "source", "source is required");
     }

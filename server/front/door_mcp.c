@@ -130,7 +130,7 @@ static void ping(const struct message_context *context)
 static void list_tools(const struct message_context *context)
 {
     const struct request *request = context->request;
-    if (json_get(context->message->params, "cursor")) {
+    if (json_given(json_get(context->message->params, "cursor"))) {
         reply_error(context->request, 200, context->message->id, MCP_INVALID_PARAMS,
                     "cursor: none was given out, since all tools come at once");
         return;
@@ -143,7 +143,8 @@ static void list_tools(const struct message_context *context)
 /* params._meta.progressToken. False: it is none. */
 static bool read_progress_token(const struct json *params, char ret[MCP_ID_BYTES])
 {
-    const struct json *meta = json_get(params, "_meta"), *token = json_get(meta, "progressToken");
+    const struct json *meta = json_given(json_get(params, "_meta"));
+    const struct json *token = json_given(json_get(meta, "progressToken"));
     ret[0] = '\0';
     return (!meta || json_type_of(meta) == JSON_OBJECT) && (!token || mcp_id_text(token, ret));
 }
@@ -204,8 +205,8 @@ static void call_tool(const struct message_context *context)
     request->call = call;
     CLEANUP(execute_request_clear) struct execute_request execute = EXECUTE_REQUEST_INIT;
     struct err err = {0};
-    if (mcp_tool_decode(json_get(message->params, "arguments"), config, &request->caller, &execute, &err) <
-        0) {
+    if (mcp_tool_decode(json_given(json_get(message->params, "arguments")), config, &request->caller,
+                        &execute, &err) < 0) {
         request_refuse_err(request, &err, 0);
         return;
     }

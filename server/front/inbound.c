@@ -14,7 +14,9 @@
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
+#include "jail/base/err.h"
 #include "server/doors/door.h"
+#include "server/doors/unknown_name.h"
 #include "server/front/guesses.h"
 #include "server/front/page.h"
 #include "server/front/routes.h"
@@ -164,6 +166,41 @@ static void handle(struct inbound *inbound)
     inbound->route->handle(request);
 }
 
+static void refuse_path(struct request *request)
+{
+    char near[ROUTE_NEAR_BYTES], text[ROUTE_NEAR_BYTES + 64];
+    const char *meant = route_near(http_path(request->http), near);
+    snprintf(text, sizeof text, "no such path; did you mean %s?", meant ? meant : "");
+    request_refuse(request, ERROR_NO_SUCH_PATH, meant ? text : NULL, NULL);
+}
+
+/* Answers and returns false where the query has what the route does not take. */
+static bool query_fits(struct inbound *inbound)
+{
+    struct request *request = &inbound->request;
+    const char *known[ROUTE_PARAMETERS_MAX];
+    size_t n = route_parameters(inbound->route, known);
+    for (const char *argument = NULL; (argument = http_next_argument(request->http, argument));) {
+        struct err err = {0};
+        char name[128];
+        size_t i = 0, length = strcspn(argument, "=");
+        snprintf(name, sizeof name, "%.*s", (int)(length > 0 && length < 100 ? length : 100), argument);
+        while (i < n && strcmp(known[i], name) != 0) {
+            i++;
+        }
+        if (i == n) {
+            unknown_name("query parameter", "", name, known, n, &err);
+        } else if (http_argument(request->http, name) != argument + length + (argument[length] == '=')) {
+            err_set(&err, ERR_INVALID, EINVAL, name, "%s: is there twice", name);
+        } else {
+            continue;
+        }
+        request_refuse_err(request, &err, 0);
+        return false;
+    }
+    return true;
+}
+
 static void on_headers(void *arg, struct http_request *http)
 {
     struct front *front = arg;
@@ -183,9 +220,11 @@ static void on_headers(void *arg, struct http_request *http)
     } else if (!page_fits(request)) {
         return;
     } else if (!path) {
-        request_refuse(request, ERROR_NO_SUCH_PATH, NULL, NULL);
+        refuse_path(request);
     } else if (!inbound->route) {
         request_refuse_method(request, allow);
+    } else if (!query_fits(inbound)) {
+        return;
     } else if (inbound->route->when == ROUTE_AT_HEADERS) {
         handle(inbound);
     } else if (front->draining) {

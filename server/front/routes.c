@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/format/textformat.h"
 #include "jail/base/cleanup.h"
 #include "server/doors/execute.h"
 #include "server/doors/run_code.h"
@@ -31,6 +32,15 @@ static const struct route routes[] = {
 #ifdef IMMURE_HOOKS
     {"POST", "/misbehave", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL, handle_misbehave},
 #endif
+};
+
+/* What queries may have, a row each; those of other routes have nothing. */
+static const struct {
+    const char *method, *path, *name;
+} parameters[] = {
+    {"POST", "/execute", "wait"},
+    {"POST", "/run-code/{execution_id}/terminate", "reason"},
+    {"DELETE", "/jobs/{job_id}", "reason"},
 };
 
 /* Bytes at the beginning of the route's path that a request's must have; all of them where it has no brace.
@@ -96,4 +106,50 @@ const struct route *route_find(const char *method, const char *path, const struc
         }
     }
     return found;
+}
+
+size_t route_parameters(const struct route *route, const char *ret[ROUTE_PARAMETERS_MAX])
+{
+    size_t n = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(parameters) && n < ROUTE_PARAMETERS_MAX; i++) {
+        if (strcmp(parameters[i].path, route->path) == 0 && takes_method(route, parameters[i].method)) {
+            ret[n++] = parameters[i].name;
+        }
+    }
+    return n;
+}
+
+static bool is_path(const char *path)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(routes); i++) {
+        if (is_at(&routes[i], path)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *route_near(const char *path, char ret[ROUTE_NEAR_BYTES])
+{
+    const char *fixed[ARRAY_SIZE(routes)];
+    size_t n_fixed = 0, length = strlen(path);
+    while (length > 0 && path[length - 1] == '/') {
+        length--;
+    }
+    if (length == 0 || length >= ROUTE_NEAR_BYTES) {
+        return NULL;
+    }
+    memcpy(ret, path, length);
+    ret[length] = '\0';
+    for (const char *at = ret; at; at = strchr(at + 1, '/')) {
+        if (is_path(at)) {
+            return at;
+        }
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(routes); i++) {
+        if (routes[i].path[fixed_bytes(&routes[i])] == '\0') {
+            fixed[n_fixed++] = routes[i].path;
+        }
+    }
+    return textformat_did_you_mean(ret, fixed, n_fixed);
 }

@@ -29,7 +29,9 @@ struct route {
     void (*handle)(struct request *request);
 };
 
-#define ROUTE_ALLOW_BYTES 64
+#define ROUTE_ALLOW_BYTES    64
+#define ROUTE_NEAR_BYTES     128
+#define ROUTE_PARAMETERS_MAX 8
 
 /* What stands in a path in the place of the name in braces, and in `*ret_length` its length; "" where the
  * route has none. */
@@ -39,3 +41,10 @@ const char *route_argument(const struct route *route, const char *path, size_t *
  * path; `ret_allow` gets the path's methods: "GET, HEAD". */
 const struct route *route_find(const char *method, const char *path, const struct route **ret_path,
                                char ret_allow[ROUTE_ALLOW_BYTES]);
+
+/* The names that the route's query may have, and how many. */
+size_t route_parameters(const struct route *route, const char *ret[ROUTE_PARAMETERS_MAX]);
+
+/* For an unknown path the one that may be meant, into `ret`: without a slash at its end, without what stands
+ * before it ("/v1"), or spelt right. NULL: none is near. */
+const char *route_near(const char *path, char ret[ROUTE_NEAR_BYTES]);

@@ -95,7 +95,10 @@ size_t http_server_connections(const struct http_server *server);
 const char *http_method(const struct http_request *request); /* "" where it has not arrived */
 const char *http_path(const struct http_request *request);   /* without query, not decoded; "" likewise */
 const char *http_header(const struct http_request *request, const char *name); /* NULL: none */
-/* An argument of the path's query, as it was sent; NULL: none. */
+/* The arguments of the path's query in their order, as they were sent: NAME or NAME=VALUE. The first where
+ * `argument` is NULL; NULL behind the last. */
+const char *http_next_argument(const struct http_request *request, const char *argument);
+/* The value of the first one of that name; NULL: none. */
 const char *http_argument(const struct http_request *request, const char *name);
 size_t http_header_count(const struct http_request *request, const char *name);
 /* Overwrites a header's value, so that a secret is not kept in memory. */

@@ -24,11 +24,20 @@ const char *http_header(const struct http_request *request, const char *name)
     return http_syntax_field(&request->head, name);
 }
 
-const char *http_argument(const struct http_request *request, const char *name)
+const char *http_next_argument(const struct http_request *request, const char *argument)
 {
     const char *end = request->head.query_end;
+    const char *at = argument ? argument + strlen(argument) : request->head.query;
+    while (at && at < end && *at == '\0') {
+        at++;
+    }
+    return at && at < end ? at : NULL;
+}
+
+const char *http_argument(const struct http_request *request, const char *name)
+{
     size_t length = strlen(name);
-    for (const char *at = request->head.query; at && at < end; at += strlen(at) + 1) {
+    for (const char *at = NULL; (at = http_next_argument(request, at));) {
         if (strncmp(at, name, length) == 0 && (at[length] == '=' || at[length] == '\0')) {
             return at + length + (at[length] == '=');
         }

@@ -37,12 +37,12 @@ static bool read_reason_body(struct request *request, char ret[REASON_BYTES])
 {
     const struct body_reading *body = body_of(request);
     const struct json *root = body->doc ? json_root(body->doc) : NULL;
-    if (json_type_of(root) != JSON_OBJECT || json_count(root) > 1) {
+    const struct json *reason = json_get(root, "reason");
+    if (json_type_of(root) != JSON_OBJECT || json_count(root) != (reason ? 1 : 0)) {
         return false;
     }
-    const struct json *reason = json_get(root, "reason");
-    if (!reason) {
-        return json_count(root) == 0;
+    if (!json_given(reason)) {
+        return true;
     }
     if (json_type_of(reason) != JSON_STRING || json_string_length(reason) > REASON_BYTES - 1) {
         return false;

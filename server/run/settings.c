@@ -259,6 +259,13 @@ int settings_find(const struct settings *settings, const struct job *job,
     if (!policy) {
         return err_set(reterr, ERR_INVALID, ENOENT, "policy", "there is no policy '%.64s'", name);
     }
+    /* A runtime whose own policy it is also takes jobs without a session: they are ordinary ones. */
+    if (job->policy && !job->session_id && policy_spec(policy)->state == POLICY_STATE_KERNEL) {
+        return err_set(reterr, ERR_INVALID, EINVAL, "session_id",
+                       "session_id: is required: the policy '%.64s' keeps an interpreter for the jobs of one "
+                       "session",
+                       name);
+    }
     *ret_runtime = runtime;
     *ret_policy = policy;
     return 0;

@@ -50,6 +50,13 @@ def test_a_job_waits_runs_once_and_its_result_is_kept(asked):
     assert audited(asked, approval_id) == ["pending", "approved", "running", "done"]
 
 
+def test_a_decision_for_which_no_reason_is_given(asked):
+    approval_id = submitted(asked)
+    assert decide(asked, approval_id, reason=None).status == 200
+    assert result(asked, approval_id)["status"] == "success"
+    assert look(asked, approval_id).json["reason"] is None
+
+
 def test_what_is_rejected_never_runs(asked):
     approval_id = submitted(asked)
     rejected = decide(asked, approval_id, "reject", reason="no")
@@ -92,7 +99,7 @@ def test_no_such_approval(asked, path):
 
 
 @pytest.mark.parametrize("body, field", [
-    ({}, "decision"), ({"decision": "maybe"}, "decision"), ({"decision": True}, "decision"), ({"decision": "approve", "reason": 1}, "reason"),
+    ({}, "decision"), ({"decision": None}, "decision"), ({"decision": "maybe"}, "decision"), ({"decision": True}, "decision"), ({"decision": "approve", "reason": 1}, "reason"),
     ({"decision": "approve", "reason": "x" * 513}, "reason"), ({"decision": "approve", "force": True}, "force"), ([], None)])
 def test_decisions_that_are_none(asked, body, field):
     approval_id = submitted(asked)

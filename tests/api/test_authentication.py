@@ -41,7 +41,8 @@ def test_anything_else_is_401(server, wire):
                     {"Authorization": "Basic !"}, {"X-Service-API-Key": "wrong", "Authorization": f"Bearer {server.key}"}):
         reply = ask(wire, server, headers)
         assert reply.status == 401, headers
-        assert json.loads(reply.body) == {"error": "a valid API key is required", "code": "unauthorized", "field": None}
+        assert json.loads(reply.body) == {"error": "a valid API key is required: send it as X-Service-API-Key: KEY, as Authorization: Bearer KEY, "
+                                                   "or as the password of HTTP Basic", "code": "unauthorized", "field": None}
         assert "Bearer" in reply.headers["www-authenticate"] and "Basic" in reply.headers["www-authenticate"]
         assert reply.headers["x-request-id"]
 

@@ -127,9 +127,11 @@ def test_usage_and_denied_calls_are_each_calls_own(session):
     assert session("pass")["denied_syscalls"] == []
 
 
-def test_without_a_session_there_is_no_kernel(kernels):
-    verdict = ask(kernels, "print(1)")
-    assert verdict["stdout"] == "1\n" and "kernel" not in verdict
+def test_whoever_names_the_policy_names_a_session(kernels):
+    for fields in ({}, {"session_id": None}, {"session_id": ""}):
+        reply = post(kernels, "x = 1", **fields)
+        assert reply.status == 400 and reply.json["field"] == "session_id", reply.body
+        assert reply.json["error"] == "session_id: is required: the policy 'python-kernel' keeps an interpreter for the jobs of one session"
 
 
 def test_other_doors(kernels, session):

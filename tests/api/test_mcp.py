@@ -114,7 +114,8 @@ def test_long_output_is_cut_by_characters(server):
     ({"language": None, "code": "x"}, "language"), ({"language": 7, "code": "x"}, "language"), ({"code": 7}, "code"), ({}, "code is required"),
     ({"code": "1", "timeout": 0}, "timeout"), ({"code": "1", "timeout": 301}, "timeout"), ({"code": "1", "timeout": 1.5}, "timeout"),
     ({"code": "1", "timeout": "2"}, "timeout"), ({"code": "1", "session_id": ".."}, "session_id"), ({"code": "1", "stdin": 1}, "stdin"),
-    ({"code": "1", "policy": "strict"}, "unknown argument"), ({"code": "1", "callback_url": "http://x"}, "unknown argument"),
+    ({"language": "", "code": "x"}, "language: is required"), ({"code": None}, "code is required"),
+    ({"script": "1"}, "script: unknown argument; did you mean 'code'?"), ({"code": "1", "policy": "strict"}, "unknown argument"), ({"code": "1", "callback_url": "http://x"}, "unknown argument"),
 ])
 def test_arguments_that_will_not_do(server, arguments, says):
     result = run(server, **arguments)
@@ -122,8 +123,20 @@ def test_arguments_that_will_not_do(server, arguments, says):
     assert result["structuredContent"]["status"] == "setup_error" and result["structuredContent"]["exit_code"] == -1
 
 
+def test_null_is_the_same_as_nothing(server):
+    assert text(run(server, code="print(1)", stdin=None, timeout=None, session_id=None)) == "1\n"
+    assert text(run(server, code="print(1)", session_id="")) == "1\n"
+    assert ask(server, "tools/list", {"cursor": None})["result"] == ask(server, "tools/list")["result"]
+    assert "result" in post(server, {"jsonrpc": "2.0", "id": 1, "method": "ping", "params": None}).json
+    params = {"name": "execute_code", "arguments": {"language": "python", "code": "print(1)"}, "_meta": None}
+    assert text(ask(server, "tools/call", params)["result"]) == "1\n"
+    params["_meta"] = {"progressToken": None}
+    assert text(ask(server, "tools/call", params)["result"]) == "1\n"
+
+
 def test_arguments_that_are_none(server):
-    for params in ({"name": "execute_code", "arguments": []}, {"name": "execute_code"}, {"name": "execute_code", "arguments": {"code": "1"}}):
+    for params in ({"name": "execute_code", "arguments": []}, {"name": "execute_code"}, {"name": "execute_code", "arguments": {"code": "1"}},
+                   {"name": "execute_code", "arguments": None}):
         result = ask(server, "tools/call", params)["result"]
         assert result["structuredContent"]["status"] == "setup_error"
 

@@ -36,9 +36,15 @@ FIELD = [
     ({}, "code", "code is required"),
     ({"code": ""}, "code", "code is required"),
     ({"code": 7}, "code", "code: must be a string, not a number"),
-    ({"code": None}, "code", "code: must be a string, not null"),
+    ({"code": None}, "code", "code is required"),
     ({"code": "1", "cod": 1}, "cod", "cod: unknown field; did you mean 'code'?"),
     ({"code": "1", "bogus": 1}, "bogus", "bogus: unknown field"),
+    ({"code": "1", "bogus": None}, "bogus", "bogus: unknown field"),
+    ({"code": "1", "memory_limit": 1}, "memory_limit", "memory_limit: unknown field; did you mean 'limits.memory_bytes'?"),
+    ({"code": "1", "cmd": "ls"}, "cmd", "cmd: unknown field; the program is `code`, its arguments are `args`"),
+    ({"source": "1"}, "source", "source: unknown field; did you mean 'code'?"),
+    ({"code": "1", "lang": "python"}, "lang", "lang: unknown field; did you mean 'language'?"),
+    ({"code": "1", "packages": ["numpy"]}, "packages", "packages: unknown field; the program installs them itself: install_package(\"NAME\")"),
     ({"code": "1", "language": "cobol"}, "language", "unsupported runtime: cobol; supported: python, node, bash"),
     ({"code": "1", "runtime": "cobol"}, "runtime", "unsupported runtime: cobol; supported: python, node, bash"),
     ({"code": "1", "stdin": 1}, "stdin", "stdin: must be a string, not a number"),
@@ -52,10 +58,15 @@ FIELD = [
     ({"code": "1", "files": [{"name": "a", "data": "?"}]}, "files[0].data", "files[0].data: is not base64"),
     ({"code": "1", "files": [{"name": "a"}, {"name": "a"}]}, "files", "files: 'a' is there twice"),
     ({"code": "1", "files": [{"content": "a"}]}, "files[0].name", "files[0].name: is required"),
+    ({"code": "1", "files": [{"name": "a"}, {"name": ".//a"}]}, "files", "files: 'a' is there twice"),
+    ({"code": "1", "files": [{"name": None}]}, "files[0].name", "files[0].name: is required"),
+    ({"code": "1", "files": [{"path": "a"}]}, "files[0].path", "files[0].path: unknown field; did you mean 'name'?"),
     ({"code": "1", "files": [{"name": "a", "mode": 1}]}, "files[0].mode", "files[0].mode: unknown field"),
     ({"code": "1", "outputs": [1]}, "outputs[0]", "outputs[0]: must be a string, not a number"),
+    *(({"code": "1", "outputs": ["ok", path]}, "outputs[1]", "outputs[1]: output files are looked for in the workspace…")
+      for path in ("/tmp/x", "/etc/passwd", "../x", "a/../../x", "/workspace/x")),
+    ({"code": "1", "outputs": ["d/"]}, "outputs[0]", "outputs[0]: names a directory; 'NAME/*' asks for the files in one"),
     ({"code": "1", "session_id": ".s"}, "session_id", "session_id: must be…"),
-    ({"code": "1", "session_id": ""}, "session_id", "session_id: must be…"),
     ({"code": "1", "session_id": "a/b"}, "session_id", "session_id: must be…"),
     ({"code": "1", "session_id": "é"}, "session_id", "session_id: must be…"),
     ({"code": "1", "session_id": "s" * 129}, "session_id", "session_id: must be…"),
@@ -64,7 +75,7 @@ FIELD = [
     ({"code": "1", "args": "x"}, "args", "args: must be an array, not a string"),
     ({"code": "1", "env": {"A": 1}}, "env.A", "env.A: must be a string, not a number"),
     ({"code": "1", "limits": {"pids": 0}}, "limits.pids", "limits.pids: must be a whole number from 1 up"),
-    ({"code": "1", "limits": {"ram": 1}}, "limits.ram", "limits.ram: unknown field"),
+    ({"code": "1", "limits": {"ram": 1}}, "limits.ram", "limits.ram: unknown field; did you mean 'memory_bytes'?"),
     ({"code": "1", "policy": "no-such"}, "policy", "policy: …"),
 ]
 
@@ -74,7 +85,7 @@ def test_400_names_the_field(server, body, field, text):
     refused(server, body, 400, "invalid_field", field, text)
 
 
-@pytest.mark.parametrize("name", ["", "/", "/etc/passwd", "..", ".", "../a", "a/../b", "a/./b", "a//b", "a/", "n" * 256, "d/" + "n" * 256])
+@pytest.mark.parametrize("name", ["", "/", "/etc/passwd", "..", ".", "../a", "a/../b", "./../a", "a/.", "//a", "a/", "n" * 256, "d/" + "n" * 256])
 def test_400_for_bad_file_names(server, name):
     for member in ({}, {"data": ""}):
         status, _, error = post(server, json.dumps({"code": "1", "files": [{"name": name, **member}]}))
@@ -122,9 +133,36 @@ def test_400_where_the_body_ends_is_not_clear(server, wire):
 
 
 def test_404(server):
-    for path in ("/", "/nothing", "/execute/", "/execute/x", "/Execute", "/metrics%00", "/run-code/", "/run-codes"):
+    for path, meant in (("/", None), ("/nothing", None), ("/v1", None), ("/execute/", "/execute"), ("/execute/x", "/execute"), ("/Execute", "/execute"),
+                        ("/v1/execute", "/execute"), ("/api/v1/execute/", "/execute"), ("/v1/jobs/ab", "/jobs/ab"), ("/metrics%00", "/metrics"),
+                        ("/run-code/", "/run-code"), ("/run-codes", "/run-code")):
         reply = server.get(path)
-        assert reply.status == 404 and reply.json == {"error": "no such path", "code": "not_found", "field": None}
+        text = "no such path" + (f"; did you mean {meant}?" if meant else "")
+        assert reply.status == 404 and reply.json == {"error": text, "code": "not_found", "field": None}
+
+
+@pytest.mark.parametrize("method, path, field, text", [
+    ("POST", "/execute?wiat=false", "wiat", "wiat: unknown query parameter; did you mean 'wait'?"),
+    ("POST", "/execute?wait=true&async=1", "async", "async: unknown query parameter; do not wait for the job with ?wait=false"),
+    ("POST", "/execute?stream", "stream", "stream: unknown query parameter; ask for events with the header Accept: text/event-stream"),
+    ("POST", "/execute?wait=true&wait=false", "wait", "wait: is there twice"),
+    ("POST", "/execute?=1", "=1", "=1: unknown query parameter"),
+    ("POST", "/run-code?wait=false", "wait", "wait: unknown query parameter"),
+    ("POST", "/run-code/x/terminate?raeson=y", "raeson", "raeson: unknown query parameter; did you mean 'reason'?"),
+    ("POST", "/mcp?session=s", "session", "session: unknown query parameter"),
+    ("DELETE", "/jobs/x?force=1", "force", "force: unknown query parameter"), ("GET", "/jobs/x?reason=y", "reason", "reason: unknown query parameter"),
+    ("GET", "/sessions?limit=10", "limit", "limit: unknown query parameter"), ("DELETE", "/workspace/s?force", "force", "force: unknown query parameter"),
+    ("GET", "/approvals?all=1", "all", "all: unknown query parameter"), ("GET", "/healthz?verbose", "verbose", "verbose: unknown query parameter"),
+    ("GET", "/metrics?" + "n" * 300, "n" * 100, "n" * 100 + ": unknown query parameter"),
+])
+def test_400_for_what_the_query_may_not_have(server, method, path, field, text):
+    reply = server.request(method, path, '{"code": "1"}' if method == "POST" else None)
+    assert reply.status == 400 and reply.json == {"error": text, "code": "invalid_field", "field": field}
+
+
+def test_an_empty_query_is_none(server):
+    for query in ("?", "?&", "?wait=true&", "?&wait=true"):
+        assert server.request("POST", "/execute" + query, '{"code": "1"}').status == 200, query
 
 
 def test_405_says_what_is_allowed(server):

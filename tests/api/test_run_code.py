@@ -53,6 +53,17 @@ def test_function_gets_its_arguments(client, language):
     assert (reply["status"], reply["result"]) == ("success", 42)
 
 
+def test_null_is_the_same_as_nothing(client):
+    for options in (None, dict.fromkeys(["execute", "imports", "modules", "globals", "language", "memoryLimitBytes", "filename", "report"]),
+                    {"execute": {"fn": None, "args": None}, "language": ""}):
+        reply = post(client, {"source": "export default (): number => 42", "options": options, "callback_url": None, "execution_id": None,
+                              "timeout_ms": None, "stream": None})
+        assert reply.status == 200 and reply.json["result"] == 42, reply.body
+    for body, text in (({"source": None}, "source is required"), ({"code": ""}, "code: unknown field; did you mean 'source'?")):
+        reply = post(client, body)
+        assert reply.status == 400 and reply.json["error"] == text
+
+
 def test_value_takes_no_arguments(client, language):
     reply = client.run("export default 42", language=language, execute={"args": [1]})
     assert (reply["status"], reply["error"]["name"]) == ("error", "TypeError")
@@ -301,6 +312,7 @@ def test_terminate(client, source):
 
 def test_terminate_what_never_was(client):
     assert client.server.request("POST", "/run-code/nobody/terminate").status == 204
+    assert client.server.request("POST", "/run-code/nobody/terminate", '{"reason": null}').status == 204
     assert client.server.request("POST", "/run-code/nobody/terminate", '{"because": 1}').status == 400
 
 

@@ -111,12 +111,22 @@ def test_mutations():
         assert not protoc_accepts or ONLY_WE_REFUSE.search(error), (text, error)
 
 
+AMOUNTS = [(b"size_bytes: 512MiB", b"size_bytes: 536870912"), (b'size_bytes: "1GiB"', b"size_bytes: 1073741824"), (b"wait_ms: 30s", b"wait_ms: 30000"),
+           (b"wait_ms: '5m'", b"wait_ms: 300000"), (b"r_wait_ms: [1h, 1]", b"r_wait_ms: [3600000, 1]"), (b'wait_ms: "7"', b"wait_ms: 7")]
+
+
+@pytest.mark.parametrize("text,number", AMOUNTS, ids=[text.decode() for text, _ in AMOUNTS])
+def test_units_are_our_addition(text, number):
+    assert not protoc(text)[0]
+    assert ours([text]) == [protoc(number)]
+
+
 @pytest.mark.parametrize("path,message", [
     ("config/server.textproto", "immure.Server"),
-    ("config/policies/python.textproto", "immure.Policy"),
-    ("config/policies/strict.textproto", "immure.Policy"),
+    *((f"config/policies/{path.name}", "immure.Policy") for path in sorted((ROOT / "config/policies").glob("*.textproto"))),
 ])
 def test_shipped_files(path, message):
+    """They have no units: whatever reads protobuf reads them."""
     text = (ROOT / path).read_bytes()
     proto = "config/server/server.proto" if message == "immure.Server" else "config/policy/policy.proto"
     reference = protoc(text, message, proto)

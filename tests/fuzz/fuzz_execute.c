@@ -39,6 +39,13 @@ static const struct service *the_service(void)
     return &service;
 }
 
+/* There is nothing more to be cleaned. */
+static void require_clean(const char *name, int (*clean)(char *, const char *, struct err *))
+{
+    CLEANUP(freep) char *copy = strdup(name);
+    REQUIRE(copy && clean(copy, "name", NULL) == 0 && strcmp(copy, name) == 0);
+}
+
 static void require_input(const struct execute_request *request)
 {
     const struct job *job = request->job;
@@ -50,7 +57,10 @@ static void require_input(const struct execute_request *request)
         REQUIRE(job->files[i].offset == end);
         REQUIRE(job->files[i].size <= request->input.size - end);
         end += job->files[i].size;
-        REQUIRE(input_path_check(job->files[i].path, "path", NULL) == 0);
+        require_clean(job->files[i].path, input_path_clean);
+    }
+    for (size_t i = 0; i < job->n_outputs; i++) {
+        require_clean(job->outputs[i], input_pattern_clean);
     }
     REQUIRE(end == request->input.size);
 }

@@ -222,7 +222,7 @@ class Run {
     this.sources = new Map(Object.entries(options.modules ?? {}).map(
       ([specifier, text]) => [path.posix.join(path.posix.dirname(this.filename), specifier), text]));
     this.imports = options.imports ?? {};
-    this.typed = (options.language ?? 'typescript') === 'typescript';
+    this.typed = (options.language || 'typescript') === 'typescript';
     this.modules = new Map(); // by path, or by specifier
     this.maps = new Map(); // file -> its source map
     this.files = new Set([this.filename, ...this.sources.keys()]);
@@ -447,7 +447,7 @@ class Run {
   // ---- From the source to the end ----
 
   setUp() {
-    const {imports = {}, globals = {}, report = null} = this.options, {hello} = this.bridge;
+    const globals = this.options.globals ?? {}, {hello} = this.bridge;
     const names = Object.keys(globals);
     this.inside.connect({
       call: (...args) => this.call(...args), event: (...args) => this.event(...args), finish: (text) => this.finish(text),
@@ -456,7 +456,7 @@ class Run {
       bytesOf: (text) => Buffer.from(text, 'base64').length,
       fromBase64: (text, buffer) => { new HostBytes(buffer).set(Buffer.from(text, 'base64')); },
     }, hello.max_result_bytes, hello.max_frame_bytes - 1024);
-    this.inside.setUp(JSON.stringify(imports), JSON.stringify(report), Object.hasOwn(globals, 'console'));
+    this.inside.setUp(JSON.stringify(this.imports), JSON.stringify(this.options.report ?? null), Object.hasOwn(globals, 'console'));
     if (names.length > 0) {
       // Declarations of a script: every module sees them, they can be shadowed, and the global object has none of them.
       const assign = vm.runInContext(`'use strict'; let ${names.join(', ')}; ((values) => { ${names.map(
@@ -466,7 +466,7 @@ class Run {
   }
 
   async start() {
-    const {fn = 'default', args = []} = this.options.execute ?? {};
+    const fn = this.options.execute?.fn ?? 'default', args = this.options.execute?.args ?? [];
     const main = this.compileAt(this.filename, this.source);
     await this.link(main);
     this.answers = setImmediate(() => this.pump());

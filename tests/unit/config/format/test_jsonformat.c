@@ -45,6 +45,8 @@ static void test_same_message_as_text(void **state)
         {"{\"int64\": \"-9223372036854775808\", \"uint64\": \"7\", \"int32\": \"-1\"}",
          "int64: -9223372036854775808 uint64: 7 int32: -1"},
         {"{\"int32\": 1e2, \"sint64\": -3.0}", "int32: 100 sint64: -3"},
+        {"{\"sizeBytes\": \"2GiB\", \"wait_ms\": \"30s\", \"r_wait_ms\": [\"5m\", \"7\", 7]}",
+         "size_bytes: 2147483648 wait_ms: 30000 r_wait_ms: [300000, 7, 7]"},
         {"{\"double\": 0.1, \"float\": 1e10}", "double: 0.1 float: 1e10"},
         {"{\"rDouble\": [\"NaN\", \"Infinity\", \"-Infinity\", \"1.5\"]}", "r_double: [nan, inf, -inf, 1.5]"},
         {"{\"float\": \"-Infinity\"}", "float: -inf"},

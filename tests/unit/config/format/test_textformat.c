@@ -56,6 +56,21 @@ static void test_scalars_and_quantifiers(void **state)
     everything__everything__free_unpacked(e, NULL);
 }
 
+static void test_amounts(void **state)
+{
+    (void)state;
+    Everything__Everything *e =
+        parse("size_bytes: 2GiB wait_ms: \"30s\" r_wait_ms: [5m, '1h', 7, \"7\", 0x10, 1ms]");
+    assert_true(e->size_bytes == 2147483648);
+    assert_int_equal(e->wait_ms, 30000);
+    assert_int_equal(e->n_r_wait_ms, 6);
+    static const uint64_t expected[] = {300000, 3600000, 7, 7, 16, 1};
+    for (size_t i = 0; i < ARRAY_SIZE(expected); i++) {
+        assert_int_equal(e->r_wait_ms[i], expected[i]);
+    }
+    everything__everything__free_unpacked(e, NULL);
+}
+
 static void test_defaults_and_oneof(void **state)
 {
     (void)state;
@@ -102,6 +117,23 @@ static void test_refused_with_place_and_path(void **state)
     refused("uint32: -1", "f:1:9", "uint32: expected a whole number without a sign, got '-'");
     refused("double: 0x1", "f:1:9", "double: expected a decimal number, not a hexadecimal or octal one");
     refused("bool: maybe", "f:1:7", "bool: expected true or false, got 'maybe'");
+    refused("uint64: 30s", "f:1:9", "uint64: expected a whole number without a sign, got '30s'");
+    refused("size_bytes: 30s", "f:1:13",
+            "size_bytes: 30s is a time; this is a number of bytes, alone or with B, KiB, MiB, GiB or TiB "
+            "(\"512MiB\")");
+    refused(
+        "r_wait_ms: 1 r_wait_ms: '2MB'", "f:1:25",
+        "r_wait_ms[1]: '2MB' is not a whole number of milliseconds, alone or with ms, s, m or h (\"30s\")");
+    refused("size_bytes: 1.5GiB", "f:1:13",
+            "size_bytes: 1.5GiB is not a whole number of bytes, alone or with B, KiB, MiB, GiB or TiB "
+            "(\"512MiB\")");
+    refused("wait_ms: 1200h", "f:1:10", "wait_ms: 1200h is not a whole number that the setting can hold");
+    refused("size_bytes: -1KiB", "f:1:13", "size_bytes: expected a whole number without a sign, got '-'");
+    refused("double: 2s", "f:1:9", "double: expected a number, got '2s'");
+    refused("bool: 1s", "f:1:7", "bool: expected true or false, got '1s'");
+    refused("colour: 1s", "f:1:9", "colour: expected the name or number of a value, got '1s'");
+    refused("1s: 1", "f:1:1", "expected the name of a field, got '1s'");
+    refused("size_bytes: 0x1KiB", "f:1:16", "a blank is needed between a number and a name");
     refused("\xc3\xa4", "f:1:1", "byte 0xc3 must not stand outside strings and comments");
 }
 
@@ -188,7 +220,7 @@ static const char seed[] =
     "int32: -0x7f # comment\nstring: \"a\\u00e4\\ud83d\\ude00\\x41\\101\" 'b';\n"
     "r_leaf: [{ number: 1, list: [1, 2] }, < text: 'x' >], defaults < real: -inf >\n"
     "choice { colour: BLUE } strict { must: 1 name: 'a' leaf {} } p_double: [1e5f, .5, nan]\n"
-    "r_nested { r_nested { r_bytes: ['', '\\000'] } } bool: t\n";
+    "r_nested { r_nested { r_bytes: ['', '\\000'] } } bool: t size_bytes: 5MiB wait_ms: '7s'\n";
 
 /* What is accepted, packs, is accepted by protobuf-c's own reader, and is freed without a trace. */
 static void test_mutations(void **state)
@@ -233,6 +265,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scalars_and_quantifiers),
         cmocka_unit_test(test_defaults_and_oneof),
+        cmocka_unit_test(test_amounts),
         cmocka_unit_test(test_refused_with_place_and_path),
         cmocka_unit_test(test_depth),
         cmocka_unit_test(test_source_knows_places),

@@ -81,7 +81,12 @@ static void test_every_variable(void **state)
     assert_int_equal(config->max_output_bytes, 8);
     assert_int_equal(config->session_ttl_ms, 90000);
     server_config_free(config);
-    config = ACCEPTED(KEY, "SANDBOX_ADDR=[::1]:81", "SANDBOX_MAX_CONCURRENT=9", "SANDBOX_SESSION_TTL=30m");
+    config = ACCEPTED(KEY, "SANDBOX_ADDR=[::1]:81", "SANDBOX_MAX_CONCURRENT=9", "SANDBOX_SESSION_TTL=30m",
+                      "SANDBOX_EXECUTOR_DEFAULT_TIMEOUT_MS=5s", "SANDBOX_EXECUTOR_MAX_TIMEOUT_MS=2m",
+                      "SANDBOX_MAX_OUTPUT=1MiB");
+    assert_int_equal(config->default_timeout_ms, 5000);
+    assert_int_equal(config->max_timeout_ms, 120000);
+    assert_int_equal(config->max_output_bytes, 1 << 20);
     assert_string_equal(config->listen, "[::1]:81");
     assert_int_equal(config->max_concurrent_jobs, 9);
     assert_int_equal(config->session_ttl_ms, 30 * 60 * 1000);
@@ -114,10 +119,13 @@ static void test_refused(void **state)
     REFUSED("SANDBOX_EXECUTOR_ENV", "is empty", KEY, "SANDBOX_EXECUTOR_ENV=");
     REFUSED("SANDBOX_ADDR", "listen: must be HOST:PORT, [HOST]:PORT or unix:/PATH, not \"x\"", KEY,
             "SANDBOX_ADDR=x");
-    REFUSED("SANDBOX_EXECUTOR_MAX_TIMEOUT_MS", "\"1s\" is not a whole number", KEY,
-            "SANDBOX_EXECUTOR_MAX_TIMEOUT_MS=1s");
-    REFUSED("SANDBOX_EXECUTOR_MAX_TIMEOUT_MS", "\"-1\" is not a whole number", KEY,
+    REFUSED("SANDBOX_EXECUTOR_MAX_TIMEOUT_MS",
+            "\"1MiB\" is a size; this is a number of milliseconds, alone or with ms, s, m or h (\"30s\")",
+            KEY, "SANDBOX_EXECUTOR_MAX_TIMEOUT_MS=1MiB");
+    REFUSED("SANDBOX_EXECUTOR_MAX_TIMEOUT_MS",
+            "\"-1\" is not a whole number of milliseconds, alone or with ms, s, m or h (\"30s\")", KEY,
             "SANDBOX_EXECUTOR_MAX_TIMEOUT_MS=-1");
+    REFUSED("SANDBOX_MAX_CONCURRENT", "\"4s\" is not a whole number", KEY, "SANDBOX_MAX_CONCURRENT=4s");
     REFUSED("SANDBOX_EXECUTOR_MAX_TIMEOUT_MS", "is empty", KEY, "SANDBOX_EXECUTOR_MAX_TIMEOUT_MS=");
     REFUSED("SANDBOX_MAX_CONCURRENT", "\"4294967296\" is not a whole number that the setting can hold", KEY,
             "SANDBOX_MAX_CONCURRENT=4294967296");

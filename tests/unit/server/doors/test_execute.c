@@ -186,8 +186,77 @@ static void runtimes_by_name_and_alias(void **state)
     }
 }
 
+static void null_is_as_good_as_nothing(void **state)
+{
+    (void)state;
+    struct execute_request request = decode_good(
+        "{\"code\": \"x\", \"language\": null, \"runtime\": null, \"stdin\": null, \"timeout_ms\": null,"
+        " \"timeout\": 2, \"outputs\": null, \"session_id\": null, \"callback_url\": null, \"execution_id\": "
+        "null, \"args\": null, \"env\": null, \"policy\": null, \"environment\": null, \"image\": null, "
+        "\"wait_ms\": null, \"limits\": {\"memory_bytes\": null, \"pids\": 2}, \"files\": [{\"name\": \"a\", "
+        "\"content\": null, \"data\": \"AAH/\", \"mime\": null, \"url\": null}]}");
+    const struct job *job = request.job;
+    assert_string_equal(job->runtime, "python");
+    assert_int_equal(job->limits.timeout_ms, 2000);
+    assert_int_equal(job->limits.memory_bytes, 0);
+    assert_int_equal(job->limits.pids, 2);
+    assert_int_equal(job->n_files, 1);
+    assert_int_equal(job->files[0].size, 3);
+    assert_int_equal(job->n_args + job->n_env + job->n_outputs, 0);
+    assert_null(job->session_id);
+    assert_null(job->policy);
+    assert_null(job->image);
+    assert_null(request.callback_url);
+    assert_null(request.stdin_data);
+    assert_int_equal(strlen(job->execution_id), 36);
+    execute_request_clear(&request);
+}
+
+static void empty_words_are_none(void **state)
+{
+    (void)state;
+    struct execute_request request =
+        decode_good("{\"code\": \"x\", \"language\": \"node\", \"runtime\": \"\", \"session_id\": \"\", "
+                    "\"callback_url\": \"\"}");
+    assert_string_equal(request.job->runtime, "node");
+    assert_null(request.job->session_id);
+    assert_null(request.callback_url);
+    execute_request_clear(&request);
+    request = decode_good("{\"code\": \"x\", \"language\": \"\", \"runtime\": \"\"}");
+    assert_string_equal(request.job->runtime, "python");
+    execute_request_clear(&request);
+}
+
+static void names_lose_what_they_do_not_need(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *written, *name;
+    } rows[] = {
+        {"./dot", "dot"},    {"a//b", "a/b"},        {"./a/./b", "a/b"},     {".//.//a", "a"},
+        {"a/.//./b", "a/b"}, {".hidden", ".hidden"}, {"..a/b..", "..a/b.."}, {"a.", "a."},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        char text[160];
+        snprintf(text, sizeof text,
+                 "{\"code\": \"x\", \"files\": [{\"name\": \"%s\"}], \"outputs\": [\"%s\"]}", rows[i].written,
+                 rows[i].written);
+        struct execute_request request = decode_good(text);
+        assert_string_equal(request.job->files[0].path, rows[i].name);
+        assert_string_equal(request.job->outputs[0], rows[i].name);
+        execute_request_clear(&request);
+    }
+    struct execute_request request =
+        decode_good("{\"code\": \"x\", \"files\": [{\"name\": \"./a\", \"content\": \"\"}]}");
+    assert_string_equal(request.job->files[0].path, "a");
+    execute_request_clear(&request);
+}
+
 #define C           "\"code\": \"x\", "
 #define FILES(list) "{" C "\"files\": [" list "]}"
+#define OUTSIDE                                                                                              \
+    "output files are looked for in the workspace, the program's working directory (/workspace, where the "  \
+    "policy names no other); give a path relative to it"
 
 static const struct refusal {
     const char *text, *field, *sentence;
@@ -197,11 +266,21 @@ static const struct refusal {
     {"{}", "code", "code is required"},
     {"{\"code\": \"\"}", "code", "code is required"},
     {"{\"code\": 1}", "code", "code: must be a string, not a number"},
-    {"{\"code\": null}", "code", "code: must be a string, not null"},
+    {"{\"code\": null}", "code", "code is required"},
     {"{" C "\"bogus\": 1}", "bogus", "bogus: unknown field"},
     {"{" C "\"timeuot\": 1}", "timeuot", "timeuot: unknown field; did you mean 'timeout'?"},
     {"{" C "\"language\": \"cobol\"}", "language", "unsupported runtime: cobol; supported: python, node"},
-    {"{" C "\"runtime\": \"\"}", "runtime", "unsupported runtime: ; supported: python, node"},
+    {"{" C "\"bogus\": null}", "bogus", "bogus: unknown field"},
+    {"{" C "\"memory_limit\": 1}", "memory_limit",
+     "memory_limit: unknown field; did you mean 'limits.memory_bytes'?"},
+    {"{" C "\"memoryLimit\": 1}", "memoryLimit",
+     "memoryLimit: unknown field; did you mean 'limits.memory_bytes'?"},
+    {"{" C "\"cmd\": []}", "cmd", "cmd: unknown field; the program is `code`, its arguments are `args`"},
+    {"{\"source\": \"x\"}", "source", "source: unknown field; did you mean 'code'?"},
+    {"{" C "\"lang\": \"py\"}", "lang", "lang: unknown field; did you mean 'language'?"},
+    {"{" C "\"packages\": []}", "packages",
+     "packages: unknown field; the program installs them itself: install_package(\"NAME\")"},
+    {"{" C "\"filename\": \"a\"}", "filename", "filename: unknown field"},
     {"{" C "\"runtime\": \"node\", \"language\": \"python\"}", "language",
      "language: differs from `runtime`; give one of them"},
     {"{" C "\"stdin\": 1}", "stdin", "stdin: must be a string, not a number"},
@@ -218,16 +297,22 @@ static const struct refusal {
     {FILES("{}"), "files[0].name", "files[0].name: is required"},
     {FILES("{\"name\": \"a\"}, {\"name\": \"b\", \"x\": 1}"), "files[1].x", "files[1].x: unknown field"},
     {FILES("{\"name\": 1}"), "files[0].name", "files[0].name: must be a string, not a number"},
-    {FILES("{\"name\": \"a\", \"data\": null}"), "files[0].data",
-     "files[0].data: must be a string, not null"},
+    {FILES("{\"name\": null}"), "files[0].name", "files[0].name: is required"},
+    {FILES("null"), "files[0]", "files[0]: must be an object"},
+    {FILES("{\"path\": \"a\"}"), "files[0].path", "files[0].path: unknown field; did you mean 'name'?"},
+    {FILES("{\"name\": \"a\", \"text\": \"\"}"), "files[0].text",
+     "files[0].text: unknown field; did you mean 'content'?"},
     {FILES("{\"name\": \"\"}"), "files[0].name", "files[0].name: must not be empty"},
     {FILES("{\"name\": \"/a\"}"), "files[0].name", "files[0].name: must not begin with '/'"},
-    {FILES("{\"name\": \"a//b\"}"), "files[0].name", "files[0].name: must not have an empty part"},
-    {FILES("{\"name\": \"a/\"}"), "files[0].name", "files[0].name: must not have an empty part"},
-    {FILES("{\"name\": \".\"}"), "files[0].name", "files[0].name: must not have a part '.' or '..'"},
-    {FILES("{\"name\": \"..\"}"), "files[0].name", "files[0].name: must not have a part '.' or '..'"},
-    {FILES("{\"name\": \"a/../b\"}"), "files[0].name", "files[0].name: must not have a part '.' or '..'"},
-    {FILES("{\"name\": \"a/.\"}"), "files[0].name", "files[0].name: must not have a part '.' or '..'"},
+    {FILES("{\"name\": \"//a\"}"), "files[0].name", "files[0].name: must not begin with '/'"},
+    {FILES("{\"name\": \"a/\"}"), "files[0].name", "files[0].name: must name a file, not a directory"},
+    {FILES("{\"name\": \".\"}"), "files[0].name", "files[0].name: must name a file, not a directory"},
+    {FILES("{\"name\": \"./\"}"), "files[0].name", "files[0].name: must name a file, not a directory"},
+    {FILES("{\"name\": \"a/.\"}"), "files[0].name", "files[0].name: must name a file, not a directory"},
+    {FILES("{\"name\": \"..\"}"), "files[0].name", "files[0].name: must not have a part '..'"},
+    {FILES("{\"name\": \"./../a\"}"), "files[0].name", "files[0].name: must not have a part '..'"},
+    {FILES("{\"name\": \"a/../b\"}"), "files[0].name", "files[0].name: must not have a part '..'"},
+    {FILES("{\"name\": \"a/..\"}"), "files[0].name", "files[0].name: must not have a part '..'"},
     {FILES("{\"name\": \"a/b\", \"content\": \"\"}"), "files[0].name",
      "files[0].name: with `content` it must be a plain file name, without '/'"},
     {FILES("{\"name\": \"a\", \"content\": \"\", \"data\": \"\"}"), "files[0]",
@@ -236,6 +321,8 @@ static const struct refusal {
     {FILES("{\"name\": \"a\", \"data\": \"AAA\"}"), "files[0].data", "files[0].data: is not base64"},
     {FILES("{\"name\": \"a\", \"data\": \"AA==\\n\"}"), "files[0].data", "files[0].data: is not base64"},
     {FILES("{\"name\": \"a\"}, {\"name\": \"b\"}, {\"name\": \"a\"}"), "files", "files: 'a' is there twice"},
+    {FILES("{\"name\": \"a/b\"}, {\"name\": \".//a/./b\"}"), "files", "files: 'a/b' is there twice"},
+    {FILES("{\"name\": \"./a\"}, {\"name\": \"a//b\"}"), "files", "files: 'a/b' lies below another file"},
     {FILES("{\"name\": \"a/b/c\"}, {\"name\": \"a\"}"), "files", "files: 'a/b/c' lies below another file"},
     {FILES("{\"name\": \"a\"}, {\"name\": \"a!\"}, {\"name\": \"a-/b\"}, {\"name\": \"a/b\"}, {\"name\": "
            "\"a0\"}"),
@@ -245,11 +332,16 @@ static const struct refusal {
     {"{" C "\"outputs\": \"a\"}", "outputs", "outputs: must be an array, not a string"},
     {"{" C "\"outputs\": [\"a\", 1]}", "outputs[1]", "outputs[1]: must be a string, not a number"},
     {"{" C "\"outputs\": [\"\"]}", "outputs[0]", "outputs[0]: must not be empty"},
+    {"{" C "\"outputs\": [null]}", "outputs[0]", "outputs[0]: must be a string, not null"},
+    {"{" C "\"outputs\": [\"a\", \"/tmp/x\"]}", "outputs[1]", "outputs[1]: " OUTSIDE},
+    {"{" C "\"outputs\": [\"../x\"]}", "outputs[0]", "outputs[0]: " OUTSIDE},
+    {"{" C "\"outputs\": [\"d/../../x\"]}", "outputs[0]", "outputs[0]: " OUTSIDE},
+    {"{" C "\"outputs\": [\"d/\"]}", "outputs[0]",
+     "outputs[0]: names a directory; 'NAME/*' asks for the files in one"},
     {"{" C "\"image\": \"a\"}", "image", "image: goes with `environment`: \"image\""},
     {"{" C "\"environment\": \"\"}", "environment", "environment: must be \"image\", or left out"},
     {"{" C "\"environment\": \"image\", \"image\": \"A\"}", "image", "image: " IMAGE_NAME_RULE},
     {"{" C "\"environment\": \"image\", \"image\": \"..\"}", "image", "image: " IMAGE_NAME_RULE},
-    {"{" C "\"session_id\": \"\"}", "session_id", "session_id: " SESSION_ID_RULE},
     {"{" C "\"session_id\": \".s\"}", "session_id", "session_id: " SESSION_ID_RULE},
     {"{" C "\"session_id\": \"a b\"}", "session_id", "session_id: " SESSION_ID_RULE},
     {"{" C "\"callback_url\": \"http://x\"}", "callback_url",
@@ -265,7 +357,11 @@ static const struct refusal {
     {"{" C "\"env\": {\"A=B\": \"\"}}", "env", "env: a variable's name must not be empty or hold '='"},
     {"{" C "\"policy\": \"\"}", "policy", "policy: must not be empty"},
     {"{" C "\"limits\": 1}", "limits", "limits: must be an object, not a number"},
-    {"{" C "\"limits\": {\"memory\": 1}}", "limits.memory", "limits.memory: unknown field"},
+    {"{" C "\"limits\": {\"memory\": 1}}", "limits.memory",
+     "limits.memory: unknown field; did you mean 'memory_bytes'?"},
+    {"{" C "\"limits\": {\"timeout_ms\": 1}}", "limits.timeout_ms",
+     "limits.timeout_ms: unknown field; it is a field of the request itself"},
+    {"{" C "\"limits\": {\"bogus\": 1}}", "limits.bogus", "limits.bogus: unknown field"},
     {"{" C "\"limits\": {\"pids\": 0}}", "limits.pids", "limits.pids: must be a whole number from 1 up"},
     {"{" C "\"limits\": {\"pids\": \"1\"}}", "limits.pids", "limits.pids: must be a whole number from 1 up"},
 };
@@ -374,7 +470,8 @@ int main(void)
         cmocka_unit_test(nobody_can_change_the_input), cmocka_unit_test(timeouts),
         cmocka_unit_test(runtimes_by_name_and_alias),  cmocka_unit_test(refuses_by_name),
         cmocka_unit_test(limits_what_can_be_counted),  cmocka_unit_test(limits_the_parts_of_names),
-        cmocka_unit_test(limits_the_length_of_paths),
+        cmocka_unit_test(limits_the_length_of_paths),  cmocka_unit_test(null_is_as_good_as_nothing),
+        cmocka_unit_test(empty_words_are_none),        cmocka_unit_test(names_lose_what_they_do_not_need),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

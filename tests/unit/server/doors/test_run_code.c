@@ -92,6 +92,48 @@ static void the_least_request(void **state)
     execute_request_clear(&request);
 }
 
+static void null_is_as_good_as_nothing(void **state)
+{
+    (void)state;
+    static const char *const bodies[] = {
+        "{\"source\":\"\",\"options\":null,\"execution_id\":null,\"callback_url\":null,\"timeout_ms\":null,"
+        "\"stream\":null}",
+        "{\"source\":\"\",\"callback_url\":\"\",\"options\":{\"execute\":null,"
+        "\"imports\":null,\"modules\":null,\"globals\":null,\"language\":null,\"memoryLimitBytes\":null,"
+        "\"filename\":null,\"report\":null}}",
+        "{\"source\":\"\",\"options\":{\"execute\":{\"fn\":null,\"args\":null},\"language\":\"\"}}",
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(bodies); i++) {
+        struct execute_request request;
+        struct err err;
+        assert_int_equal(decode(&config, bodies[i], &request, &err), 0);
+        assert_int_equal(strlen(request.job->execution_id), 36);
+        assert_int_equal(request.job->limits.memory_bytes + request.job->limits.timeout_ms, 0);
+        assert_false(request.stream);
+        assert_null(request.callback_url);
+        execute_request_clear(&request);
+    }
+}
+
+static void what_was_meant(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body, *sentence;
+    } rows[] = {
+        {"{\"code\":\"\"}", "code: unknown field; did you mean 'source'?"},
+        {"{\"source\":\"\",\"lang\":\"\"}", "lang: unknown field; did you mean 'options.language'?"},
+        {"{\"source\":\"\",\"options\":{\"global\":{}}}",
+         "options.global: unknown field; did you mean 'globals'?"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct execute_request request;
+        struct err err;
+        assert_true(decode(&config, rows[i].body, &request, &err) < 0);
+        assert_string_equal(err.text, rows[i].sentence);
+    }
+}
+
 static void memory_is_beside_the_evaluators(void **state)
 {
     (void)state;
@@ -140,7 +182,8 @@ static void refuses_by_name(void **state)
          "options.globals.a.value"},
         {"{\"source\":\"\",\"options\":{\"memoryLimitBytes\":18446744073709551615}}",
          "options.memoryLimitBytes"},
-        {"{\"source\":\"\",\"options\":{\"report\":null}}", "options.report"},
+        {"{\"source\":null}", "source"},
+        {"{\"source\":\"\",\"options\":{\"modules\":{\"./a\":null}}}", "options.modules../a"},
     };
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         struct execute_request request;
@@ -222,6 +265,8 @@ int main(void)
         cmocka_unit_test(takes_source_and_options_as_they_are),
         cmocka_unit_test(names_may_be_in_escapes),
         cmocka_unit_test(the_least_request),
+        cmocka_unit_test(null_is_as_good_as_nothing),
+        cmocka_unit_test(what_was_meant),
         cmocka_unit_test(memory_is_beside_the_evaluators),
         cmocka_unit_test(refuses_by_name),
         cmocka_unit_test(only_functions_of_the_options_are_callable),

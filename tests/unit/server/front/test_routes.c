@@ -91,6 +91,64 @@ static void only_two_routes_start_jobs_and_only_health_is_for_anyone(void **stat
     }
 }
 
+static void an_unknown_path_has_a_known_one_beside_it(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path, *meant;
+    } rows[] = {
+        {"/execute/", "/execute"},
+        {"/v1/execute", "/execute"},
+        {"/api/v1/execute//", "/execute"},
+        {"/v1/jobs/a-b", "/jobs/a-b"},
+        {"/Execute", "/execute"},
+        {"/excute", "/execute"},
+        {"/run_code", "/run-code"},
+        {"/v1/run-code/r/terminate/", "/run-code/r/terminate"},
+        {"/", NULL},
+        {"//", NULL},
+        {"", NULL},
+        {"/nothing", NULL},
+        {"/v1", NULL},
+        {"/v1/jobs/", NULL},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        char near[ROUTE_NEAR_BYTES];
+        const char *meant = route_near(rows[i].path, near);
+        assert_string_equal(meant ? meant : "none", rows[i].meant ? rows[i].meant : "none");
+    }
+    char large[2 * ROUTE_NEAR_BYTES] = "/execute", near[ROUTE_NEAR_BYTES];
+    memset(large + 8, 'x', sizeof large - 9);
+    assert_null(route_near(large, near));
+    memset(large + 8, '/', sizeof large - 9);
+    assert_string_equal(route_near(large, near), "/execute");
+}
+
+static void queries_have_what_the_route_takes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method, *path, *parameter;
+    } rows[] = {
+        {"POST", "/execute", "wait"},
+        {"POST", "/run-code", NULL},
+        {"POST", "/run-code/r/terminate", "reason"},
+        {"DELETE", "/jobs/j", "reason"},
+        {"GET", "/jobs/j", NULL},
+        {"HEAD", "/healthz", NULL},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        const struct route *path;
+        const char *names[ROUTE_PARAMETERS_MAX];
+        char allow[ROUTE_ALLOW_BYTES];
+        const struct route *route = route_find(rows[i].method, rows[i].path, &path, allow);
+        assert_int_equal(route_parameters(route, names), rows[i].parameter ? 1 : 0);
+        if (rows[i].parameter) {
+            assert_string_equal(names[0], rows[i].parameter);
+        }
+    }
+}
+
 static void paths_have_arguments(void **state)
 {
     (void)state;
@@ -122,6 +180,8 @@ int main(void)
         cmocka_unit_test(finds_routes),
         cmocka_unit_test(only_two_routes_start_jobs_and_only_health_is_for_anyone),
         cmocka_unit_test(paths_have_arguments),
+        cmocka_unit_test(an_unknown_path_has_a_known_one_beside_it),
+        cmocka_unit_test(queries_have_what_the_route_takes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,11 @@
+/* A name that no field, argument or parameter has: the refusal, with what may have been meant. */
+#pragma once
+
+#include <stddef.h>
+
+struct err;
+
+/* Fails with ERR_INVALID and the item PREFIXname: "PREFIXname: unknown WHAT; did you mean 'x'?". `names` are
+ * those that there are. */
+int unknown_name(const char *what, const char *prefix, const char *name, const char *const *names,
+                 size_t n_names, struct err *reterr);
