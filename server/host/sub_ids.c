@@ -25,8 +25,6 @@
 #include "jail/base/helper.h"
 #include "jail/base/io.h"
 
-extern char **environ;
-
 struct maps {
     pid_t process; /* whose namespace it is */
     uint32_t uid, gid;
