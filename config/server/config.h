@@ -101,6 +101,8 @@ struct server_config {
     bool open; /* no key and no file of keys, in a local environment: everyone may call */
     uint64_t default_timeout_ms, max_timeout_ms;
     uint32_t max_concurrent_jobs;
+    uint64_t queue_ms, mcp_queue_ms, max_queue_ms;
+    uint32_t max_queued_jobs; /* 0: four for each slot */
     bool cgroup_best_effort;
     char **policy_paths;
     size_t n_policy_paths;

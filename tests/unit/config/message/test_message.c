@@ -108,7 +108,12 @@ static void test_small_messages_round_trip(void **state)
         {.type = MSG_PING, .ping = {.number = 7}},
         {.type = MSG_PONG, .pong = {.number = UINT64_MAX}},
         {.type = MSG_REFUSED,
-         .refused = {.id = 1, .kind = ERR_BUSY, .item = "", .text = "server busy", .retry_after_ms = 12}},
+         .refused = {.id = 1,
+                     .kind = ERR_BUSY,
+                     .item = "",
+                     .text = "server busy",
+                     .retry_after_ms = 12,
+                     .no_slot = true}},
         {.type = MSG_STATE,
          .state =
              {.ready = false, .why = "step 7", .front_restarts = 2, .leftovers_swept = 1, .heap_bytes = 3}},
@@ -154,6 +159,7 @@ static void test_small_messages_round_trip(void **state)
             assert_int_equal(in.refused.kind, ERR_BUSY);
             assert_string_equal(in.refused.text, "server busy");
             assert_int_equal(in.refused.retry_after_ms, 12);
+            assert_true(in.refused.no_slot);
         }
         msg_clear(&in);
     }
