@@ -128,6 +128,7 @@ struct server_config {
     size_t n_callbacks;
     bool callback_any; /* a local environment that lists none: every address in numbers, and localhost */
     char *callback_ca_file;
+    uint64_t callback_margin_ms;
     uint64_t max_tool_frame_bytes, max_tool_bytes, max_result_bytes, tool_timeout_ms, max_tool_answer_bytes;
     uint32_t max_tool_calls, max_tool_calls_in_flight;
     uint64_t session_ttl_ms;

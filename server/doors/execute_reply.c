@@ -197,8 +197,8 @@ int execute_encode(const struct job_result *result, const struct job_texts *text
     put_output(ret, texts->capture);
     json_out_bytes(ret, "output", texts->output, texts->output_size);
     put_verdict(ret, result);
-    put_error(ret, result, texts->capture);
     json_out_u64(ret, "queued_ms", texts->queued_ms);
+    put_error(ret, result, texts->capture);
     int r = put_files(ret, texts->types, result, reterr);
     if (r < 0) {
         return r;

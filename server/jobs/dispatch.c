@@ -413,6 +413,7 @@ static int send_job(struct running *job, const char *approval_id, struct err *re
     int r = open_pipes(job, execute, fds + 1, reterr);
     if (r == 0) {
         execute->job->id = job->id;
+        execute->job->early_ms = job->callback_url ? config->callback_margin_ms : 0;
         struct msg msg = {.type = MSG_JOB, .job = execute->job};
         size_t skip = 0;
         if (approval_id) {

@@ -3,8 +3,8 @@
  * stands behind it.
  *
  * A turn comes when a job has ended, or the warden has said how things stand. It may still be too early: an
- * approved job or another front can have been faster. Then the warden says no once more, and the job goes back
- * to its place. */
+ * approved job or another front can have been faster. Then the warden says no once more, and the job goes
+ * back to its place. */
 #include <errno.h>
 #include <stddef.h>
 
@@ -70,8 +70,7 @@ void dispatch_tend(struct dispatch *dispatch)
 {
     const uint64_t now_ns = clock_now_ns();
     struct slot_wait *wait;
-    while (has_slot(dispatch) &&
-           (wait = slot_queue_next(dispatch->queue, now_ns, may_begin, dispatch))) {
+    while (has_slot(dispatch) && (wait = slot_queue_next(dispatch->queue, now_ns, may_begin, dispatch))) {
         struct running *job = job_of(wait);
         struct err err = {0};
         slot_queue_take(wait);

@@ -100,8 +100,7 @@ struct slot_wait *slot_queue_next(const struct slot_queue *queue, uint64_t now_n
 {
     struct slot_wait *chosen = NULL;
     for (struct slot_wait *wait = queue->first; wait; wait = wait->next) {
-        bool better =
-            !chosen || queue->accounts[wait->account].turn < queue->accounts[chosen->account].turn;
+        bool better = !chosen || queue->accounts[wait->account].turn < queue->accounts[chosen->account].turn;
         if (better && wait->not_before_ns <= now_ns && may(arg, wait)) {
             chosen = wait;
         }

@@ -17,6 +17,7 @@ static void test_job_round_trip(void **state)
     assert_string_equal(in.job->session_id, "s-1");
     assert_string_equal(in.job->image, "debian");
     assert_true(in.job->announce);
+    assert_int_equal(in.job->early_ms, 100);
     assert_int_equal(in.job->code_size, 100);
     assert_int_equal(in.job->n_files, 2);
     assert_string_equal(in.job->files[0].path, "data/\xff.csv");

@@ -1,5 +1,5 @@
-/* server/jobs/slot_queue.c: first come first served within a key, keys by turns, and no more than there is room
- * for. */
+/* server/jobs/slot_queue.c: first come first served within a key, keys by turns, and no more than there is
+ * room for. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
