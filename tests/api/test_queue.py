@@ -5,11 +5,13 @@ import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import approvals
 import pytest
-from harness import config_key, wait_for
+from harness import ROOT, config_key, runtimes, wait_for
 
 WITHOUT_NODE = True
 
+SHIPPED = (ROOT / "config/server.textproto").read_text()
 SLEEPS = "import time; time.sleep(60)"
 BUSY = {"error": "server busy: execution capacity reached", "code": "busy", "field": None}
 
@@ -268,3 +270,42 @@ def test_retry_after_is_how_long_jobs_take(serve, holder):
         assert post(server, "import time; time.sleep(1.2)").status == 200
     holder(server)
     assert 2 <= int(post(server).headers["Retry-After"]) <= 20
+
+
+def test_an_approved_job_goes_first(serve, tmp_path, wire, pool):
+    """It has its slot from the moment at which one is free: the warden says no to who was told by the front that it is its turn."""
+    server = serve(approvals.configuration(tmp_path / "policies", "queue_ms: 30000\n"), SANDBOX_EXECUTOR_MAX_CONCURRENT_JOBS="2")
+    connections = []
+    for key in ("caller", "other"):
+        body = json.dumps({"code": SLEEPS, "timeout": 60}).encode()
+        connections.append(wire(server))
+        connections[-1].request("POST", "/execute", {"X-Service-API-Key": approvals.KEYS[key], "Content-Type": "application/json",
+                                                     "Content-Length": len(body)}, body)
+    running(server, 2)
+    waiting = [pool.submit(post, server, "import time; print(time.monotonic_ns())", approvals.KEYS["other"]) for _ in range(2)]
+    queued(server, 2)
+    held = approvals.submitted(server, "import time; print(time.monotonic_ns())", key="mate")
+    assert approvals.decide(server, held).json["status"] == "approved"
+    connections[1].close()
+    began = [int(reply.result().json["stdout"]) for reply in waiting]
+    assert int(approvals.result(server, held, "mate")["reply"]["stdout"]) < min(began)
+    connections[0].close()
+
+
+def test_a_host_short_of_memory_begins_none_of_them(serve, tmp_path, holder, pool):
+    path = tmp_path / "floor.textproto"
+
+    def write(percent):
+        path.write_text(f"memory_free_bytes: 0 memory_free_percent: {percent}\n" + (runtimes() or SHIPPED))
+    write(0)
+    server = serve(SANDBOX_EXECUTOR_CONFIG=str(path), SANDBOX_EXECUTOR_MAX_CONCURRENT_JOBS="1")
+    holder(server)
+    waiting = pool.submit(post, server, queue_ms=30000)
+    queued(server, 1)
+    write(100)
+    server.process.send_signal(signal.SIGHUP)
+    reply = waiting.result()  # the one that runs is ended for it
+    assert reply.status == 503 and reply.json["error"] == "server busy: the host is short of memory"
+    write(0)
+    server.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: server.get("/readyz").status == 200, "the server is ready")
