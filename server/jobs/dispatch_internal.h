@@ -26,6 +26,7 @@ struct running {
     char request_id[IDENT_BYTES], traceparent[TRACEPARENT_BYTES], code_sha256[SHA256_HEX];
     uint64_t start_ns, deadline_ns; /* the latest that it can end, but for the jail's own setup */
     struct slot_wait wait;          /* for a slot */
+    bool waits_for_session;         /* for its session's job that runs, too */
     uint64_t queued_ns;             /* that it has waited */
     struct execute_request
         execute; /* until it is with the warden; if it may have to wait again, until it has begun */

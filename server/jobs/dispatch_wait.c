@@ -4,9 +4,11 @@
  *
  * A turn comes when a job has ended, or the warden has said how things stand. It may still be too early: an
  * approved job or another front can have been faster. Then the warden says no once more, and the job goes
- * back to its place. */
+ * back to its place. It also says no while the kernel of a job's session runs another one: the job waits for
+ * that. */
 #include <errno.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "config/message/job.h"
 #include "config/server/config.h"
@@ -43,11 +45,22 @@ static bool has_slot(const struct dispatch *dispatch)
     return dispatch_jobs_sent(dispatch) + front->state.jobs_elsewhere < front->config->max_concurrent_jobs;
 }
 
+static bool session_runs(const struct running *waiting)
+{
+    const struct running *job = waiting->session_id ? waiting->dispatch->jobs : NULL;
+    while (job && (job->wait.queue || job->caller.key != waiting->caller.key || !job->session_id ||
+                   strcmp(job->session_id, waiting->session_id) != 0)) {
+        job = job->next;
+    }
+    return job != NULL;
+}
+
 static bool may_begin(void *arg, const struct slot_wait *wait)
 {
     uint64_t ignored_ms;
     struct err ignored = {0};
-    return dispatch_check_load(arg, &job_of(wait)->caller, &ignored_ms, &ignored) == 0;
+    return !(job_of(wait)->waits_for_session && session_runs(job_of(wait))) &&
+           dispatch_check_load(arg, &job_of(wait)->caller, &ignored_ms, &ignored) == 0;
 }
 
 static void arm(const struct dispatch *dispatch)
@@ -121,7 +134,8 @@ void dispatch_wait(struct running *job, bool was_refused)
     job->id = 0;
     slot_queue_join(dispatch->queue, &job->wait);
     bool too_early = was_refused && has_slot(dispatch);
-    job->wait.not_before_ns = too_early ? clock_now_ns() + RETRY_NS : 0;
+    job->waits_for_session = too_early && session_runs(job);
+    job->wait.not_before_ns = too_early && !job->waits_for_session ? clock_now_ns() + RETRY_NS : 0;
     dispatch_show_jobs(dispatch);
     arm(dispatch);
 }

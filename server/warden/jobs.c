@@ -93,7 +93,8 @@ static void report_failure(struct front *front, uint64_t id, const struct err *e
         report_setup_error(front, id, err);
         warden_doubt(front->warden);
     } else {
-        job_refuse(front, id, err, retry_after_ms);
+        bool kernel_runs = err->kind == ERR_BUSY && err->code == EBUSY;
+        refuse(front, id, err, kernel_runs, retry_after_ms);
     }
 }
 
@@ -362,7 +363,7 @@ static int enter_kernel(const struct warden_job *job, const struct settings *set
     }
     if (job->approval_id[0] == '\0' && approvals_claim_kernel(job->warden, asked->session_id)) {
         *ret_retry_after_ms = 0;
-        return err_set(reterr, ERR_BUSY, EAGAIN, NULL,
+        return err_set(reterr, ERR_BUSY, EBUSY, NULL,
                        "server busy: the kernel of this session is about to run an approved job");
     }
     return kernel_enter(job->warden->kernels, settings->config, asked->key, job->session, runtime, policy,

@@ -212,6 +212,21 @@ def test_streams_and_stdin(serve, holder, pool, accept):
     assert reply["stdout"] == f"{len(text)} a file\n" and reply["queued_ms"] > 0
 
 
+def test_a_kernel_that_runs_another_call(serve, pool):
+    server = serve()
+    fields = {"session_id": "s", "policy": "python-kernel"}
+    first = pool.submit(post, server, "import os, time\nseen = [0]\nwhile not os.path.exists('go'): time.sleep(0.01)", timeout=60, **fields)
+    running(server, 1)
+    refused = post(server, **fields)
+    assert refused.status == 503 and "runs another call" in refused.json["error"] and int(refused.headers["Retry-After"]) == 1
+    later = [pool.submit(post, server, "seen.append(len(seen)); print(seen)", queue_ms=30000, **fields) for _ in range(3)]
+    queued(server, 3)
+    assert post(server).status == 200  # they are in nobody's way
+    assert post(server, "open('go', 'w').close()", session_id="s").status == 200
+    assert first.result().json["kernel"] == "new"
+    assert sorted(reply.result().json["stdout"] for reply in later) == ["[0, 1, 2, 3]\n", "[0, 1, 2]\n", "[0, 1]\n"]
+
+
 def test_asynchronous_jobs(serve, holder, pool):
     server = serve(SANDBOX_EXECUTOR_MAX_CONCURRENT_JOBS="1")
     held, = holder(server)
