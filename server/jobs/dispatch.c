@@ -301,7 +301,9 @@ void dispatch_begin_stream(struct running *job)
     if (door->encode_progress && door->encode_progress(request->call, "running", &progress)) {
         stream_event(request->stream, door->reply_event, &progress);
     }
-    job_io_on_output(job->io, on_output, job);
+    if (job->io) {
+        job_io_on_output(job->io, on_output, job);
+    }
     request_reply_events(request);
 }
 

@@ -145,7 +145,9 @@ static void reply_result(struct running *job, const struct job_result *result)
 /* What has not been told yet, and the reply as the last event; an empty one is an error's. */
 static void end_stream(struct running *job, struct buf *reply)
 {
-    job_io_on_output(job->io, NULL, NULL);
+    if (job->io) {
+        job_io_on_output(job->io, NULL, NULL);
+    }
     stream_end(job->request->stream, job->door->tells_output ? TAKE_PTR(job->io) : NULL, reply);
 }
 
@@ -279,7 +281,14 @@ static void end_waiting(struct running *job)
     dispatch_unlink(job);
     job->request->job = NULL;
     take_reason(job, &result);
-    reply_result(job, &result);
+    if (job->streams) {
+        dispatch_begin_stream(job);
+    }
+    if (job->request->stream) {
+        stream_result(job, &result);
+    } else {
+        reply_result(job, &result);
+    }
     kept_job_drop(job->kept);
     dispatch_job_free(job);
     job_result_clear(&result);

@@ -307,6 +307,18 @@ def test_an_approved_job_goes_first(serve, tmp_path, wire, pool):
     connections[0].close()
 
 
+def test_what_needs_no_approval_any_more_waits_as_calls_of_the_tool_do(serve, tmp_path, wire, holder, pool):
+    server = serve(approvals.configuration(tmp_path / "policies", "mcp_queue_ms: 30000\n"), SANDBOX_EXECUTOR_MAX_CONCURRENT_JOBS="1")
+    first = approvals.submitted(server, policy="first")
+    assert approvals.decide(server, first).status == 200 and approvals.settled(server, first)["status"] == "done"
+    held, = holder(server)
+    waiting = pool.submit(approvals.submit, server, policy="first")
+    queued(server, 1)
+    assert approvals.submit(server, policy="first", queue_ms=0).status == 503
+    held.close()
+    assert waiting.result().json["stdout"] == "42\n"
+
+
 def test_a_host_short_of_memory_begins_none_of_them(serve, tmp_path, holder, pool):
     path = tmp_path / "floor.textproto"
 
