@@ -264,6 +264,7 @@ int submission_encode(const struct submission *submission, struct buf *ret)
     }
     job.id = 0;
     job.has_announce = job.announce = false;
+    job.has_early_ms = false;
     message.job = &job;
     message.input = bytes_of(submission->input, submission->input_size);
     message.has_stdin_data = submission->stdin_data != NULL;
@@ -289,7 +290,7 @@ void submission_clear(struct submission *submission)
 static int check_input(const struct submission *submission, struct err *reterr)
 {
     const struct job *job = submission->job;
-    if (job->id != 0 || job->announce) {
+    if (job->id != 0 || job->announce || job->early_ms != 0) {
         return wire_refuse(reterr, "submission.job", "says what is not known yet");
     }
     if (job->code_size == 0 || job->code_size > submission->input_size) {

@@ -54,10 +54,11 @@ struct job {
     char *runtime;
     char *policy; /* NULL: the runtime's own */
     char *execution_id;
-    char *key;        /* the calling key's name */
-    char *session_id; /* NULL: a workspace of its own */
-    char *image;      /* the image that it is to run in; "": the policy's; NULL: as the policy says */
-    bool announce;    /* the warden says when the program has started */
+    char *key;         /* the calling key's name */
+    char *session_id;  /* NULL: a workspace of its own */
+    char *image;       /* the image that it is to run in; "": the policy's; NULL: as the policy says */
+    bool announce;     /* the warden says when the program has started */
+    uint64_t early_ms; /* that it ends before its timeout, at most a tenth of that */
     uint64_t code_size;
     struct job_file *files;
     size_t n_files;

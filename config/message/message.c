@@ -113,6 +113,7 @@ static void fill_refused(const struct msg *msg, struct outgoing *ret)
     ret->refused.item = wire_text(msg->refused.item);
     ret->refused.text = wire_text(msg->refused.text);
     ret->refused.retry_after_ms = msg->refused.retry_after_ms;
+    ret->refused.has_no_slot = ret->refused.no_slot = msg->refused.no_slot;
     ret->envelope.kind_case = IMMURE__MSG__KIND_REFUSED;
     ret->envelope.refused = &ret->refused;
 }
@@ -343,6 +344,7 @@ static int refused_from_message(const Immure__MsgRefused *message, struct msg_re
     ret->id = message->id;
     ret->kind = (enum err_kind)message->kind;
     ret->retry_after_ms = message->retry_after_ms;
+    ret->no_slot = message->no_slot;
     int r = take_text(message->item, ret->item, sizeof ret->item, "refused.item", reterr);
     return r < 0 ? r : take_text(message->text, ret->text, sizeof ret->text, "refused.text", reterr);
 }

@@ -44,6 +44,7 @@ struct msg_refused {
     enum err_kind kind;
     char item[256], text[512];
     uint64_t retry_after_ms;
+    bool no_slot; /* other jobs are in its way, of all, of its key or in its session's kernel */
 };
 
 /* Jails of one runtime that stand ready. */

@@ -101,6 +101,8 @@ void job_to_message(const struct job *job, struct pool *pool, Immure__MsgJob *re
     ret->session_id = job->session_id;
     ret->image = job->image;
     ret->has_announce = ret->announce = job->announce;
+    ret->has_early_ms = job->early_ms > 0;
+    ret->early_ms = job->early_ms;
 }
 
 static Immure__MsgDenied **denied_to_messages(const struct job_result *result, struct pool *pool)
@@ -337,9 +339,13 @@ int job_from_message(const Immure__MsgJob *message, struct job **ret, struct err
     if (message->has_announce && !message->announce) {
         return wire_refuse(reterr, "job.announce", "is false");
     }
+    if (message->has_early_ms && message->early_ms == 0) {
+        return wire_refuse(reterr, "job.early_ms", "is 0");
+    }
     job->id = message->id;
     job->code_size = message->code_size;
     job->announce = message->announce;
+    job->early_ms = message->early_ms;
     int r = check_counts(message, reterr);
     r = r < 0 ? r : limits_from_message(message->limits, &job->limits, reterr);
     r = r < 0 ? r : job_texts_from_message(message, job, reterr);

@@ -102,6 +102,8 @@ struct server_config {
     bool open; /* no key and no file of keys, in a local environment: everyone may call */
     uint64_t default_timeout_ms, max_timeout_ms;
     uint32_t max_concurrent_jobs;
+    uint64_t queue_ms, mcp_queue_ms, max_queue_ms;
+    uint32_t max_queued_jobs; /* 0: four for each slot */
     bool cgroup_best_effort;
     char **policy_paths;
     size_t n_policy_paths;
@@ -128,6 +130,7 @@ struct server_config {
     size_t n_callbacks;
     bool callback_any; /* a local environment that lists none: every address in numbers, and localhost */
     char *callback_ca_file;
+    uint64_t callback_margin_ms;
     uint64_t max_tool_frame_bytes, max_tool_bytes, max_result_bytes, tool_timeout_ms, max_tool_answer_bytes;
     uint32_t max_tool_calls, max_tool_calls_in_flight;
     uint64_t session_ttl_ms;

@@ -13,6 +13,11 @@
 #define NUMBERS(X)                                                                                           \
     X(max_timeout_ms, 1, MS_PER_DAY)                                                                         \
     X(max_concurrent_jobs, 1, 4096)                                                                          \
+    X(queue_ms, 0, MS_PER_DAY)                                                                               \
+    X(mcp_queue_ms, 0, MS_PER_DAY)                                                                           \
+    X(max_queue_ms, 0, MS_PER_DAY)                                                                           \
+    X(max_queued_jobs, 0, 65536)                                                                             \
+    X(callback_margin_ms, 0, 60000)                                                                          \
     X(max_body_bytes, 1024, 1024 * MIB)                                                                      \
     X(max_header_bytes, 1024, 1 * MIB)                                                                       \
     X(header_timeout_ms, 1, MS_PER_DAY)                                                                      \

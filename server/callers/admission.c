@@ -4,11 +4,15 @@
  * A rate is kept as one moment per key, the earliest at which the next job fits (a generic cell rate): a key
  * that was quiet for a minute may start a whole minute's jobs at once. A reload begins anew.
  *
+ * When a slot will be free nobody knows: callers are told the median of how long the last jobs took, and not
+ * when those that run have to end, which is far too late where jobs are short and their timeouts are not.
+ *
  * One key alone never has the last slot where there is another key: whoever comes then finds it. */
 #include "server/callers/admission.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "config/server/config.h"
 #include "jail/base/clock.h"
@@ -17,9 +21,15 @@
 
 #define MINUTE_NS (60 * NS_PER_S)
 
+/* How many of the last jobs, and what is said as long as there were none. */
+#define TIMES_MAX        31
+#define TIME_MS_AT_FIRST 1000
+
 struct admission {
     const struct server_config *config;
-    uint64_t next_ns[]; /* of each key: when a bucket that began empty would be full again */
+    uint64_t times_ms[TIMES_MAX]; /* of the last jobs; the oldest is overwritten */
+    size_t n_times;               /* ever */
+    uint64_t next_ns[];           /* of each key: when a bucket that began empty would be full again */
 };
 
 struct admission *admission_new(const struct server_config *config)
@@ -60,6 +70,27 @@ uint32_t admission_sessions_of(const struct server_config *config, const struct 
     }
     uint32_t share = admission_share(config, config->max_sessions);
     return key->max_sessions > 0 && key->max_sessions < share ? key->max_sessions : share;
+}
+
+void admission_note_time(struct admission *admission, uint64_t time_ms)
+{
+    admission->times_ms[admission->n_times++ % TIMES_MAX] = time_ms;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+uint64_t admission_retry_after_ms(const struct admission *admission, uint64_t most_ms)
+{
+    uint64_t sorted[TIMES_MAX];
+    size_t n = admission->n_times < TIMES_MAX ? admission->n_times : TIMES_MAX;
+    memcpy(sorted, admission->times_ms, sizeof sorted);
+    qsort(sorted, n, sizeof sorted[0], by_size);
+    uint64_t median_ms = n > 0 ? sorted[n / 2] : TIME_MS_AT_FIRST;
+    return most_ms > 0 && most_ms < median_ms ? most_ms : median_ms;
 }
 
 static int refuse(const struct admission_load *load, uint64_t now_ns, uint64_t *ret_retry_after_ms,
@@ -103,9 +134,8 @@ int admission_check_load(const struct server_config *config, const struct caller
     return 0;
 }
 
-int admission_check(const struct admission *admission, const struct caller *caller,
-                    const struct admission_load *load, uint64_t now_ns, uint64_t *ret_retry_after_ms,
-                    struct err *reterr)
+int admission_check(const struct admission *admission, const struct caller *caller, uint64_t now_ns,
+                    uint64_t *ret_retry_after_ms, struct err *reterr)
 {
     const struct key_config *key = caller->key;
     *ret_retry_after_ms = 0;
@@ -116,8 +146,7 @@ int admission_check(const struct admission *admission, const struct caller *call
         return err_set(reterr, ERR_DENIED, EPERM, NULL, "code execution is not enabled for team %.100s",
                        key->team);
     }
-    int r = admission_check_load(admission->config, caller, load, now_ns, ret_retry_after_ms, reterr);
-    return r < 0 ? r : check_rate(admission, key, now_ns, ret_retry_after_ms, reterr);
+    return check_rate(admission, key, now_ns, ret_retry_after_ms, reterr);
 }
 
 void admission_take(struct admission *admission, const struct caller *caller, uint64_t now_ns)

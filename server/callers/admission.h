@@ -21,10 +21,9 @@ struct admission_load {
 
 /* ERR_DENIED: its team may not. ERR_RATE: later, `*ret_retry_after_ms` says when at the earliest. Takes
  * nothing yet. */
-int admission_check(const struct admission *admission, const struct caller *caller,
-                    const struct admission_load *load, uint64_t now_ns, uint64_t *ret_retry_after_ms,
-                    struct err *reterr);
-/* The part of it that the jobs that run decide. */
+int admission_check(const struct admission *admission, const struct caller *caller, uint64_t now_ns,
+                    uint64_t *ret_retry_after_ms, struct err *reterr);
+/* The same by the jobs that run. `*ret_retry_after_ms` is when the first of them has to end; 0: unknown. */
 int admission_check_load(const struct server_config *config, const struct caller *caller,
                          const struct admission_load *load, uint64_t now_ns, uint64_t *ret_retry_after_ms,
                          struct err *reterr);
@@ -36,5 +35,9 @@ uint32_t admission_jobs_of(const struct server_config *config, const struct key_
 /* Sessions of a key: its own `max_sessions`, and never the last one of all where there is another key. 0:
  * no limit but the server's. */
 uint32_t admission_sessions_of(const struct server_config *config, const struct key_config *key);
+/* A job has ended that took so long, and when to ask again for what jobs are in the way of, at the latest
+ * after `most_ms` (0: nobody knows). */
+void admission_note_time(struct admission *admission, uint64_t time_ms);
+uint64_t admission_retry_after_ms(const struct admission *admission, uint64_t most_ms);
 /* The job is on its way: it counts. */
 void admission_take(struct admission *admission, const struct caller *caller, uint64_t now_ns);

@@ -32,11 +32,13 @@ struct execute_request {
     char *stdin_data;
     size_t stdin_size;
     uint64_t wait_ms;   /* for an approval, where it needs one */
+    uint64_t queue_ms;  /* for a slot; QUEUE_MS_DEFAULT: as the server says */
     char *callback_url; /* where its tool calls go; NULL: nowhere */
     char code_sha256[SHA256_HEX];
     bool stream; /* the caller wants to hear of what happens */
 };
-#define EXECUTE_REQUEST_INIT ((struct execute_request){.input = {.fd = -1}})
+#define QUEUE_MS_DEFAULT     UINT64_MAX
+#define EXECUTE_REQUEST_INIT ((struct execute_request){.input = {.fd = -1}, .queue_ms = QUEUE_MS_DEFAULT})
 
 void execute_request_clear(struct execute_request *request);
 
@@ -46,6 +48,7 @@ struct job_texts {
     const struct capture *capture; /* finished */
     const char *output;            /* JSON text of its result; "": none */
     size_t output_size;
+    uint64_t queued_ms;                /* that it has waited for a slot */
     const struct content_types *types; /* NULL: names alone tell a file's type */
     const void *state;                 /* of its execute_request */
     const void *call;                  /* which of the door's calls is answered; NULL: it has none */

@@ -38,6 +38,7 @@ enum field_name {
     FIELD_ENVIRONMENT,
     FIELD_IMAGE,
     FIELD_WAIT_MS,
+    FIELD_QUEUE_MS,
     FIELD_COUNT,
 };
 
@@ -365,6 +366,12 @@ static int decode_wait(struct decoder *decoder, const struct json *value, struct
     return value ? whole_number(value, "wait_ms", 0, &decoder->request->wait_ms, reterr) : 0;
 }
 
+/* Longer than the server's maximum is that. */
+static int decode_queue(struct decoder *decoder, const struct json *value, struct err *reterr)
+{
+    return value ? whole_number(value, "queue_ms", 0, &decoder->request->queue_ms, reterr) : 0;
+}
+
 /* In the order in which they are decoded; `files` needs the input that `code` made. Absent fields are decoded
  * too. */
 static const struct {
@@ -391,6 +398,7 @@ static const struct {
     [FIELD_ENVIRONMENT] = {"environment", JSON_STRING, decode_environment, 0},
     [FIELD_IMAGE] = {"image", JSON_STRING, NULL, 0},
     [FIELD_WAIT_MS] = {"wait_ms", JSON_NUMBER, decode_wait, 0},
+    [FIELD_QUEUE_MS] = {"queue_ms", JSON_NUMBER, decode_queue, 0},
 };
 
 static int unknown_field(const char *name, struct err *reterr)

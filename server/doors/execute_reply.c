@@ -197,6 +197,7 @@ int execute_encode(const struct job_result *result, const struct job_texts *text
     put_output(ret, texts->capture);
     json_out_bytes(ret, "output", texts->output, texts->output_size);
     put_verdict(ret, result);
+    json_out_u64(ret, "queued_ms", texts->queued_ms);
     put_error(ret, result, texts->capture);
     int r = put_files(ret, texts->types, result, reterr);
     if (r < 0) {

@@ -195,6 +195,7 @@ int mcp_tool_decode(const struct json *arguments, const struct server_config *co
         uint64_t most = config->max_timeout_ms, wish = TIMEOUT_S_DEFAULT * 1000;
         request.job->limits.timeout_ms = wish < most ? wish : most;
     }
+    request.queue_ms = config->mcp_queue_ms;
     *ret = request;
     request = EXECUTE_REQUEST_INIT;
     return 0;

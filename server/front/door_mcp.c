@@ -57,7 +57,8 @@ static void cancel(const struct request *request, const char *session, const cha
 {
     const struct dispatch *dispatch = request->front->dispatch;
     struct request *meant = NULL;
-    for (struct running *job = dispatch_next(dispatch, NULL); job; job = dispatch_next(dispatch, job)) {
+    for (struct running *job = dispatch_next(dispatch, NULL), *next; job; job = next) {
+        next = dispatch_next(dispatch, job); /* one that waits for a slot is gone at once */
         struct request *waiting = dispatch_request(job);
         if (!waiting || !is_meant(waiting, &request->caller, session, id)) {
             continue;

@@ -108,7 +108,9 @@ static unsigned limit_descriptors(const struct server_config *config)
     struct rlimit files;
     const rlim_t own = 256; /* logs, libraries, the files of one verdict */
     const rlim_t per_job = 8 + (config->n_egress > 0 ? EGRESS_FDS_PER_JOB : 0);
-    rlim_t others = own + per_job * (config->max_concurrent_jobs + SPARE_JOBS);
+    const rlim_t waiting =
+        config->max_queued_jobs ? config->max_queued_jobs : (rlim_t)4 * config->max_concurrent_jobs;
+    rlim_t others = own + per_job * (config->max_concurrent_jobs + SPARE_JOBS) + waiting;
     rlim_t enough = others + config->max_connections;
     if (getrlimit(RLIMIT_NOFILE, &files) < 0) {
         return config->max_connections;
@@ -252,7 +254,10 @@ static void take_state(struct front_process *process, const struct msg_state *st
     front->state = *state;
     front->draining = state->draining;
     state_metrics(front);
-    dispatch_show_jobs(front->dispatch);
+    if (state->draining) {
+        dispatch_stop_waiting(front->dispatch);
+    }
+    dispatch_take_state(front->dispatch);
     if ((state->draining || state->superseded) && !process->leaving) {
         leave(process);
     }

@@ -301,6 +301,9 @@ int front_approvals_submit(struct request *request, struct execute_request *exec
     CLEANUP(buf_free) struct buf packed = BUF_INIT;
     CLEANUP(fd_closep) int fd = -1;
     *ret_retry_after_ms = 0;
+    if (execute->queue_ms == QUEUE_MS_DEFAULT) {
+        execute->queue_ms = request->front->config->mcp_queue_ms;
+    }
     int r =
         dispatch_check(request->front->dispatch, &request->caller, execute->job, ret_retry_after_ms, reterr);
     r = r < 0 ? r : pack(request, execute, &packed, reterr);

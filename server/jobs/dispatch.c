@@ -44,6 +44,11 @@ int dispatch_new(struct front *front, struct channel *channel, struct dispatch *
     /* Numbers are unique over restarts of the front: no front starts a job per nanosecond. */
     *dispatch = (struct dispatch){
         .front = front, .channel = channel, .admission = admission, .last_id = clock_now_ns()};
+    int r = dispatch_wait_open(dispatch, reterr);
+    if (r < 0) {
+        dispatch_free(dispatch);
+        return r;
+    }
     *ret = dispatch;
     return 0;
 }
@@ -52,7 +57,14 @@ void dispatch_show_jobs(const struct dispatch *dispatch)
 {
     const struct front *front = dispatch->front;
     metrics_set(front->metrics, METRIC_JOBS_RUNNING, NULL, NULL,
-                (double)dispatch->n_jobs + front->state.jobs_elsewhere);
+                (double)dispatch_jobs_sent(dispatch) + front->state.jobs_elsewhere);
+    metrics_set(front->metrics, METRIC_JOBS_QUEUED, NULL, NULL, (double)slot_queue_count(dispatch->queue));
+}
+
+void dispatch_take_state(struct dispatch *dispatch)
+{
+    dispatch_show_jobs(dispatch);
+    dispatch_tend(dispatch);
 }
 
 void dispatch_job_free(struct running *job)
@@ -66,6 +78,8 @@ void dispatch_job_free(struct running *job)
         free(job->session_id);
         free(job->reason);
         free(job->code);
+        slot_wait_leave(&job->wait);
+        execute_request_clear(&job->execute);
         if (job->state) {
             job->door->state_free(job->state);
         }
@@ -86,6 +100,9 @@ static void link_job(struct running *job)
     dispatch->jobs = job;
     dispatch->n_jobs++;
     dispatch_show_jobs(dispatch);
+    if (job->request) {
+        job->request->job = job;
+    }
 }
 
 void dispatch_unlink(struct running *job)
@@ -96,6 +113,7 @@ void dispatch_unlink(struct running *job)
         job->next->previous = job->previous;
     }
     dispatch->n_jobs--;
+    slot_wait_leave(&job->wait);
     dispatch_show_jobs(dispatch);
 }
 
@@ -107,6 +125,7 @@ void dispatch_free(struct dispatch *dispatch)
         dispatch_job_free(job);
     }
     if (dispatch) {
+        dispatch_wait_close(dispatch);
         admission_free(dispatch->admission);
     }
     free(dispatch);
@@ -115,6 +134,11 @@ void dispatch_free(struct dispatch *dispatch)
 size_t dispatch_jobs(const struct dispatch *dispatch)
 {
     return dispatch->n_jobs;
+}
+
+size_t dispatch_jobs_sent(const struct dispatch *dispatch)
+{
+    return dispatch->n_jobs - slot_queue_count(dispatch->queue);
 }
 
 struct running *dispatch_next(const struct dispatch *dispatch, const struct running *job)
@@ -142,20 +166,26 @@ static bool same_team(const struct caller *a, const struct caller *b)
            strcmp(a->key->team, b->key->team) == 0;
 }
 
-/* What is left of the time of a caller's jobs tells when to try again. */
-static int check_admission(const struct dispatch *dispatch, const struct caller *caller,
-                           uint64_t *ret_retry_after_ms, struct err *reterr)
+int dispatch_check_load(const struct dispatch *dispatch, const struct caller *caller,
+                        uint64_t *ret_retry_after_ms, struct err *reterr)
 {
     struct admission_load load = {.earliest_end_ns = UINT64_MAX};
     for (const struct running *job = dispatch->jobs; job; job = job->next) {
-        bool of_key = job->caller.key == caller->key, of_team = same_team(&job->caller, caller);
+        bool waits = job->wait.queue != NULL;
+        bool of_key = !waits && job->caller.key == caller->key;
+        bool of_team = !waits && same_team(&job->caller, caller);
         load.of_key += of_key;
         load.of_team += of_team;
         if ((of_key || of_team) && job->deadline_ns < load.earliest_end_ns) {
             load.earliest_end_ns = job->deadline_ns;
         }
     }
-    return admission_check(dispatch->admission, caller, &load, clock_now_ns(), ret_retry_after_ms, reterr);
+    int r = admission_check_load(dispatch->front->config, caller, &load, clock_now_ns(), ret_retry_after_ms,
+                                 reterr);
+    if (r < 0) {
+        *ret_retry_after_ms = admission_retry_after_ms(dispatch->admission, *ret_retry_after_ms);
+    }
+    return r;
 }
 
 /* The key's own ceiling. */
@@ -179,13 +209,13 @@ static void set_tools(struct running *job, const struct execute_request *execute
                                 .key = job->caller.name,
                                 .request_id = job->request_id,
                                 .traceparent = job->traceparent,
-                                .functions = execute->functions,
-                                .deadline_ns = job->deadline_ns};
+                                .callback_url = job->callback_url,
+                                .functions = execute->functions};
 }
 
+/* Takes what `execute` holds where it succeeds. */
 static struct running *running_new(struct dispatch *dispatch, struct request *request,
-                                   const struct dispatch_origin *origin,
-                                   const struct execute_request *execute)
+                                   const struct dispatch_origin *origin, struct execute_request *execute)
 {
     struct running *job = calloc(1, sizeof *job);
     char *execution_id = strdup(execute->job->execution_id);
@@ -197,30 +227,31 @@ static struct running *running_new(struct dispatch *dispatch, struct request *re
         free(session_id);
         return NULL;
     }
-    uint64_t timeout_ms = execute->job->limits.timeout_ms;
     *job = (struct running){
         .dispatch = dispatch,
         .request = request,
-        .id = ++dispatch->last_id,
         .caller = *origin->caller,
         .door = execute->door,
         .runtime = execute->runtime,
         .execution_id = execution_id,
         .session_id = session_id,
         .start_ns = origin->start_ns,
-        .deadline_ns = clock_now_ns() +
-                       (timeout_ms ? timeout_ms : dispatch->front->config->default_timeout_ms) * NS_PER_MS,
+        .callback_url = TAKE_PTR(execute->callback_url),
+        .state = TAKE_PTR(execute->state),
     };
     snprintf(job->request_id, sizeof job->request_id, "%s", origin->request_id);
     snprintf(job->traceparent, sizeof job->traceparent, "%s", origin->traceparent ? origin->traceparent : "");
     memcpy(job->code_sha256, execute->code_sha256, sizeof job->code_sha256);
     set_tools(job, execute);
+    job->execute = *execute;
+    *execute = EXECUTE_REQUEST_INIT;
     return job;
 }
 
 /* Where the audit trail is to hold code. No character is cut in two. */
-static int keep_code(struct running *job, const struct execute_request *execute, struct err *reterr)
+static int keep_code(struct running *job, struct err *reterr)
 {
+    const struct execute_request *execute = &job->execute;
     size_t most = job->dispatch->front->config->audit_code_bytes;
     if (most == 0) {
         return 0;
@@ -270,7 +301,9 @@ void dispatch_begin_stream(struct running *job)
     if (door->encode_progress && door->encode_progress(request->call, "running", &progress)) {
         stream_event(request->stream, door->reply_event, &progress);
     }
-    job_io_on_output(job->io, on_output, job);
+    if (job->io) {
+        job_io_on_output(job->io, on_output, job);
+    }
     request_reply_events(request);
 }
 
@@ -370,13 +403,19 @@ static int open_pipes(struct running *job, struct execute_request *execute, int 
 
 /* Pipes and message. The program's ends are the warden's from here on, and the job itself, unless it has that
  * already. */
-static int send_job(struct running *job, struct execute_request *execute, const char *approval_id,
-                    struct err *reterr)
+static int send_job(struct running *job, const char *approval_id, struct err *reterr)
 {
+    struct execute_request *execute = &job->execute;
+    const struct server_config *config = job->dispatch->front->config;
     int fds[MSG_JOB_FDS] = {execute->input.fd, -1, -1, -1, -1, -1};
+    uint64_t timeout_ms = execute->job->limits.timeout_ms;
+    job->deadline_ns = clock_now_ns() + (timeout_ms ? timeout_ms : config->default_timeout_ms) * NS_PER_MS;
+    job->tools.deadline_ns = job->deadline_ns;
+    job->id = ++job->dispatch->last_id;
     int r = open_pipes(job, execute, fds + 1, reterr);
     if (r == 0) {
         execute->job->id = job->id;
+        execute->job->early_ms = job->callback_url ? config->callback_margin_ms : 0;
         struct msg msg = {.type = MSG_JOB, .job = execute->job};
         size_t skip = 0;
         if (approval_id) {
@@ -392,15 +431,46 @@ static int send_job(struct running *job, struct execute_request *execute, const 
     return r;
 }
 
-int dispatch_check(struct dispatch *dispatch, const struct caller *caller, struct job *job,
-                   uint64_t *ret_retry_after_ms, struct err *reterr)
+int dispatch_launch(struct running *job, struct err *reterr)
 {
-    *ret_retry_after_ms = 0;
-    int r = check_admission(dispatch, caller, ret_retry_after_ms, reterr);
+    struct execute_request *execute = &job->execute;
+    bool may_wait = clock_now_ns() < job->wait.until_ns;
+    char *stdin_data = NULL; /* a second one, for its next way to the warden */
+    if (may_wait && execute->stdin_size > 0) {
+        stdin_data = malloc(execute->stdin_size);
+        if (!stdin_data) {
+            return err_errno(reterr, ENOMEM, "starting a job");
+        }
+        memcpy(stdin_data, execute->stdin_data, execute->stdin_size);
+    }
+    int r = send_job(job, NULL, reterr);
+    if (r < 0) {
+        free(stdin_data);
+        return r;
+    }
+    execute->stdin_data = stdin_data;
+    if (!may_wait) {
+        execute_request_clear(execute);
+    }
+    return 0;
+}
+
+/* The caller's team, and its rate. What other jobs leave room for may change while a job waits. */
+static int check_caller(const struct dispatch *dispatch, const struct caller *caller, struct job *job,
+                        uint64_t *ret_retry_after_ms, struct err *reterr)
+{
+    int r = admission_check(dispatch->admission, caller, clock_now_ns(), ret_retry_after_ms, reterr);
     if (r == 0) {
         lower_timeout(dispatch, caller->key, job);
     }
     return r;
+}
+
+int dispatch_check(struct dispatch *dispatch, const struct caller *caller, struct job *job,
+                   uint64_t *ret_retry_after_ms, struct err *reterr)
+{
+    int r = check_caller(dispatch, caller, job, ret_retry_after_ms, reterr);
+    return r < 0 ? r : dispatch_check_load(dispatch, caller, ret_retry_after_ms, reterr);
 }
 
 void dispatch_count(struct dispatch *dispatch, const struct caller *caller)
@@ -408,23 +478,10 @@ void dispatch_count(struct dispatch *dispatch, const struct caller *caller)
     admission_take(dispatch->admission, caller, clock_now_ns());
 }
 
-/* It is with the warden. */
-static void begin(struct running *job, struct execute_request *execute)
-{
-    job->callback_url = TAKE_PTR(execute->callback_url);
-    job->tools.callback_url = job->callback_url;
-    job->state = TAKE_PTR(execute->state);
-    link_job(job);
-    if (job->request) {
-        job->request->job = job;
-    }
-    execute_request_clear(execute);
-}
-
 int dispatch_start(struct dispatch *dispatch, struct request *request, struct execute_request *execute,
                    enum dispatch_way way, uint64_t *ret_retry_after_ms, struct err *reterr)
 {
-    int r = dispatch_check(dispatch, &request->caller, execute->job, ret_retry_after_ms, reterr);
+    int r = check_caller(dispatch, &request->caller, execute->job, ret_retry_after_ms, reterr);
     if (r < 0) {
         return r;
     }
@@ -436,21 +493,28 @@ int dispatch_start(struct dispatch *dispatch, struct request *request, struct ex
     if (!job) {
         return err_errno(reterr, ENOMEM, "starting a job");
     }
+    dispatch_allow_wait(job);
     job->streams = way == DISPATCH_STREAM;
-    execute->job->announce = way != DISPATCH_REPLY;
-    r = keep_code(job, execute, reterr);
+    job->execute.job->announce = way != DISPATCH_REPLY || job->wait.until_ns > 0;
+    bool waits = dispatch_must_wait(job);
+    r = waits && !dispatch_may_wait(job)
+            ? dispatch_no_slot(dispatch, &job->caller, ret_retry_after_ms, reterr)
+            : keep_code(job, reterr);
     if (r == 0 && way == DISPATCH_KEEP) {
         r = kept_job_new(dispatch->front->kept_jobs, job, &request->caller, job->execution_id, &job->kept,
                          reterr);
     }
-    r = r < 0 ? r : send_job(job, execute, NULL, reterr);
+    r = r < 0 || waits ? r : dispatch_launch(job, reterr);
     if (r < 0) {
         kept_job_drop(job->kept);
         dispatch_job_free(job);
         return r;
     }
     dispatch_count(dispatch, &job->caller);
-    begin(job, execute);
+    link_job(job);
+    if (waits) {
+        dispatch_wait(job, false);
+    }
     return 0;
 }
 
@@ -462,22 +526,23 @@ int dispatch_run(struct dispatch *dispatch, struct request *request, const struc
         return err_errno(reterr, ENOMEM, "starting a job");
     }
     job->approved = true;
-    int r = keep_code(job, execute, reterr);
+    int r = keep_code(job, reterr);
     r = r < 0 ? r
               : kept_job_new_approved(dispatch->front->kept_jobs, job, origin->caller, job->execution_id,
                                       origin->approval_id, &job->kept, reterr);
-    r = r < 0 ? r : send_job(job, execute, origin->approval_id, reterr);
+    r = r < 0 ? r : send_job(job, origin->approval_id, reterr);
     if (r < 0) {
         kept_job_drop(job->kept);
         dispatch_job_free(job);
         return r;
     }
     job->waiting = origin->waiting;
-    begin(job, execute);
+    execute_request_clear(&job->execute);
+    link_job(job);
     return 0;
 }
 
-static void send_cancel(struct running *job)
+void dispatch_send_cancel(const struct running *job)
 {
     struct msg msg = {.type = MSG_CANCEL, .cancel = {.id = job->id}};
     struct err err = {0};
@@ -495,23 +560,10 @@ void dispatch_cancel(struct running *job)
         return; /* it was somebody's decision that it runs; its result is kept */
     }
     kept_job_drop(TAKE_PTR(job->kept)); /* nobody has heard of it */
-    send_cancel(job);
-}
-
-void dispatch_end(struct running *job, const char *reason)
-{
-    if (!job->reason && reason) {
-        job->reason = strdup(reason);
-    }
-    send_cancel(job);
-}
-
-void dispatch_terminate(struct dispatch *dispatch, const struct key_config *key, const char *execution_id,
-                        const char *reason)
-{
-    for (struct running *job = dispatch->jobs; job; job = job->next) {
-        if (job->door->evaluator && job->caller.key == key && strcmp(job->execution_id, execution_id) == 0) {
-            dispatch_end(job, reason);
-        }
+    if (job->wait.queue) {
+        dispatch_unlink(job);
+        dispatch_job_free(job);
+    } else {
+        dispatch_send_cancel(job);
     }
 }

@@ -22,10 +22,12 @@ int dispatch_new(struct front *front, struct channel *channel, struct dispatch *
 /* Forgets all jobs; their requests must have ended. Takes NULL. */
 void dispatch_free(struct dispatch *dispatch);
 
-/* How many wait for their verdict, with or without a caller. */
+/* How many wait for a slot, or for their verdict, with or without a caller. */
 size_t dispatch_jobs(const struct dispatch *dispatch);
-/* In /metrics, with those of other fronts. */
-void dispatch_show_jobs(const struct dispatch *dispatch);
+/* The warden has said how things stand: other fronts' jobs may have ended. */
+void dispatch_take_state(struct dispatch *dispatch);
+/* The server shuts down: those that wait for a slot are refused. */
+void dispatch_stop_waiting(struct dispatch *dispatch);
 
 /* When a request is answered. */
 enum dispatch_way {
@@ -39,13 +41,13 @@ struct running *dispatch_next(const struct dispatch *dispatch, const struct runn
 /* NULL: its caller has gone. */
 struct request *dispatch_request(const struct running *job);
 
-/* Gives a job to the warden. Takes what `execute` holds where it
- * succeeds. ERR_RATE, with `*ret_retry_after_ms`: the key's own limit. */
+/* Gives a job to the warden, or lets it wait for a slot as long as it may (`queue_ms`). Takes what `execute`
+ * holds. With `*ret_retry_after_ms`: ERR_RATE, the key's own limit; ERR_BUSY, no slot. */
 int dispatch_start(struct dispatch *dispatch, struct request *request, struct execute_request *execute,
                    enum dispatch_way way, uint64_t *ret_retry_after_ms, struct err *reterr);
 
-/* Whether this caller may start a job now, as dispatch_start() would say, and that it has; lowers the job's
- * timeout to the key's own. */
+/* Whether this caller may start a job now, as dispatch_start() would say where it may not wait, and that it
+ * has; lowers the job's timeout to the key's own. */
 int dispatch_check(struct dispatch *dispatch, const struct caller *caller, struct job *job,
                    uint64_t *ret_retry_after_ms, struct err *reterr);
 void dispatch_count(struct dispatch *dispatch, const struct caller *caller);

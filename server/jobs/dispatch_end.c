@@ -15,6 +15,7 @@
 #include "server/audit/job_line.h"
 #include "server/bridge/bridge.h"
 #include "server/bridge/egress.h"
+#include "server/callers/admission.h"
 #include "server/doors/door.h"
 #include "server/doors/error_reply.h"
 #include "server/jobs/dispatch.h"
@@ -24,6 +25,7 @@
 #include "server/jobs/kept_jobs.h"
 #include "server/jobs/request.h"
 #include "server/jobs/stream.h"
+#include "server/kit/capture.h"
 #include "server/kit/log.h"
 #include "server/kit/metrics.h"
 
@@ -42,6 +44,7 @@ int dispatch_started(struct dispatch *dispatch, uint64_t id)
     if (!job) {
         return -ENOENT;
     }
+    execute_request_clear(&job->execute);
     if (job->kept && job->request) {
         reply_kept(job);
     } else if (job->streams && job->request) {
@@ -61,6 +64,7 @@ static void count_result(struct front *front, const struct running *job, const s
     if (result->status == JOB_SETUP_ERROR) {
         return;
     }
+    metrics_observe(metrics, METRIC_JOB_QUEUE, (double)job->queued_ns / (double)NS_PER_S);
     metrics_observe(metrics, METRIC_JOB_DURATION, (double)result->duration_ns / (double)NS_PER_S);
     metrics_observe(metrics, METRIC_JAIL_SETUP, (double)result->setup_ns / (double)NS_PER_S);
     if (result->has_cpu) {
@@ -106,16 +110,21 @@ static void reply_setup_error(struct request *request, const struct job_result *
 static int encode_result(struct running *job, const struct job_result *result, struct buf *ret,
                          struct err *reterr)
 {
-    int r = job_io_finish(job->io, (size_t)result->limits.output_bytes, reterr);
+    static const struct capture nothing;
+    int r = job->io ? job_io_finish(job->io, (size_t)result->limits.output_bytes, reterr) : 0;
     if (r < 0) {
         return r;
     }
     struct job_texts texts = {.execution_id = job->execution_id,
-                              .capture = job_io_capture(job->io),
+                              .capture = job->io ? job_io_capture(job->io) : &nothing,
+                              .output = "",
+                              .queued_ms = (job->queued_ns + NS_PER_MS / 2) / NS_PER_MS,
                               .types = job->dispatch->front->types,
                               .state = job->state,
                               .call = job->request ? job->request->call : NULL};
-    texts.output = bridge_output(job->bridge, &texts.output_size);
+    if (job->bridge) {
+        texts.output = bridge_output(job->bridge, &texts.output_size);
+    }
     return job->door->encode(result, &texts, ret, reterr);
 }
 
@@ -136,7 +145,9 @@ static void reply_result(struct running *job, const struct job_result *result)
 /* What has not been told yet, and the reply as the last event; an empty one is an error's. */
 static void end_stream(struct running *job, struct buf *reply)
 {
-    job_io_on_output(job->io, NULL, NULL);
+    if (job->io) {
+        job_io_on_output(job->io, NULL, NULL);
+    }
     stream_end(job->request->stream, job->door->tells_output ? TAKE_PTR(job->io) : NULL, reply);
 }
 
@@ -237,6 +248,9 @@ int dispatch_done(struct dispatch *dispatch, struct job_result *result)
     take_reason(job, result);
     count_result(dispatch->front, job, result);
     audit(dispatch->front, job, result);
+    if (result->status != JOB_SETUP_ERROR) {
+        admission_note_time(dispatch->admission, (result->setup_ns + result->duration_ns) / NS_PER_MS);
+    }
     dispatch_unlink(job);
     if (job->approved) {
         keep_approved(job, result);
@@ -256,7 +270,51 @@ int dispatch_done(struct dispatch *dispatch, struct job_result *result)
         }
     }
     dispatch_job_free(job);
+    dispatch_tend(dispatch);
     return 0;
+}
+
+/* As a job that runs, and has come to nothing. */
+static void end_waiting(struct running *job)
+{
+    struct job_result result = {.status = JOB_CANCELLED, .exit_code = -1};
+    dispatch_unlink(job);
+    job->request->job = NULL;
+    take_reason(job, &result);
+    if (job->streams) {
+        dispatch_begin_stream(job);
+    }
+    if (job->request->stream) {
+        stream_result(job, &result);
+    } else {
+        reply_result(job, &result);
+    }
+    kept_job_drop(job->kept);
+    dispatch_job_free(job);
+    job_result_clear(&result);
+}
+
+void dispatch_end(struct running *job, const char *reason)
+{
+    if (!job->reason && reason) {
+        job->reason = strdup(reason);
+    }
+    if (job->wait.queue) {
+        end_waiting(job);
+    } else {
+        dispatch_send_cancel(job);
+    }
+}
+
+void dispatch_terminate(struct dispatch *dispatch, const struct key_config *key, const char *execution_id,
+                        const char *reason)
+{
+    for (struct running *job = dispatch->jobs, *next; job; job = next) {
+        next = job->next;
+        if (job->door->evaluator && job->caller.key == key && strcmp(job->execution_id, execution_id) == 0) {
+            dispatch_end(job, reason);
+        }
+    }
 }
 
 /* The policy's errors name the field in `item` only; ours, and so a caller's, in the sentence as well. */
@@ -302,7 +360,14 @@ int dispatch_refused(struct dispatch *dispatch, const struct msg_refused *refuse
     if (!job) {
         return -ENOENT;
     }
+    if (refused->no_slot && dispatch_may_wait(job)) {
+        dispatch_wait(job, true);
+        return 0;
+    }
     struct err err;
+    uint64_t retry_after_ms = refused->no_slot
+                                  ? admission_retry_after_ms(dispatch->admission, refused->retry_after_ms)
+                                  : refused->retry_after_ms;
     refusal_as_err(job, refused, &err);
     dispatch_unlink(job);
     if (job->approved && err.kind == ERR_BUSY) {
@@ -312,7 +377,7 @@ int dispatch_refused(struct dispatch *dispatch, const struct msg_refused *refuse
     bool was_told = job->kept && !job->request; /* that it runs */
     if (job->request) {
         job->request->job = NULL;
-        refuse(job, &err, refused->retry_after_ms);
+        refuse(job, &err, retry_after_ms);
     }
     if (job->approved || was_told) {
         struct buf body = BUF_INIT;
@@ -322,5 +387,6 @@ int dispatch_refused(struct dispatch *dispatch, const struct msg_refused *refuse
         kept_job_drop(job->kept);
     }
     dispatch_job_free(job);
+    dispatch_tend(dispatch); /* it was thought to have a slot */
     return 0;
 }

@@ -1,5 +1,5 @@
-/* What the two halves of dispatch.h share: dispatch.c (a job on its way to the warden) and dispatch_end.c
- * (the warden's answers, and what becomes of them). */
+/* What the parts of dispatch.h share: dispatch.c (a job on its way to the warden), dispatch_wait.c (one that
+ * waits for a slot) and dispatch_end.c (the warden's answers, and what becomes of them). */
 #pragma once
 
 #include <stdbool.h>
@@ -9,7 +9,9 @@
 #include "config/format/digest.h"
 #include "server/bridge/tools.h"
 #include "server/callers/auth.h"
+#include "server/doors/door.h"
 #include "server/jobs/request.h"
+#include "server/jobs/slot_queue.h"
 #include "server/kit/ident.h"
 
 struct running {
@@ -23,6 +25,11 @@ struct running {
     char *session_id; /* NULL: none */
     char request_id[IDENT_BYTES], traceparent[TRACEPARENT_BYTES], code_sha256[SHA256_HEX];
     uint64_t start_ns, deadline_ns; /* the latest that it can end, but for the jail's own setup */
+    struct slot_wait wait;          /* for a slot */
+    bool waits_for_session;         /* for its session's job that runs, too */
+    uint64_t queued_ns;             /* that it has waited */
+    struct execute_request
+        execute; /* until it is with the warden; if it may have to wait again, until it has begun */
     struct job_io *io;
     char *callback_url;
     struct bridge *bridge;
@@ -43,10 +50,41 @@ struct dispatch {
     struct front *front;
     struct channel *channel;
     struct admission *admission;
-    struct running *jobs;
+    struct running *jobs; /* that wait for a slot or are with the warden */
     size_t n_jobs;
     uint64_t last_id;
+    struct slot_queue *queue;
+    struct loop_source *queue_timer;
 };
+
+/* ---- dispatch_wait.c ---- */
+
+int dispatch_wait_open(struct dispatch *dispatch, struct err *reterr);
+void dispatch_wait_close(struct dispatch *dispatch);
+/* A new one may wait as long as its request says, or the server. */
+void dispatch_allow_wait(struct running *job);
+/* Whether others are before a new one, or its key's own jobs in its way; and whether it may wait for them. */
+bool dispatch_must_wait(const struct running *job);
+bool dispatch_may_wait(const struct running *job);
+/* It takes its place. `was_refused`: by the warden. */
+void dispatch_wait(struct running *job, bool was_refused);
+/* What is said to a caller for whom there is no slot, and no place: ERR_BUSY, or ERR_RATE where its key's own
+ * jobs are in the way. */
+int dispatch_no_slot(const struct dispatch *dispatch, const struct caller *caller,
+                     uint64_t *ret_retry_after_ms, struct err *reterr);
+/* Something has changed: whose turn it is begins. */
+void dispatch_tend(struct dispatch *dispatch);
+
+/* ---- dispatch.c ---- */
+
+/* How many are with the warden. */
+size_t dispatch_jobs_sent(const struct dispatch *dispatch);
+void dispatch_show_jobs(const struct dispatch *dispatch);
+/* Gives it to the warden. */
+int dispatch_launch(struct running *job, struct err *reterr);
+/* Whether its key's jobs, or its team's, leave room for one more. */
+int dispatch_check_load(const struct dispatch *dispatch, const struct caller *caller,
+                        uint64_t *ret_retry_after_ms, struct err *reterr);
 
 /* NULL: none of that number is with the warden. */
 struct running *dispatch_find(const struct dispatch *dispatch, uint64_t id);
@@ -54,5 +92,7 @@ struct running *dispatch_find(const struct dispatch *dispatch, uint64_t id);
 void dispatch_unlink(struct running *job);
 /* Takes NULL. */
 void dispatch_job_free(struct running *job);
+/* The warden is to end it. */
+void dispatch_send_cancel(const struct running *job);
 /* The head of the job's event stream, unless it has been sent. */
 void dispatch_begin_stream(struct running *job);

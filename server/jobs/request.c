@@ -120,7 +120,8 @@ void request_refuse_err(struct request *request, const struct err *err, uint64_t
 {
     struct buf body = BUF_INIT;
     enum error_class class = error_class_of(err);
-    if (error_status(class) >= 500 && class != ERROR_BUSY) {
+    bool leaving = class == ERROR_UNAVAILABLE && request->front->draining;
+    if (error_status(class) >= 500 && class != ERROR_BUSY && !leaving) {
         LOG(request->front->log, LOG_ERROR, "request_failed", LOG_FIELD_STR("request_id", request->id),
             LOG_FIELD_STR("kind", err_kind_to_string(err->kind)), LOG_FIELD_STR("step", err->step),
             LOG_FIELD_STR("item", err->item), LOG_FIELD_STR("error", err->text));

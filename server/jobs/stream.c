@@ -3,7 +3,10 @@
  * An event is written when the socket has room for it, from what is kept of the output anyway: a caller who
  * reads slowly holds up neither the program nor anybody else, and costs no more memory than one who waits for
  * the reply. The price is that stdout and stderr are each in order, but that what has piled up is told stream
- * by stream. No event cuts a character in two. */
+ * by stream. No event cuts a character in two.
+ *
+ * Whole lines are told at once. The beginning of one waits some milliseconds for its end: many programs write
+ * a line and its line feed one after the other. */
 #include "server/jobs/stream.h"
 
 #include <errno.h>
@@ -26,16 +29,26 @@
 
 /* Of the program's output in one event. */
 #define TEXT_BYTES_MAX 8192
+/* For the end of a line. */
+#define HALF_LINE_NS (5 * NS_PER_MS)
 /* Of tool calls that have not been told yet. */
 #define CALLS_BYTES_MAX 65536
 
 struct streams {
-    struct deadlines deadlines;
-    struct deadline_queue quiet;
+    struct deadlines deadlines, half_lines;
+    struct deadline_queue quiet, halves;
+};
+
+/* The beginning of a line. */
+struct half_line {
+    struct deadline deadline; /* first, so that one is the other */
+    struct stream *stream;
+    bool due; /* its end has not come */
 };
 
 struct stream {
     struct deadline deadline; /* first, so that one is the other */
+    struct half_line halves[CAPTURE_STREAMS];
     struct streams *all;
     struct request *request;
     const struct job_io *io; /* NULL: nothing more comes */
@@ -61,6 +74,14 @@ static void on_quiet(void *arg, struct deadline *deadline)
     }
 }
 
+static void on_half(void *arg, struct deadline *deadline)
+{
+    (void)arg;
+    struct half_line *half = (struct half_line *)(void *)deadline;
+    half->due = true;
+    stream_wake(half->stream);
+}
+
 int streams_new(struct loop *loop, uint64_t heartbeat_ms, struct streams **ret, struct err *reterr)
 {
     struct streams *streams = calloc(1, sizeof *streams);
@@ -70,9 +91,12 @@ int streams_new(struct loop *loop, uint64_t heartbeat_ms, struct streams **ret, 
     streams->quiet.timeout_ns = heartbeat_ms * NS_PER_MS;
     streams->deadlines =
         (struct deadlines){.queues = &streams->quiet, .n_queues = 1, .passed = on_quiet, .arg = streams};
+    streams->halves.timeout_ns = HALF_LINE_NS;
+    streams->half_lines = (struct deadlines){.queues = &streams->halves, .n_queues = 1, .passed = on_half};
     int r = deadlines_start(&streams->deadlines, loop, reterr);
+    r = r < 0 ? r : deadlines_start(&streams->half_lines, loop, reterr);
     if (r < 0) {
-        free(streams);
+        streams_free(streams);
         return r;
     }
     *ret = streams;
@@ -83,6 +107,7 @@ void streams_free(struct streams *streams)
 {
     if (streams) {
         deadlines_stop(&streams->deadlines);
+        deadlines_stop(&streams->half_lines);
         free(streams);
     }
 }
@@ -95,6 +120,9 @@ int stream_new(struct streams *streams, struct request *request, const struct jo
         return err_errno(reterr, ENOMEM, "beginning a stream of events");
     }
     *stream = (struct stream){.all = streams, .request = request, .io = io};
+    for (int i = 0; i < CAPTURE_STREAMS; i++) {
+        stream->halves[i].stream = stream;
+    }
     deadline_join(&streams->deadlines, &stream->deadline, &streams->quiet);
     *ret = stream;
     return 0;
@@ -105,7 +133,10 @@ void stream_free(struct stream *stream)
     if (!stream) {
         return;
     }
-    deadline_join(&stream->all->deadlines, &stream->deadline, NULL);
+    deadline_leave(&stream->deadline);
+    for (int i = 0; i < CAPTURE_STREAMS; i++) {
+        deadline_leave(&stream->halves[i].deadline);
+    }
     job_io_free(stream->owned);
     buf_free(&stream->calls);
     buf_free(&stream->pending);
@@ -184,6 +215,25 @@ void stream_end(struct stream *stream, struct job_io *io, struct buf *reply)
     stream_wake(stream);
 }
 
+/* How much of so many fresh bytes is whole lines, or has waited for that long enough. */
+static size_t due(struct stream *stream, struct half_line *half, const char *fresh, size_t size)
+{
+    if (half->due || size == TEXT_BYTES_MAX) {
+        half->due = false;
+        deadline_leave(&half->deadline);
+        return size;
+    }
+    const char *end = memrchr(fresh, '\n', size);
+    size_t whole = end ? (size_t)(end + 1 - fresh) : 0;
+    if (whole > 0) {
+        deadline_leave(&half->deadline);
+    }
+    if (whole < size && !half->deadline.queue) {
+        deadline_join(&stream->all->half_lines, &half->deadline, &stream->all->halves);
+    }
+    return whole;
+}
+
 /* What has come on one stream since, up to the last whole character: an event, or none. */
 static bool put_text(struct stream *stream, enum capture_stream which)
 {
@@ -193,6 +243,9 @@ static bool put_text(struct stream *stream, enum capture_stream which)
     size_t fresh = all->len > told ? all->len - told : 0;
     bool last = stream->ended && fresh <= TEXT_BYTES_MAX;
     fresh = fresh < TEXT_BYTES_MAX ? fresh : TEXT_BYTES_MAX;
+    if (fresh > 0 && !stream->ended) {
+        fresh = due(stream, &stream->halves[which], all->data + told, fresh);
+    }
     if (fresh > 0 && !last) {
         fresh -= utf8_unfinished(all->data + told, fresh);
     }

@@ -45,8 +45,14 @@ static const struct family families[] = {
         {"immure_team_jobs_total", COUNTER, "Jobs that ended, by their key's team.", {"team", "status"}, {0}},
     [METRIC_JOBS_RUNNING] =
         {"immure_jobs_running", GAUGE, "Jobs given to the warden and not yet ended.", {0}, {0}},
+    [METRIC_JOBS_QUEUED] = {"immure_jobs_queued", GAUGE, "Jobs that wait for a slot.", {0}, {0}},
     [METRIC_JOBS_REJECTED] =
         {"immure_jobs_rejected_total", COUNTER, "Job requests that were refused.", {"reason"}, {0}},
+    [METRIC_JOB_QUEUE] = {"immure_job_queue_seconds",
+                          HISTOGRAM,
+                          "How long jobs that began had waited for a slot.",
+                          {0},
+                          SECONDS_BUCKETS},
     [METRIC_JOB_DURATION] =
         {"immure_job_duration_seconds", HISTOGRAM, "Wall clock of programs.", {0}, SECONDS_BUCKETS},
     [METRIC_JAIL_SETUP] = {"immure_jail_setup_seconds", HISTOGRAM, "From clone to exec.", {0}, SETUP_BUCKETS},

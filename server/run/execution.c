@@ -100,6 +100,13 @@ static int check_files_fit(const struct job *job, const struct jail_limits *limi
     return 0;
 }
 
+/* The verdict still names the whole of the time. */
+static void end_early(const struct job *job, struct jail_limits *limits)
+{
+    uint64_t most_ms = limits->timeout_ms / 10;
+    limits->timeout_ms -= job->early_ms < most_ms ? job->early_ms : most_ms;
+}
+
 /* The pure part: what applies, and the plan. */
 static int prepare_plan(struct execution *execution, const struct execution_request *request,
                         struct err *reterr)
@@ -117,6 +124,9 @@ static int prepare_plan(struct execution *execution, const struct execution_requ
     if (r == 0) {
         r = policy_build_plan(request->policy, request->ceilings, execution->job, request->program,
                               &execution->plan, reterr);
+    }
+    if (r == 0) {
+        end_early(execution->job, &execution->plan->limits);
     }
     if (r == 0 && !execution->job->session_id && execution->job->n_files > 0) {
         r = check_files_fit(execution->job, &execution->plan->limits, reterr);

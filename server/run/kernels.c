@@ -247,7 +247,7 @@ static int refuse_call(const struct kernel *kernel, uint64_t *ret_retry_after_ms
 {
     uint64_t deadline_ns = kernel->jail ? jail_deadline_ns(kernel->jail) : 0, now_ns = clock_now_ns();
     *ret_retry_after_ms = deadline_ns > now_ns ? (deadline_ns - now_ns) / NS_PER_MS + 1 : 1;
-    return err_set(reterr, ERR_BUSY, EAGAIN, NULL,
+    return err_set(reterr, ERR_BUSY, EBUSY, NULL,
                    "server busy: the kernel of this session runs another call");
 }
 

@@ -42,11 +42,12 @@ static uint64_t soonest_end_ms(const struct warden *warden)
     return soonest == UINT64_MAX ? 0 : soonest > floor_ms ? soonest : floor_ms;
 }
 
-/* `retry_after_ms` 0: when the first of the running jobs has to end. */
-void job_refuse(struct front *front, uint64_t id, const struct err *err, uint64_t retry_after_ms)
+static void refuse(struct front *front, uint64_t id, const struct err *err, bool no_slot,
+                   uint64_t retry_after_ms)
 {
     struct msg msg = {.type = MSG_REFUSED};
     msg.refused.id = id;
+    msg.refused.no_slot = no_slot;
     msg.refused.kind = err->kind;
     snprintf(msg.refused.item, sizeof msg.refused.item, "%s", err->item);
     snprintf(msg.refused.text, sizeof msg.refused.text, "%s", err->text);
@@ -54,6 +55,12 @@ void job_refuse(struct front *front, uint64_t id, const struct err *err, uint64_
         msg.refused.retry_after_ms = retry_after_ms ? retry_after_ms : soonest_end_ms(front->warden);
     }
     front_send(front, &msg, NULL, 0);
+}
+
+/* `retry_after_ms` 0: when the first of the running jobs has to end. */
+void job_refuse(struct front *front, uint64_t id, const struct err *err, uint64_t retry_after_ms)
+{
+    refuse(front, id, err, false, retry_after_ms);
 }
 
 /* A jail that could not even be started is a verdict like any other setup error. */
@@ -86,7 +93,8 @@ static void report_failure(struct front *front, uint64_t id, const struct err *e
         report_setup_error(front, id, err);
         warden_doubt(front->warden);
     } else {
-        job_refuse(front, id, err, retry_after_ms);
+        bool kernel_runs = err->kind == ERR_BUSY && err->code == EBUSY;
+        refuse(front, id, err, kernel_runs, retry_after_ms);
     }
 }
 
@@ -186,6 +194,12 @@ static void discard_gone(struct warden_job *job)
 
 static void on_files(void *arg, uint32_t events);
 
+/* Whether another front counts the jobs of this one. */
+static bool counts_elsewhere(const struct warden *warden, const struct front *front)
+{
+    return front != warden->current || (warden->fronts && warden->fronts->next);
+}
+
 static void finish(struct warden_job *job)
 {
     struct warden *warden = job->warden;
@@ -211,7 +225,7 @@ static void finish(struct warden_job *job)
     }
     tell_verdict(job, r, &result, &err);
     void (*done)(struct warden * warden, const struct job_result *result) = job->done;
-    bool is_elsewhere = !job->is_selftest && job->front != warden->current;
+    bool is_elsewhere = !job->is_selftest && counts_elsewhere(warden, job->front);
     if (execution_is_gone(job->execution)) {
         discard_gone(job);
     } else {
@@ -223,7 +237,7 @@ static void finish(struct warden_job *job)
         warden_doubt(warden);
     }
     if (is_elsewhere) {
-        warden_publish_state(warden); /* the front that serves counts it, too */
+        warden_publish_state(warden);
     }
     job_result_clear(&result);
     approvals_tend(warden);
@@ -349,7 +363,7 @@ static int enter_kernel(const struct warden_job *job, const struct settings *set
     }
     if (job->approval_id[0] == '\0' && approvals_claim_kernel(job->warden, asked->session_id)) {
         *ret_retry_after_ms = 0;
-        return err_set(reterr, ERR_BUSY, EAGAIN, NULL,
+        return err_set(reterr, ERR_BUSY, EBUSY, NULL,
                        "server busy: the kernel of this session is about to run an approved job");
     }
     return kernel_enter(job->warden->kernels, settings->config, asked->key, job->session, runtime, policy,
@@ -444,13 +458,26 @@ static int start(struct warden *warden, const struct settings *settings, struct 
     return 0;
 }
 
-/* The verdict goes to this front; the one that serves counts the job in any case. */
+/* The verdict goes to this front; the others count the job as well. */
 static void give_to(struct front *front, struct warden_job *job)
 {
     job->front = front;
-    if (front != front->warden->current) {
+    if (counts_elsewhere(front->warden, front)) {
         warden_publish_state(front->warden);
     }
+}
+
+/* Whether other jobs leave it a slot. */
+static int check_slot(const struct front *front, const struct job *asked, uint64_t *ret_retry_after_ms,
+                      struct err *reterr)
+{
+    const struct warden *warden = front->warden;
+    int r = job_check_load(front, asked, ret_retry_after_ms, reterr);
+    if (r == 0 && warden->n_jobs + approvals_handed_over(warden, NULL) >=
+                      warden->settings->config->max_concurrent_jobs) {
+        r = err_set(reterr, ERR_BUSY, EAGAIN, NULL, "server busy: execution capacity reached");
+    }
+    return r;
 }
 
 void job_accept(struct front *front, struct job *asked, int fds[JOB_FD_COUNT])
@@ -463,18 +490,14 @@ void job_accept(struct front *front, struct job *asked, int fds[JOB_FD_COUNT])
         return;
     }
     uint64_t retry_after_ms = 0;
-    if (approval_check_job(front, asked, &err) < 0 ||
-        job_check_load(front, asked, &retry_after_ms, &err) < 0 ||
-        warden_floor_check(warden, &retry_after_ms, &err) < 0) {
+    if (approval_check_job(front, asked, &err) < 0 || warden_floor_check(warden, &retry_after_ms, &err) < 0) {
         job_free(asked);
         report_failure(front, id, &err, retry_after_ms);
         return;
     }
-    if (warden->n_jobs + approvals_handed_over(warden, NULL) >=
-        warden->settings->config->max_concurrent_jobs) {
+    if (check_slot(front, asked, &retry_after_ms, &err) < 0) {
         job_free(asked);
-        err_set(&err, ERR_BUSY, EAGAIN, NULL, "server busy: execution capacity reached");
-        job_refuse(front, id, &err, 0);
+        refuse(front, id, &err, true, retry_after_ms);
         return;
     }
     struct warden_job *job;

@@ -9,7 +9,7 @@ from harness import CGROUP, until_begun
 
 ENFORCED_BY = "cgroup2" if CGROUP == "REQUIRED" else "rlimit"
 FIELDS = {"stdout", "stderr", "logs", "truncated", "stdout_truncated", "stderr_truncated", "output", "exit_code", "signal",
-          "duration_ms", "execution_time", "killed", "oom", "status", "error_message", "files", "output_files",
+          "duration_ms", "execution_time", "queued_ms", "killed", "oom", "status", "error_message", "files", "output_files",
           "output_files_truncated", "usage", "denied_syscalls", "limits", "policy", "policy_sha256", "execution_id"}
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from harness import ROOT, Server, config_key, wait_for
@@ -308,6 +309,28 @@ def test_terminate(client, source):
     reply = handle.wait()
     assert (reply["status"], reply["error"]["message"]) == ("terminated", "had enough")
     handle.terminate("again")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_terminate_what_waits_for_a_slot(serve, stream):
+    server = serve("queue_ms: 30000 max_queue_ms: 30000", SANDBOX_EXECUTOR_MAX_CONCURRENT_JOBS="1")
+
+    def post(body):
+        return server.request("POST", "/run-code", json.dumps(body))
+    with ThreadPoolExecutor() as pool:
+        runs = pool.submit(post, {"source": "for (;;);", "execution_id": "runs", "timeout_ms": 60000})
+        wait_for(lambda: server.metric("immure_jobs_running") == 1, "a run")
+        waits = pool.submit(post, {"source": "export default 1", "execution_id": "waits", "stream": stream})
+        wait_for(lambda: server.metric("immure_jobs_queued") == 1, "one that waits")
+        assert server.request("POST", "/run-code/waits/terminate", '{"reason": "had enough"}').status == 204
+        reply = waits.result()
+        *_, result = reply.body.decode().strip().split("data: ")
+        reply = json.loads(result)
+        assert (reply["status"], reply["error"]["message"], reply["logs"]) == ("terminated", "had enough", [])
+        assert waits.result().headers["Content-Type"] == ("text/event-stream" if stream else "application/json")
+        assert server.metric("immure_jobs_queued") == 0
+        assert server.request("POST", "/run-code/runs/terminate").status == 204
+        assert runs.result().json["status"] == "terminated"
 
 
 def test_terminate_what_never_was(client):

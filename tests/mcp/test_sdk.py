@@ -33,7 +33,7 @@ def mcp(client, tmp_path_factory):
     """mcp(SCENARIO, WAY) -> what it found"""
     directory = tmp_path_factory.mktemp("mcp")
     config = directory / "server.textproto"
-    config.write_text("max_concurrent_jobs: 16 stream_heartbeat_ms: 200\n")
+    config.write_text("max_concurrent_jobs: 4 mcp_queue_ms: 30000 stream_heartbeat_ms: 200\n")
     own = dict(os.environ, SANDBOX_EXECUTOR_CGROUP=os.environ.get("IMMURE_TEST_CGROUP", "BEST_EFFORT"))
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(Server(directory / "log", immure=IMMURE, SANDBOX_EXECUTOR_CONFIG=str(config)))

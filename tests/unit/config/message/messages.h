@@ -28,6 +28,7 @@ static inline struct job *a_job(void)
     job->session_id = strdup("s-1");
     job->image = strdup("debian");
     job->announce = true;
+    job->early_ms = 100;
     job->code_size = 100;
     job->n_files = 2;
     job->files = calloc(2, sizeof *job->files);

@@ -132,6 +132,7 @@ static void test_submissions(void **state)
                       .execution_id = text,
                       .key = text,
                       .announce = true,
+                      .early_ms = 100,
                       .code_size = 8,
                       .files = &file,
                       .n_files = 1};
@@ -147,6 +148,7 @@ static void test_submissions(void **state)
     assert_int_equal(submission_decode(packed.data, packed.len, &read, NULL), 0);
     assert_int_equal(read.job->id, 0); /* which is not known before it runs */
     assert_false(read.job->announce);
+    assert_int_equal(read.job->early_ms, 0);
     assert_memory_equal(read.input, input, 12);
     assert_string_equal(read.stdin_data, "x");
     assert_null(read.callback_url);

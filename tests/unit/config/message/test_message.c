@@ -17,6 +17,7 @@ static void test_job_round_trip(void **state)
     assert_string_equal(in.job->session_id, "s-1");
     assert_string_equal(in.job->image, "debian");
     assert_true(in.job->announce);
+    assert_int_equal(in.job->early_ms, 100);
     assert_int_equal(in.job->code_size, 100);
     assert_int_equal(in.job->n_files, 2);
     assert_string_equal(in.job->files[0].path, "data/\xff.csv");
@@ -108,7 +109,12 @@ static void test_small_messages_round_trip(void **state)
         {.type = MSG_PING, .ping = {.number = 7}},
         {.type = MSG_PONG, .pong = {.number = UINT64_MAX}},
         {.type = MSG_REFUSED,
-         .refused = {.id = 1, .kind = ERR_BUSY, .item = "", .text = "server busy", .retry_after_ms = 12}},
+         .refused = {.id = 1,
+                     .kind = ERR_BUSY,
+                     .item = "",
+                     .text = "server busy",
+                     .retry_after_ms = 12,
+                     .no_slot = true}},
         {.type = MSG_STATE,
          .state =
              {.ready = false, .why = "step 7", .front_restarts = 2, .leftovers_swept = 1, .heap_bytes = 3}},
@@ -154,6 +160,7 @@ static void test_small_messages_round_trip(void **state)
             assert_int_equal(in.refused.kind, ERR_BUSY);
             assert_string_equal(in.refused.text, "server busy");
             assert_int_equal(in.refused.retry_after_ms, 12);
+            assert_true(in.refused.no_slot);
         }
         msg_clear(&in);
     }

@@ -122,6 +122,7 @@ static const char everything[] =
     "approval_directory: '/var/approvals' approval_expiry_ms: 18 max_approvals_per_key: 19 max_approvals: "
     "20\n"
     "max_approval_job_bytes: 2021 max_approval_bytes: 2022 max_approval_wait_ms: 23\n"
+    "queue_ms: 24 mcp_queue_ms: 25 max_queue_ms: 26 max_queued_jobs: 27 callback_margin_ms: 28\n"
     "memory_free_bytes: 24 memory_free_percent: 25 kernel_memory_percent: 26\n"
     "template_scope: TEAM max_templates: 27 sub_uids: false\n"
     "runtime { name: 'python' alias: 'py' interpreter: '/usr/bin/python3' arg: ['-I', ''] extension: 'py' "
@@ -190,6 +191,11 @@ static void check_everything(const struct server_config *config)
     assert_int_equal(config->max_approval_job_bytes, 2021);
     assert_int_equal(config->max_approval_bytes, 2022);
     assert_int_equal(config->max_approval_wait_ms, 23);
+    assert_int_equal(config->queue_ms, 24);
+    assert_int_equal(config->mcp_queue_ms, 25);
+    assert_int_equal(config->max_queue_ms, 26);
+    assert_int_equal(config->max_queued_jobs, 27);
+    assert_int_equal(config->callback_margin_ms, 28);
     assert_int_equal(config->memory_free_bytes, 24);
     assert_int_equal(config->memory_free_percent, 25);
     assert_int_equal(config->kernel_memory_percent, 26);

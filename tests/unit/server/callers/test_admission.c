@@ -18,11 +18,40 @@
 static char name[] = "k", on[] = "on", off[] = "off", unknown[] = "unknown", none[] = "";
 static const struct admission_load idle = {.earliest_end_ns = UINT64_MAX};
 
-static int check(const struct admission *admission, const struct caller *caller,
-                 const struct admission_load *load, uint64_t now_ns, uint64_t *ret_retry_ms, struct err *ret)
+static int check(const struct server_config *of, const struct admission *admission,
+                 const struct caller *caller, const struct admission_load *load, uint64_t now_ns,
+                 uint64_t *ret_retry_ms, struct err *ret)
 {
     *ret = (struct err){0};
-    return admission_check(admission, caller, load, now_ns, ret_retry_ms, ret);
+    int r = admission_check(admission, caller, now_ns, ret_retry_ms, ret);
+    return r < 0 ? r : admission_check_load(of, caller, load, now_ns, ret_retry_ms, ret);
+}
+
+/* When to ask again: what most of the last jobs took, and never later than a job has to end. */
+static void a_median_of_recent_times(void **state)
+{
+    (void)state;
+    const struct server_config config = {0};
+    struct admission *admission = admission_new(&config);
+    assert_int_equal(admission_retry_after_ms(admission, 0), 1000);
+    assert_int_equal(admission_retry_after_ms(admission, 29000), 1000);
+    assert_int_equal(admission_retry_after_ms(admission, 300), 300);
+    static const uint64_t times_ms[] = {6000, 60000, 5000, 6100, 10};
+    for (size_t i = 0; i < sizeof times_ms / sizeof times_ms[0]; i++) {
+        admission_note_time(admission, times_ms[i]);
+    }
+    assert_int_equal(admission_retry_after_ms(admission, 29000), 6000);
+    assert_int_equal(admission_retry_after_ms(admission, 2000), 2000);
+    for (int i = 0; i < 31; i++) { /* those before are forgotten */
+        admission_note_time(admission, 20);
+    }
+    for (int i = 0; i < 15; i++) {
+        admission_note_time(admission, 90000);
+    }
+    assert_int_equal(admission_retry_after_ms(admission, 0), 20);
+    admission_note_time(admission, 90000);
+    assert_int_equal(admission_retry_after_ms(admission, 0), 90000);
+    admission_free(admission);
 }
 
 static void a_rate_is_a_bucket_of_one_minute(void **state)
@@ -36,29 +65,29 @@ static void a_rate_is_a_bucket_of_one_minute(void **state)
     struct err err;
     uint64_t retry_ms;
     for (int i = 0; i < 4; i++) {
-        assert_int_equal(check(admission, &limited, &idle, NOW, &retry_ms, &err), 0);
-        assert_int_equal(check(admission, &limited, &idle, NOW, &retry_ms, &err),
+        assert_int_equal(check(&config, admission, &limited, &idle, NOW, &retry_ms, &err), 0);
+        assert_int_equal(check(&config, admission, &limited, &idle, NOW, &retry_ms, &err),
                          0); /* asking takes nothing */
         admission_take(admission, &limited, NOW);
     }
-    assert_true(check(admission, &limited, &idle, NOW, &retry_ms, &err) < 0);
+    assert_true(check(&config, admission, &limited, &idle, NOW, &retry_ms, &err) < 0);
     assert_int_equal(err.kind, ERR_RATE);
     assert_in_range(retry_ms, 15000, 15001);
-    assert_true(check(admission, &limited, &idle, NOW + 14 * NS_PER_S, &retry_ms, &err) < 0);
-    assert_int_equal(check(admission, &limited, &idle, NOW + 15 * NS_PER_S, &retry_ms, &err), 0);
+    assert_true(check(&config, admission, &limited, &idle, NOW + 14 * NS_PER_S, &retry_ms, &err) < 0);
+    assert_int_equal(check(&config, admission, &limited, &idle, NOW + 15 * NS_PER_S, &retry_ms, &err), 0);
     admission_take(admission, &limited, NOW + 15 * NS_PER_S);
-    assert_true(check(admission, &limited, &idle, NOW + 15 * NS_PER_S, &retry_ms, &err) < 0);
+    assert_true(check(&config, admission, &limited, &idle, NOW + 15 * NS_PER_S, &retry_ms, &err) < 0);
     /* After a quiet hour it is a minute's jobs, not an hour's. */
     uint64_t later = NOW + 3600 * NS_PER_S;
     for (int i = 0; i < 4; i++) {
-        assert_int_equal(check(admission, &limited, &idle, later, &retry_ms, &err), 0);
+        assert_int_equal(check(&config, admission, &limited, &idle, later, &retry_ms, &err), 0);
         admission_take(admission, &limited, later);
     }
-    assert_true(check(admission, &limited, &idle, later, &retry_ms, &err) < 0);
+    assert_true(check(&config, admission, &limited, &idle, later, &retry_ms, &err) < 0);
     for (int i = 0; i < 1000; i++) {
-        assert_int_equal(check(admission, &free_one, &idle, NOW, &retry_ms, &err), 0);
+        assert_int_equal(check(&config, admission, &free_one, &idle, NOW, &retry_ms, &err), 0);
         admission_take(admission, &free_one, NOW);
-        assert_int_equal(check(admission, &open, &idle, NOW, &retry_ms, &err), 0);
+        assert_int_equal(check(&config, admission, &open, &idle, NOW, &retry_ms, &err), 0);
         admission_take(admission, &open, NOW);
     }
     admission_free(admission);
@@ -81,7 +110,7 @@ static void teams_are_off_by_default(void **state)
         const struct caller caller = {.key = &keys[i]};
         struct err err;
         uint64_t retry_ms;
-        assert_int_equal(check(admission, &caller, &idle, NOW, &retry_ms, &err) == 0, may[i]);
+        assert_int_equal(check(&config, admission, &caller, &idle, NOW, &retry_ms, &err) == 0, may[i]);
         assert_int_equal(err.kind, may[i] ? ERR_NONE : ERR_DENIED);
         assert_int_equal(auth_team_may(&config, &caller), may[i]);
     }
@@ -104,7 +133,7 @@ static void jobs_at_once(void **state)
         const struct admission_load load = {rows[i].of_key, rows[i].of_team, NOW + 5 * NS_PER_S};
         struct err err;
         uint64_t retry_ms;
-        int r = check(admission, &caller, &load, NOW, &retry_ms, &err);
+        int r = check(&config, admission, &caller, &load, NOW, &retry_ms, &err);
         assert_int_equal(r < 0, rows[i].refused != NULL);
         assert_int_equal(retry_ms, rows[i].refused ? 5000 : 0);
         assert_true(!rows[i].refused || strstr(err.text, rows[i].refused));
@@ -139,11 +168,11 @@ static void the_last_slot_is_for_other_keys(void **state)
             struct err err;
             uint64_t retry_ms;
             bool allowed = rows[i].most == 0 || running < rows[i].most;
-            assert_int_equal(check(admission, &caller, &load, NOW, &retry_ms, &err) == 0, allowed);
+            assert_int_equal(check(&config, admission, &caller, &load, NOW, &retry_ms, &err) == 0, allowed);
             assert_int_equal(err.kind, allowed ? ERR_NONE : ERR_RATE);
             assert_true(allowed || strcmp(err.text, rows[i].refused) == 0);
             if (rows[i].n_keys > 1) {
-                assert_int_equal(check(admission, &other, &idle, NOW, &retry_ms, &err), 0);
+                assert_int_equal(check(&config, admission, &other, &idle, NOW, &retry_ms, &err), 0);
             }
         }
         admission_free(admission);
@@ -153,9 +182,8 @@ static void the_last_slot_is_for_other_keys(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rate_is_a_bucket_of_one_minute),
-        cmocka_unit_test(teams_are_off_by_default),
-        cmocka_unit_test(jobs_at_once),
+        cmocka_unit_test(a_rate_is_a_bucket_of_one_minute), cmocka_unit_test(teams_are_off_by_default),
+        cmocka_unit_test(a_median_of_recent_times),         cmocka_unit_test(jobs_at_once),
         cmocka_unit_test(the_last_slot_is_for_other_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

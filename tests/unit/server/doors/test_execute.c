@@ -70,6 +70,7 @@ static void the_least_request(void **state)
     assert_input(&request, "print(1)");
     assert_int_equal(strlen(request.job->execution_id), 36);
     assert_int_equal(request.job->limits.timeout_ms, 0);
+    assert_true(request.queue_ms == QUEUE_MS_DEFAULT);
     assert_int_equal(request.job->n_files + request.job->n_args + request.job->n_env + request.job->n_outputs,
                      0);
     assert_null(request.stdin_data);
@@ -83,7 +84,7 @@ static void every_field(void **state)
     (void)state;
     struct execute_request request = decode_good(
         "{\"code\": \"c\", \"language\": \"py\", \"runtime\": \"python\", \"stdin\": \"in\\n\", "
-        "\"timeout_ms\": 1500,"
+        "\"timeout_ms\": 1500, \"queue_ms\": 2500,"
         " \"files\": [{\"name\": \"a.txt\", \"content\": \"text\"}, {\"name\": \"d/b.bin\", \"data\": "
         "\"AAH/\","
         " \"mime\": \"x/y\", \"url\": \"u\"}, {\"name\": \"empty\"}], \"outputs\": [\"*.png\", \"o\"],"
@@ -97,6 +98,7 @@ static void every_field(void **state)
     assert_string_equal(request.stdin_data, "in\n");
     assert_int_equal(request.stdin_size, 3);
     assert_int_equal(job->limits.timeout_ms, 1500);
+    assert_int_equal(request.queue_ms, 2500);
     assert_int_equal(job->n_files, 3);
     assert_string_equal(job->files[0].path, "a.txt");
     assert_int_equal(job->files[0].offset, 1);
@@ -287,6 +289,8 @@ static const struct refusal {
     {"{" C "\"timeout_ms\": -1}", "timeout_ms", "timeout_ms: must be a whole number from 1 up"},
     {"{" C "\"timeout_ms\": 1.5}", "timeout_ms", "timeout_ms: must be a whole number from 1 up"},
     {"{" C "\"timeout_ms\": \"1\"}", "timeout_ms", "timeout_ms: must be a whole number from 1 up"},
+    {"{" C "\"queue_ms\": -1}", "queue_ms", "queue_ms: must be a whole number from 1 up"},
+    {"{" C "\"queue_ms\": \"1\"}", "queue_ms", "queue_ms: must be a whole number from 1 up"},
     {"{" C "\"timeout_ms\": 1e99}", "timeout_ms", "timeout_ms: must be a whole number from 1 up"},
     {"{" C "\"timeout\": -1}", "timeout", "timeout: must be a whole number from 1 up"},
     {"{" C "\"timeout\": true}", "timeout", "timeout: must be a whole number from 1 up"},

@@ -42,6 +42,7 @@ static const struct json *encode(struct reply *reply)
     struct err err = {0};
     assert_int_equal(capture_finish(&reply->capture, 0), 0);
     const struct job_texts texts = {.execution_id = "id-1",
+                                    .queued_ms = 70,
                                     .capture = &reply->capture,
                                     .output = reply->output ? reply->output : "",
                                     .output_size = reply->output ? strlen(reply->output) : 0};
@@ -116,6 +117,7 @@ static void a_good_end_has_every_field(void **state)
     assert_number(root, "duration_ms", 12);
     assert_true(json_double(json_get(root, "execution_time"), &seconds));
     assert_true(seconds > 0.012345 && seconds < 0.012347);
+    assert_number(root, "queued_ms", 70);
     assert_flag(root, "killed", false);
     assert_flag(root, "oom", false);
     assert_text(root, "status", "success");
