@@ -48,7 +48,8 @@ struct job_texts {
     size_t output_size;
     const struct content_types *types; /* NULL: names alone tell a file's type */
     const void *state;                 /* of its execute_request */
-    const void *call;                  /* which of the door's calls is answered; NULL: it has none */
+    bool brief;       /* without what stands elsewhere in the same reply: `logs`, `error`, files' contents */
+    const void *call; /* which of the door's calls is answered; NULL: it has none */
 };
 
 /* A constant. What a door does not need is NULL. */

@@ -85,15 +85,6 @@ static void reply_error(struct request *request, unsigned status, const char *id
     request_reply(request, status, "application/json", &body);
 }
 
-static void reply_result(struct request *request, const char *id, const struct buf *result)
-{
-    struct buf body = BUF_INIT;
-    mcp_begin_result(id, &body);
-    buf_append(&body, result->data, result->len);
-    mcp_end_result(&body);
-    request_reply(request, 200, "application/json", &body);
-}
-
 /* ---- Methods ---- */
 
 struct message_context {
@@ -114,7 +105,7 @@ static void initialize(const struct message_context *context)
     struct buf body = BUF_INIT;
     char session[MCP_SESSION_BYTES];
     mcp_session_issue(&context->request->caller, session);
-    mcp_begin_result(message->id, &body);
+    mcp_begin_result(message->id, false, &body);
     mcp_write_initialized(mcp_negotiate(json_string(version)), &body);
     mcp_end_result(&body);
     request_reply_named(context->request, "Mcp-Session-Id", session, &body);
@@ -122,22 +113,25 @@ static void initialize(const struct message_context *context)
 
 static void ping(const struct message_context *context)
 {
-    CLEANUP(buf_free) struct buf nothing = BUF_INIT;
-    buf_puts(&nothing, "{}");
-    reply_result(context->request, context->message->id, &nothing);
+    struct buf body = BUF_INIT;
+    mcp_begin_result(context->message->id, false, &body);
+    mcp_end_result(&body);
+    request_reply(context->request, 200, "application/json", &body);
 }
 
 static void list_tools(const struct message_context *context)
 {
-    const struct request *request = context->request;
+    struct request *request = context->request;
     if (json_get(context->message->params, "cursor")) {
         reply_error(context->request, 200, context->message->id, MCP_INVALID_PARAMS,
                     "cursor: none was given out, since all tools come at once");
         return;
     }
-    CLEANUP(buf_free) struct buf tools = BUF_INIT;
-    mcp_tool_list(request->front->config, &request->caller, &tools);
-    reply_result(context->request, context->message->id, &tools);
+    struct buf body = BUF_INIT;
+    mcp_begin_result(context->message->id, false, &body);
+    mcp_tool_list(request->front->config, &request->caller, &body);
+    mcp_end_result(&body);
+    request_reply(context->request, 200, "application/json", &body);
 }
 
 /* params._meta.progressToken. False: it is none. */
