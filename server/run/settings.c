@@ -133,14 +133,16 @@ static int set_absent_aside(const struct settings *settings, struct err *reterr)
     return 0;
 }
 
-/* What the front, which knows no policy, tells of each runtime. */
+/* What the front, which knows no policy, tells of each runtime that does not say it itself. */
 static int describe_runtimes(const struct settings *settings, struct err *reterr)
 {
     struct server_config *config = settings->config;
     for (size_t i = 0; i < config->n_runtimes; i++) {
         struct runtime_config *runtime = &config->runtimes[i];
         const struct policy_spec *spec = policy_spec(policy_set_find(settings->policies, runtime->policy));
-        runtime->memory_bytes = spec->limits.memory_bytes;
+        if (runtime->memory_bytes == 0) {
+            runtime->memory_bytes = spec->limits.memory_bytes;
+        }
         if (runtime->description[0] != '\0') {
             continue;
         }

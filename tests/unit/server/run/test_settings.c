@@ -106,7 +106,7 @@ static void test_runtimes_are_described(void **state)
     assert_string_equal(runtimes[1].description, "mine");
     assert_true(runtimes[0].memory_bytes > 0);
     assert_int_equal(runtimes[0].memory_bytes, spec->limits.memory_bytes);
-    assert_int_equal(runtimes[1].memory_bytes, spec->limits.memory_bytes);
+    assert_int_equal(runtimes[1].memory_bytes, 7);
     settings_unref(settings);
 }
 
