@@ -144,8 +144,8 @@ static void put_uri(struct buf *ret, const char *execution_id, const char *path)
     json_out_key(ret, "uri");
     buf_printf(ret, "\"immure://%s/", execution_id);
     for (const char *at = path; *at; at++) {
-        bool plain = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') ||
-                     (*at >= '0' && *at <= '9') || strchr("-._~/", *at);
+        bool plain = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') || (*at >= '0' && *at <= '9') ||
+                     strchr("-._~/", *at);
         buf_printf(ret, plain ? "%c" : "%%%02X", (unsigned char)*at);
     }
     buf_putc(ret, '"');
@@ -158,8 +158,8 @@ static void put_resource(struct buf *ret, const char *execution_id, const char *
     json_out_open(ret, "resource", '{');
     put_uri(ret, execution_id, path);
     json_out_text(ret, "mimeType", mime);
-    if (content->len > 0 && (memchr(content->data, '\0', content->len) ||
-                             !utf8_is_valid(content->data, content->len))) {
+    if (content->len > 0 &&
+        (memchr(content->data, '\0', content->len) || !utf8_is_valid(content->data, content->len))) {
         put_base64(ret, "blob", content);
     } else {
         CLEANUP(buf_free) struct buf shown = BUF_INIT;

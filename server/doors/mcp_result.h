@@ -12,8 +12,8 @@ struct job_texts;
 /* More of a text than this is cut off, wherever it stands. */
 #define MCP_TEXT_CHARACTERS_MAX 10000
 /* Of files that a program returns: how many are shown, and their bytes in all. */
-#define MCP_FILES_MAX           16
-#define MCP_FILES_BYTES_MAX     (3u << 20)
+#define MCP_FILES_MAX       16
+#define MCP_FILES_BYTES_MAX (3u << 20)
 
 /* The members content, structuredContent and isError of an object that is open. Reads the result's files. */
 int mcp_result_encode(const struct job_result *result, const struct job_texts *texts, struct buf *ret,

@@ -1,4 +1,4 @@
-"""The official TypeScript client of the Model Context Protocol, over HTTP and over standard input and output."""
+"""The official TypeScript clients of the Model Context Protocol, over HTTP and over standard input and output."""
 
 import contextlib
 import json
@@ -12,7 +12,8 @@ from conftest import IMMURE
 from harness import BUILD, Server, wait_for
 
 HERE = Path(__file__).parent
-WAYS = ["http", "stdio", "own"]  # own: `immure mcp` starts its server
+# own: `immure mcp` starts its server
+WAYS = [("v1", "http"), ("v1", "stdio"), ("v1", "own"), ("pinned", "http"), ("pinned", "stdio"), ("pinned", "own")]
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +31,7 @@ def client():
 
 @pytest.fixture(scope="module")
 def mcp(client, tmp_path_factory):
-    """mcp(SCENARIO, WAY) -> what it found"""
+    """mcp(SCENARIO, KIND, WAY) -> what it found"""
     directory = tmp_path_factory.mktemp("mcp")
     config = directory / "server.textproto"
     config.write_text("max_concurrent_jobs: 16 stream_heartbeat_ms: 200\n")
@@ -38,14 +39,14 @@ def mcp(client, tmp_path_factory):
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(Server(directory / "log", immure=IMMURE, SANDBOX_EXECUTOR_CONFIG=str(config)))
 
-        def run(scenario, way):
+        def run(scenario, kind, way):
             arguments, environment = {
                 "http": (["http", f"{server.url}/mcp", server.key], os.environ),
                 "stdio": (["stdio", IMMURE, "mcp", "--connect", f"127.0.0.1:{server.port}"],
                           dict(os.environ, SANDBOX_EXECUTOR_SERVICE_API_KEY=server.key)),
                 "own": (["stdio", IMMURE, "mcp", "--config", str(config)], own),
             }[way]
-            done = subprocess.run(["node", client, scenario, *arguments], env=environment, capture_output=True, text=True,
+            done = subprocess.run(["node", client, kind, scenario, *arguments], env=environment, capture_output=True, text=True,
                                   timeout=180)
             assert done.returncode == 0, done.stderr[-5000:]
             return json.loads(done.stdout)
@@ -57,55 +58,68 @@ def text(result):
     return result["content"][0]["text"]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_lists_the_tool(mcp, way):
-    found = mcp("list", way)
+@pytest.mark.parametrize("kind, way", WAYS)
+def test_lists_the_tool(mcp, kind, way):
+    found = mcp("list", kind, way)
     assert [tool["name"] for tool in found["tools"]] == ["execute_code"]
     assert found["server"]["name"] == "immure" and found["capabilities"] == {"tools": {"listChanged": False}}
+    assert "fresh jail" in found["instructions"] and found["version"] == (None if kind == "v1" else "2026-07-28")
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_success(mcp, way):
-    found = mcp("success", way)
+@pytest.mark.parametrize("way", ["http", "stdio"])
+def test_a_client_that_speaks_every_revision_finds_the_latest(mcp, way):
+    assert mcp("list", "auto", way)["version"] == "2026-07-28"
+
+
+@pytest.mark.parametrize("kind, way", WAYS)
+def test_success(mcp, kind, way):
+    found = mcp("success", kind, way)
     assert text(found) == "desserts\n" and not found["isError"] and found["structuredContent"]["status"] == "success"
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_error(mcp, way):
-    found = mcp("error", way)
+@pytest.mark.parametrize("kind, way", WAYS)
+def test_error(mcp, kind, way):
+    found = mcp("error", kind, way)
     assert found["isError"] and text(found).startswith("so far\nTraceback") and "ZeroDivisionError" in text(found)
     assert found["structuredContent"]["status"] == "execution_error" and found["structuredContent"]["exit_code"] == 1
-    assert mcp("language", way)["structuredContent"]["status"] == "setup_error"
-    assert mcp("tool", way)["code"] == -32602
+    assert mcp("language", kind, way)["structuredContent"]["status"] == "setup_error"
+    assert mcp("tool", kind, way)["code"] == -32602
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_timeout(mcp, way):
-    found = mcp("timeout", way)
+@pytest.mark.parametrize("kind, way", WAYS)
+def test_timeout(mcp, kind, way):
+    found = mcp("timeout", kind, way)
     assert found["isError"] and text(found) == "Error: Execution timed out after 1s" and found["structuredContent"]["status"] == "timeout"
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_session(mcp, way):
-    assert text(mcp("session", way)) == "still here\n"
+@pytest.mark.parametrize("kind, way", WAYS)
+def test_files(mcp, kind, way):
+    found = mcp("files", kind, way)
+    assert [item["type"] for item in found["content"]] == ["text", "resource", "text"] and text(found) == 'Result: {"rows": 1}'
+    assert found["content"][1]["resource"]["text"] == "1,2" and found["structuredContent"]["files"] == [{"name": "a.csv", "mime": "text/csv"}]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_cancel(mcp, way):
-    found = mcp("cancel", way)
+@pytest.mark.parametrize("kind, way", WAYS)
+def test_session(mcp, kind, way):
+    assert text(mcp("session", kind, way)) == "still here\n"
+
+
+@pytest.mark.parametrize("kind, way", WAYS)
+def test_cancel(mcp, kind, way):
+    found = mcp("cancel", kind, way)
     assert "changed my mind" in found["message"] and text(found["after"]) == "goes on\n"
     if way != "own":
         wait_for(lambda: mcp.server.metric("immure_jobs_running") == 0, "the cancelled job's end")
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_progress(mcp, way):
-    found = mcp("progress", way)
+@pytest.mark.parametrize("kind, way", WAYS)
+def test_progress(mcp, kind, way):
+    found = mcp("progress", kind, way)
     assert text(found["result"]) == "done\n" and len(found["seen"]) >= 2
     values = [progress["progress"] for progress in found["seen"]]
     assert values == sorted(set(values)) and all(progress["total"] == 30 for progress in found["seen"])
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_many_at_once(mcp, way):
-    assert mcp("many", way)["texts"] == [f"{i ** 2}\n" for i in range(12)]
+@pytest.mark.parametrize("kind, way", WAYS)
+def test_many_at_once(mcp, kind, way):
+    assert mcp("many", kind, way)["texts"] == [f"{i ** 2}\n" for i in range(12)]

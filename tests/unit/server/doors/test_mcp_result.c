@@ -78,7 +78,10 @@ static void every_end_is_told(void **state)
         {{0}, "a\n", "", {"a\n"}},
         {{0}, "", "1", {"Result: 1"}},
         {{0}, "a", "[]", {"a", "Result: []"}},
-        {{.status = JOB_EXECUTION_ERROR, .exit_code = 3}, "", "", {"Error: The program ended with exit code 3."}},
+        {{.status = JOB_EXECUTION_ERROR, .exit_code = 3},
+         "",
+         "",
+         {"Error: The program ended with exit code 3."}},
         {{.status = JOB_EXECUTION_ERROR, .exit_code = 3},
          "a",
          "1",
@@ -107,7 +110,8 @@ static void every_end_is_told(void **state)
             assert_non_null(text_at(&told, j));
             assert_string_equal(text_at(&told, j), rows[i].texts[j]);
         }
-        assert_int_equal(json_bool(json_get(json_root(told.doc), "isError")), rows[i].result.status != JOB_SUCCESS);
+        assert_int_equal(json_bool(json_get(json_root(told.doc), "isError")),
+                         rows[i].result.status != JOB_SUCCESS);
         assert_string_equal(json_string(json_get(told.structured, "stdout")), rows[i].printed);
         assert_null(json_get(told.structured, "logs"));
         assert_null(json_get(told.structured, "error"));
