@@ -1,8 +1,8 @@
 /* What a request says of itself in the revision without initialize. Pure; runs in the front, and in
  * `immure mcp`, which makes the headers.
  *
- * What stands between client and server may read the headers alone, and we read the body: so both must say the
- * same. A name that no header can hold comes in base64, in a frame of its own. */
+ * What stands between client and server may read the headers alone, and we read the body: so both must say
+ * the same. A name that no header can hold comes in base64, in a frame of its own. */
 #include "server/doors/mcp_stateless.h"
 
 #include <errno.h>
@@ -15,11 +15,11 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 
-#define META         "io.modelcontextprotocol/"
-#define VERSION_KEY  META "protocolVersion"
-#define FRAME_BEGIN  "=?base64?"
-#define FRAME_END    "?="
-#define FRAME_BYTES  (sizeof FRAME_BEGIN - 1 + sizeof FRAME_END - 1)
+#define META        "io.modelcontextprotocol/"
+#define VERSION_KEY META "protocolVersion"
+#define FRAME_BEGIN "=?base64?"
+#define FRAME_END   "?="
+#define FRAME_BYTES (sizeof FRAME_BEGIN - 1 + sizeof FRAME_END - 1)
 
 static const struct json *version_of(const struct mcp_message *message)
 {

@@ -1,5 +1,5 @@
-/* The revision of the Model Context Protocol that has no initialize (MCP_STATELESS): what each of its requests
- * says of itself, in its body and again in its headers. */
+/* The revision of the Model Context Protocol that has no initialize (MCP_STATELESS): what each of its
+ * requests says of itself, in its body and again in its headers. */
 #pragma once
 
 #include <stdbool.h>

@@ -13,10 +13,11 @@
 #include "jail/base/err.h"
 #include "server/doors/mcp_stateless.h"
 
-#define KEY(name)      "\"io.modelcontextprotocol/" name "\":"
-#define META(version)  "\"_meta\":{" KEY("protocolVersion") version "," KEY("clientCapabilities") "{}}"
-#define CALL(name)     "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":" name "," \
-                       META("\"" MCP_STATELESS "\"") "}}"
+#define KEY(name)     "\"io.modelcontextprotocol/" name "\":"
+#define META(version) "\"_meta\":{" KEY("protocolVersion") version "," KEY("clientCapabilities") "{}}"
+#define CALL(name)                                                                                           \
+    "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":" name                     \
+    "," META("\"" MCP_STATELESS "\"") "}}"
 
 static struct json_doc *decode(const char *text, struct mcp_message *ret)
 {
@@ -55,8 +56,8 @@ static void body_and_headers_must_agree(void **state)
         {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\",\"params\":{" META("7") "}}",
          {MCP_STATELESS, "m", NULL},
          MCP_INVALID_PARAMS},
-        {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\",\"params\":{\"_meta\":{" KEY("protocolVersion") "\""
-         MCP_STATELESS "\"}}}",
+        {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\",\"params\":{\"_meta\":{" KEY(
+             "protocolVersion") "\"" MCP_STATELESS "\"}}}",
          {MCP_STATELESS, "m", NULL},
          MCP_INVALID_PARAMS},
         {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\"}", {MCP_STATELESS, "m", NULL}, MCP_INVALID_PARAMS},
@@ -78,7 +79,8 @@ static void other_messages_are_of_other_revisions(void **state)
     static const struct mcp_headers headers[] = {{NULL, NULL, NULL}, {"2025-11-25", "m", NULL}};
     struct mcp_message message;
     struct json_doc *doc =
-        decode("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\",\"params\":{\"_meta\":{\"progressToken\":1}}}", &message);
+        decode("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\",\"params\":{\"_meta\":{\"progressToken\":1}}}",
+               &message);
     CLEANUP(buf_free) struct buf lines = BUF_INIT;
     for (size_t i = 0; i < ARRAY_SIZE(headers); i++) {
         assert_false(mcp_is_stateless(&message, &headers[i]));
@@ -98,7 +100,8 @@ static void headers_are_made_of_the_body(void **state)
         {CALL("\"execute_code\""), LINES "execute_code\r\n"},
         {CALL("\"a b\""), LINES "a b\r\n"},
         {CALL("\" a\""), LINES "=?base64?IGE=?=\r\n"},
-        {CALL("\"\""), LINES "=?base64?" "?=\r\n"},
+        {CALL("\"\""), LINES "=?base64?"
+                             "?=\r\n"},
         {CALL("\"a\\r\\nX: y\""), LINES "=?base64?YQ0KWDogeQ==?=\r\n"},
         {CALL("\"\\u00fc\""), LINES "=?base64?w7w=?=\r\n"},
         {CALL("\"=?base64?YQ==?=\""), LINES "=?base64?PT9iYXNlNjQ/WVE9PT89?=\r\n"},
