@@ -23,6 +23,8 @@
 #include "server/kit/capture.h"
 #include "server/kit/json_out.h"
 
+#define LAST_WORDS_BYTES 2000
+
 /* ---- Texts ---- */
 
 /* The first MCP_TEXT_CHARACTERS_MAX characters. True if there are more. */
@@ -83,19 +85,36 @@ static void put_failure(const struct job_result *result, struct buf *ret)
     buf_printf(ret, "Error: %s", sentence);
 }
 
-/* What the program printed, with the sentence of a timeout behind it; other failures have theirs apart. */
+/* The end of what went to stderr, where a program usually says why it fails. */
+static void put_last_words(const struct buf *text, struct buf *ret)
+{
+    size_t at = text->len > LAST_WORDS_BYTES ? text->len - LAST_WORDS_BYTES : 0;
+    while (at < text->len && (text->data[at] & 0xc0) == 0x80) {
+        at++;
+    }
+    if (at < text->len) {
+        buf_puts(ret, "\n... ");
+        buf_append(ret, text->data + at, text->len - at);
+    }
+}
+
+/* What the program printed, with the sentence of a timeout behind it; other failures have theirs apart, with
+ * what was cut off of their reason. */
 static void put_output(const struct job_result *result, const struct job_texts *texts, struct buf *ret)
 {
     CLEANUP(buf_free) struct buf joined = BUF_INIT;
     CLEANUP(buf_free) struct buf shown = BUF_INIT;
     CLEANUP(buf_free) struct buf failure = BUF_INIT;
     join_output(texts->capture, &joined);
-    append_cut(joined.data, joined.len, &shown);
+    bool cut = append_cut(joined.data, joined.len, &shown);
     if (result->status != JOB_SUCCESS && (shown.len == 0 || result->status == JOB_TIMEOUT)) {
         begin_line(&shown);
         put_failure(result, &shown);
     } else if (result->status != JOB_SUCCESS) {
         put_failure(result, &failure);
+        if (cut) {
+            put_last_words(&texts->capture->streams[CAPTURE_STDERR], &failure);
+        }
     }
     shown.failed = shown.failed || joined.failed;
     if (shown.len > 0) {

@@ -113,7 +113,7 @@ static int check_version(const struct mcp_message *message, const struct mcp_hea
         return refuse(MCP_INVALID_PARAMS, reterr, "_meta." VERSION_KEY, "must be a string");
     }
     if (!headers->version) {
-        return refuse(MCP_HEADER_MISMATCH, reterr, "MCP-Protocol-Version", "the header is missing");
+        return refuse(MCP_HEADER_MISMATCH, reterr, "MCP-Protocol-Version", "the header must be there, once");
     }
     if (!equals(headers->version, strlen(headers->version), version_of(message))) {
         return refuse(MCP_HEADER_MISMATCH, reterr, "MCP-Protocol-Version", "the body says another version");
@@ -145,11 +145,11 @@ int mcp_check_stateless(const struct mcp_message *message, const struct mcp_head
     }
     if (!headers->method || strcmp(headers->method, message->method) != 0) {
         return refuse(MCP_HEADER_MISMATCH, reterr, "Mcp-Method",
-                      headers->method ? "the body says another method" : "the header is missing");
+                      headers->method ? "the body says another method" : "the header must be there, once");
     }
     if (name && (!headers->name || !says(headers->name, name))) {
         return refuse(MCP_HEADER_MISMATCH, reterr, "Mcp-Name",
-                      headers->name ? "the body says another name" : "the header is missing");
+                      headers->name ? "the body says another name" : "the header must be there, once");
     }
     return 0;
 }

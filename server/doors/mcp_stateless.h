@@ -10,7 +10,7 @@
 struct buf;
 struct err;
 
-/* NULL: there is none. */
+/* NULL: there is none, or more than one. */
 struct mcp_headers {
     const char *version, *method, *name; /* MCP-Protocol-Version, Mcp-Method, Mcp-Name */
 };

@@ -318,13 +318,19 @@ static void json_freep(struct json_doc **doc)
     json_free(*doc);
 }
 
+/* Of two, whoever stands before us may have read the other one. */
+static const char *header_once(const struct request *request, const char *name)
+{
+    return http_header_count(request->http, name) == 1 ? http_header(request->http, name) : NULL;
+}
+
 static void handle_message(struct message_context *context)
 {
     struct request *request = context->request;
     const struct mcp_message *message = context->message;
-    const struct mcp_headers headers = {.version = http_header(request->http, "MCP-Protocol-Version"),
-                                        .method = http_header(request->http, "Mcp-Method"),
-                                        .name = http_header(request->http, "Mcp-Name")};
+    const struct mcp_headers headers = {.version = header_once(request, "MCP-Protocol-Version"),
+                                        .method = header_once(request, "Mcp-Method"),
+                                        .name = header_once(request, "Mcp-Name")};
     context->stateless = mcp_is_stateless(message, &headers);
     if (!context->stateless && !check_headers(request, &context->session)) {
         return;

@@ -134,9 +134,10 @@ def test_long_output_is_cut_by_characters(server):
     assert text(result) == "ü" * 10000 and result["structuredContent"]["stdout"] == "ü" * 10000
     assert result["structuredContent"]["truncated"] is False
     result = run(server, code="import sys; print('ü' * 10001, end=''); print('e' * 10001, end='', file=sys.stderr); set_result('r' * 20000)\nraise SystemExit(1)")
-    assert texts(result) == ["ü" * 10000 + CUT, "Error: The program ended with exit code 1.", 'Result: "' + "r" * 9999 + CUT]
+    assert texts(result) == ["ü" * 10000 + CUT, "Error: The program ended with exit code 1.\n... " + "e" * 2000, 'Result: "' + "r" * 9999 + CUT]
     told = result["structuredContent"]
     assert told["stdout"] == "ü" * 10000 + CUT and told["stderr"] == "e" * 10000 + CUT and told["output"] == '"' + "r" * 9999 + CUT
+    assert "ZeroDivisionError" in texts(run(server, code="print('x' * 100000)\n1/0"))[1]
     assert told["truncated"] and told["stdout_truncated"] and told["stderr_truncated"]
 
 

@@ -103,6 +103,18 @@ def test_the_name_in_the_header(server, header, code):
     assert (reply.status, reply.json.get("error", {}).get("code")) == (400 if code else 200, code), reply.body
 
 
+@pytest.mark.parametrize("name", ["MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"])
+def test_a_header_twice_is_none(server, wire, name):
+    asked = json.dumps(message("tools/call", name="execute_code", arguments={"language": "python", "code": "print(1)"}))
+    lines = [f"MCP-Protocol-Version: {VERSION}", "Mcp-Method: tools/call", "Mcp-Name: execute_code", f"{name}: x"]
+    line = wire(server)
+    line.send(f"POST /mcp HTTP/1.1\r\nHost: h\r\nX-Service-API-Key: {server.key}\r\nContent-Type: application/json\r\n"
+              f"Content-Length: {len(asked)}\r\n" + "".join(f"{each}\r\n" for each in lines) + f"\r\n{asked}")
+    reply = line.reply()
+    error = json.loads(reply.body)["error"]
+    assert reply.status == 400 and error["code"] == -32020 and name in error["message"]
+
+
 def test_errors_of_a_call_are_in_band(server):
     for name in ("rm", "ünknown"):
         asked = message("tools/call", name=name)
