@@ -148,7 +148,8 @@ static void describe_runtime(const struct server_config *config, const struct ca
     for (size_t i = 0; i < runtime->n_aliases; i++) {
         buf_printf(ret, "%s%s", i == 0 ? " (or " : ", ", runtime->aliases[i]);
     }
-    buf_printf(ret, "%s: %s", runtime->n_aliases > 0 ? ")" : "", runtime->description);
+    buf_printf(ret, "%s: %s", runtime->n_aliases > 0 ? ")" : "",
+               *runtime->description ? runtime->description : "What it can import is not told here.");
     if (memory > 0) {
         buf_printf(ret, " At most %" PRIu64 " MiB of memory.", memory >> 20);
     }
@@ -163,7 +164,7 @@ static void put_description(const struct server_config *config, const struct cal
         "Runs a program once, in a fresh jail without a network, and returns what it printed, cut after "
         "%d characters. Its working directory is writable and empty, and gone afterwards unless "
         "session_id is given. It is ended after `timeout` seconds, at most %" PRIu64
-        ". Nothing can be imported but what is named here. Languages:",
+        ". Packages that are not named here are not there to be imported. Languages:",
         MCP_TEXT_CHARACTERS_MAX, timeout_s_max(config, caller));
     for (size_t i = 0; i < config->n_runtimes; i++) {
         if (may_use(config, caller, &config->runtimes[i])) {
