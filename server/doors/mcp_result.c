@@ -138,12 +138,21 @@ static void put_value(const struct job_texts *texts, struct buf *ret)
 
 /* ---- Files ---- */
 
-static bool is_image(const char *mime)
+/* Whether a model can be shown it: one that is no picture, whatever its name, spoils the whole conversation.
+ */
+static bool is_image(const char *mime, const struct buf *content)
 {
-    static const char *const shown[] = {"image/png", "image/jpeg", "image/gif", "image/webp"};
+    static const struct {
+        const char *mime, *begins;
+        size_t at, size;
+    } shown[] = {{"image/png", "\x89PNG\r\n\x1a\n", 0, 8},
+                 {"image/jpeg", "\xff\xd8\xff", 0, 3},
+                 {"image/gif", "GIF8", 0, 4},
+                 {"image/webp", "WEBP", 8, 4}};
     for (size_t i = 0; i < ARRAY_SIZE(shown); i++) {
-        if (strcmp(shown[i], mime) == 0) {
-            return true;
+        if (strcmp(shown[i].mime, mime) == 0) {
+            return content->len >= shown[i].at + shown[i].size &&
+                   memcmp(content->data + shown[i].at, shown[i].begins, shown[i].size) == 0;
         }
     }
     return false;
@@ -214,10 +223,11 @@ static int put_file_block(struct buf *ret, const struct job_texts *texts, const 
         return r;
     }
     const char *mime = mime_of(texts->types, file->path, content.data, content.len);
+    bool image = is_image(mime, &content);
     json_out_separator(ret);
     buf_putc(ret, '{');
-    json_out_text(ret, "type", is_image(mime) ? "image" : "resource");
-    if (is_image(mime)) {
+    json_out_text(ret, "type", image ? "image" : "resource");
+    if (image) {
         put_base64(ret, "data", &content);
         json_out_text(ret, "mimeType", mime);
     } else {

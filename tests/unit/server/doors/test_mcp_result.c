@@ -144,6 +144,7 @@ static void files_are_shown_while_there_is_room(void **state)
         const char *path, *type;
         uint64_t size;
     } rows[] = {{"plot.png", "image", 1000},
+                {"no-plot.png", "resource", 1000},
                 {"large.png", NULL, MCP_FILES_BYTES_MAX - 999},
                 {"a.txt", "resource", 20},
                 {"not-asked.txt", NULL, 20}};
@@ -157,6 +158,9 @@ static void files_are_shown_while_there_is_room(void **state)
                                             .written = true};
         unlink(path);
         assert_int_equal(ftruncate(files[i].fd, (off_t)rows[i].size), 0);
+        if (rows[i].type && strcmp(rows[i].type, "image") == 0) {
+            assert_int_equal(pwrite(files[i].fd, "\x89PNG\r\n\x1a\n", 8, 0), 8);
+        }
     }
     CLEANUP(capture_clear) struct capture capture;
     capture_init(&capture, 1000);
@@ -171,9 +175,9 @@ static void files_are_shown_while_there_is_room(void **state)
         close(files[i].fd);
     }
     assert_string_equal(json_string(json_get(item, "text")),
-                        "Files: plot.png (1000 bytes), large.png (3144729 bytes, not shown: too many or too "
-                        "large), a.txt (20 bytes)");
-    assert_int_equal(json_count(json_get(told.structured, "files")), 3);
+                        "Files: plot.png (1000 bytes), no-plot.png (1000 bytes), large.png (3144729 bytes, "
+                        "not shown: too many or too large), a.txt (20 bytes)");
+    assert_int_equal(json_count(json_get(told.structured, "files")), 4);
     assert_null(json_get(json_first(json_get(told.structured, "files")), "data"));
     json_free(told.doc);
 }
