@@ -32,6 +32,7 @@ static void runtime_clear(struct runtime_config *runtime)
         free(runtime->preludes[i].file);
     }
     free(runtime->preludes);
+    free(runtime->description);
 }
 
 static void package_indexes_clear(struct server_config *config)

@@ -70,6 +70,8 @@ struct runtime_config {
     bool evaluator; /* of POST /run-code, and of nothing else */
     struct prelude_config *preludes;
     size_t n_preludes;
+    char *description;     /* of it and */
+    uint64_t memory_bytes; /* its memory: what callers are told */
 };
 
 /* URLs that tool calls may be POSTed to. */

@@ -274,6 +274,7 @@ static int runtime_from_message(struct checker *checker, const Immure__Runtime *
 {
     ret->optional = message->optional;
     ret->evaluator = message->evaluator;
+    ret->memory_bytes = message->memory_bytes;
     int r = check_runtime_name(checker, "name", message->name, config);
     r = r < 0 ? r : check_aliases(checker, message, config);
     r = r < 0 ? r : check_evaluator(checker, message, config);
@@ -286,6 +287,7 @@ static int runtime_from_message(struct checker *checker, const Immure__Runtime *
     r = r < 0 ? r : check_copy_all(checker, message->arg, message->n_arg, &ret->args, &ret->n_args);
     r = r < 0 ? r : check_copy(checker, message->extension, &ret->extension);
     r = r < 0 ? r : check_copy(checker, message->policy, &ret->policy);
+    r = r < 0 ? r : check_copy(checker, message->description, &ret->description);
     r = r < 0 ? r : preludes_from_message(checker, message, ret);
     return r < 0 ? r : template_from_message(checker, message, ret);
 }

@@ -2,7 +2,8 @@
  *
  * Each message is a request on a connection of its own, in HTTP/1.0, so that a reply ends where the
  * connection does. To cancel a call is to hang up on it: the server ends its job, there is no answer, and no
- * order of arrival can make the cancellation miss its call. */
+ * order of arrival can make the cancellation miss its call. Headers that a revision wants beside the body are
+ * made from it. */
 #include "server/cli/mcp_relay.h"
 
 #include <errno.h>
@@ -21,6 +22,7 @@
 #include "jail/base/err.h"
 #include "jail/base/io.h"
 #include "server/doors/mcp.h"
+#include "server/doors/mcp_stateless.h"
 #include "server/host/listen.h"
 
 #define READ_BYTES       65536
@@ -145,7 +147,8 @@ int relay_connect(const struct listen_address *address)
     return fd;
 }
 
-static void put_request(const struct relay *relay, const char *line, size_t size, struct buf *ret)
+static void put_request(const struct relay *relay, const char *headers, const char *line, size_t size,
+                        struct buf *ret)
 {
     char host[LISTEN_TEXT_BYTES];
     listen_host(relay->options.server, host);
@@ -156,13 +159,19 @@ static void put_request(const struct relay *relay, const char *line, size_t size
     if (relay->options.key[0] != '\0') {
         buf_printf(ret, "Authorization: Bearer %s\r\n", relay->options.key);
     }
-    buf_puts(ret, "\r\n");
+    buf_printf(ret, "%s\r\n", headers);
     buf_append(ret, line, size);
 }
 
-static void start_call(struct relay *relay, const char *id, const char *line, size_t size)
+static void start_call(struct relay *relay, const struct mcp_message *message, const char *line, size_t size)
 {
     char text[160];
+    const char *id = message->id;
+    CLEANUP(buf_free) struct buf headers = BUF_INIT;
+    if (!mcp_put_headers(message, &headers)) {
+        put_error(relay, id, MCP_NO_SUCH_METHOD, "Method not found");
+        return;
+    }
     CLEANUP(fd_closep) int fd = relay_connect(relay->options.server);
     if (fd < 0) {
         snprintf(text, sizeof text, "cannot connect to the server: %s", strerror(-fd));
@@ -170,9 +179,10 @@ static void start_call(struct relay *relay, const char *id, const char *line, si
         return;
     }
     CLEANUP(buf_free) struct buf request = BUF_INIT;
-    put_request(relay, line, size, &request);
-    if (relay->n_calls == RELAY_CALLS_MAX || request.failed) {
-        put_error(relay, id, MCP_INTERNAL_ERROR, request.failed ? "out of memory" : "too many calls at once");
+    put_request(relay, headers.data ? headers.data : "", line, size, &request);
+    bool failed = request.failed || headers.failed;
+    if (relay->n_calls == RELAY_CALLS_MAX || failed) {
+        put_error(relay, id, MCP_INTERNAL_ERROR, failed ? "out of memory" : "too many calls at once");
         return;
     }
     struct call *call = &relay->calls[relay->n_calls++];
@@ -217,7 +227,7 @@ void relay_take(struct relay *relay, const char *line, size_t size)
     } else if (mcp_decode(json_root(doc), &message, &err) < 0) {
         put_error(relay, message.id, MCP_INVALID_REQUEST, err.text);
     } else if (message.kind == MCP_REQUEST) {
-        start_call(relay, message.id, line, size);
+        start_call(relay, &message, line, size);
     } else if (message.kind == MCP_NOTIFICATION && strcmp(message.method, "notifications/cancelled") == 0) {
         cancel(relay, message.params);
     }

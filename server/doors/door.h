@@ -51,7 +51,8 @@ struct job_texts {
     uint64_t queued_ms;                /* that it has waited for a slot */
     const struct content_types *types; /* NULL: names alone tell a file's type */
     const void *state;                 /* of its execute_request */
-    const void *call;                  /* which of the door's calls is answered; NULL: it has none */
+    bool brief;       /* without what stands elsewhere in the same reply: `logs`, `error`, files' contents */
+    const void *call; /* which of the door's calls is answered; NULL: it has none */
 };
 
 /* A constant. What a door does not need is NULL. */

@@ -14,6 +14,10 @@ int execute_decode(const struct json *root, const struct server_config *config, 
 int execute_encode(const struct job_result *result, const struct job_texts *texts, struct buf *ret,
                    struct err *reterr);
 
+#define EXECUTE_SENTENCE_BYTES 512
+/* One sentence for every end but a good one. */
+void execute_failure_sentence(const struct job_result *result, char *ret, size_t size);
+
 /* A URL that the configuration allows; an empty one, or none, is none. */
 int execute_decode_callback(const char *text, const struct server_config *config, char **ret,
                             struct err *reterr);

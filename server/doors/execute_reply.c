@@ -17,16 +17,21 @@
 #include "server/kit/json_out.h"
 #include "server/kit/signals.h"
 
+#define BRIEF_LISTED_MAX 100u
+
 /* Read and encoded at once; a multiple of 3, so that the pieces' base64 can stand one behind the other. */
 #define PIECE_BYTES (3u * 16384u)
 
-static void put_output(struct buf *ret, const struct capture *capture)
+static void put_output(struct buf *ret, const struct job_texts *texts)
 {
+    const struct capture *capture = texts->capture;
     const struct buf *out = &capture->streams[CAPTURE_STDOUT];
     const struct buf *err = &capture->streams[CAPTURE_STDERR];
     json_out_bytes(ret, "stdout", out->data, out->len);
     json_out_bytes(ret, "stderr", err->data, err->len);
-    json_out_bytes(ret, "logs", capture->logs.data, capture->logs.len);
+    if (!texts->brief) {
+        json_out_bytes(ret, "logs", capture->logs.data, capture->logs.len);
+    }
     json_out_bool(ret, "truncated",
                   capture->truncated[CAPTURE_STDOUT] || capture->truncated[CAPTURE_STDERR] ||
                       capture->logs_truncated);
@@ -34,8 +39,7 @@ static void put_output(struct buf *ret, const struct capture *capture)
     json_out_bool(ret, "stderr_truncated", capture->truncated[CAPTURE_STDERR]);
 }
 
-/* One sentence for every end but a good one. */
-static void failure_sentence(const struct job_result *result, char *ret, size_t size)
+void execute_failure_sentence(const struct job_result *result, char *ret, size_t size)
 {
     if (result->error_text) {
         snprintf(ret, size, "%s", result->error_text);
@@ -49,20 +53,24 @@ static void failure_sentence(const struct job_result *result, char *ret, size_t 
 
 /* `error_message` is always there; `error` only where something went wrong: what a timeout is called, what a
  * failed program printed, or else the sentence again. */
-static void put_error(struct buf *ret, const struct job_result *result, const struct capture *capture)
+static void put_error(struct buf *ret, const struct job_result *result, const struct job_texts *texts)
 {
+    const struct buf *logs = &texts->capture->logs;
     if (result->status == JOB_SUCCESS) {
         json_out_null(ret, "error_message");
         return;
     }
-    char sentence[512];
-    failure_sentence(result, sentence, sizeof sentence);
+    char sentence[EXECUTE_SENTENCE_BYTES];
+    execute_failure_sentence(result, sentence, sizeof sentence);
     json_out_text(ret, "error_message", sentence);
+    if (texts->brief) {
+        return;
+    }
     if (result->status == JOB_TIMEOUT) {
         json_out_key(ret, "error");
         buf_printf(ret, "\"execution timed out after %gs\"", (double)result->limits.timeout_ms / 1000);
-    } else if (capture->logs.len > 0) {
-        json_out_bytes(ret, "error", capture->logs.data, capture->logs.len);
+    } else if (logs->len > 0) {
+        json_out_bytes(ret, "error", logs->data, logs->len);
     } else {
         json_out_text(ret, "error", sentence);
     }
@@ -108,7 +116,7 @@ static int put_data(struct buf *ret, int fd, const char *first, size_t first_siz
     return 0;
 }
 
-static int put_file(struct buf *ret, const struct content_types *types, const struct job_output_file *file,
+static int put_file(struct buf *ret, const struct job_texts *texts, const struct job_output_file *file,
                     struct err *reterr)
 {
     char first[PIECE_BYTES];
@@ -120,18 +128,19 @@ static int put_file(struct buf *ret, const struct content_types *types, const st
     json_out_separator(ret);
     buf_putc(ret, '{');
     json_out_text(ret, "name", slash ? slash + 1 : file->path);
-    json_out_text(ret, "mime", mime_of(types, file->path, file->fd >= 0 ? first : NULL, (size_t)n));
-    int r = file->fd >= 0 ? put_data(ret, file->fd, first, (size_t)n, file->size, reterr) : 0;
+    json_out_text(ret, "mime", mime_of(texts->types, file->path, file->fd >= 0 ? first : NULL, (size_t)n));
+    int r =
+        file->fd >= 0 && !texts->brief ? put_data(ret, file->fd, first, (size_t)n, file->size, reterr) : 0;
     buf_putc(ret, '}');
     return r;
 }
 
-static int put_files(struct buf *ret, const struct content_types *types, const struct job_result *result,
+static int put_files(struct buf *ret, const struct job_texts *texts, const struct job_result *result,
                      struct err *reterr)
 {
     json_out_open(ret, "files", '[');
     for (size_t i = 0; i < result->n_files; i++) {
-        int r = result->files[i].asked ? put_file(ret, types, &result->files[i], reterr) : 0;
+        int r = result->files[i].asked ? put_file(ret, texts, &result->files[i], reterr) : 0;
         if (r < 0) {
             return r;
         }
@@ -140,12 +149,13 @@ static int put_files(struct buf *ret, const struct content_types *types, const s
     return 0;
 }
 
-static void put_output_files(struct buf *ret, const struct job_result *result)
+static void put_output_files(struct buf *ret, const struct job_result *result, const struct job_texts *texts)
 {
+    size_t n = 0;
     json_out_open(ret, "output_files", '[');
     for (size_t i = 0; i < result->n_files; i++) {
         const struct job_output_file *file = &result->files[i];
-        if (!file->written) {
+        if (!file->written || (n++ >= BRIEF_LISTED_MAX && texts->brief)) {
             continue;
         }
         json_out_separator(ret);
@@ -156,7 +166,8 @@ static void put_output_files(struct buf *ret, const struct job_result *result)
         buf_putc(ret, '}');
     }
     buf_putc(ret, ']');
-    json_out_bool(ret, "output_files_truncated", result->files_truncated);
+    json_out_bool(ret, "output_files_truncated",
+                  result->files_truncated || (n > BRIEF_LISTED_MAX && texts->brief));
 }
 
 static void put_usage(struct buf *ret, const struct job_result *result)
@@ -194,16 +205,16 @@ int execute_encode(const struct job_result *result, const struct job_texts *text
                    struct err *reterr)
 {
     buf_putc(ret, '{');
-    put_output(ret, texts->capture);
+    put_output(ret, texts);
     json_out_bytes(ret, "output", texts->output, texts->output_size);
     put_verdict(ret, result);
     json_out_u64(ret, "queued_ms", texts->queued_ms);
-    put_error(ret, result, texts->capture);
-    int r = put_files(ret, texts->types, result, reterr);
+    put_error(ret, result, texts);
+    int r = put_files(ret, texts, result, reterr);
     if (r < 0) {
         return r;
     }
-    put_output_files(ret, result);
+    put_output_files(ret, result, texts);
     put_usage(ret, result);
     put_limits(ret, result);
     if (result->kernel != JOB_KERNEL_NONE) {

@@ -16,7 +16,8 @@
 #include "jail/base/err.h"
 #include "server/kit/json_out.h"
 
-/* The latest first. They differ in nothing that is used here but what clients may send. */
+/* Those that begin with initialize, the latest first. They differ in nothing that is used here but what
+ * clients may send. */
 static const char *const versions[] = {"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "2024-10-07"};
 
 bool mcp_speaks(const char *version)
@@ -105,45 +106,87 @@ int mcp_decode(const struct json *root, struct mcp_message *ret, struct err *ret
 
 static void begin(const char *id, const char *member, struct buf *ret)
 {
-    buf_printf(ret, "{\"jsonrpc\":\"2.0\",\"id\":%s,\"%s\":", id, member);
+    buf_printf(ret, "{\"jsonrpc\":\"2.0\",\"id\":%s,\"%s\":{", id, member);
 }
 
-void mcp_begin_result(const char *id, struct buf *ret)
+static void put_server_info(const char *key, struct buf *ret)
+{
+    json_out_open(ret, key, '{');
+    json_out_text(ret, "name", "immure");
+    json_out_text(ret, "title", "immure");
+    json_out_text(ret, "version", IMMURE_VERSION);
+    buf_putc(ret, '}');
+}
+
+void mcp_begin_result(const char *id, bool stateless, struct buf *ret)
 {
     begin(id, "result", ret);
+    if (stateless) {
+        json_out_text(ret, "resultType", "complete");
+        json_out_open(ret, "_meta", '{');
+        put_server_info("io.modelcontextprotocol/serverInfo", ret);
+        buf_putc(ret, '}');
+    }
 }
 
 void mcp_end_result(struct buf *ret)
 {
-    buf_puts(ret, "}\n");
+    buf_puts(ret, "}}\n");
+}
+
+static void put_error(enum mcp_error code, const char *text, struct buf *ret)
+{
+    json_out_i64(ret, "code", code);
+    json_out_text(ret, "message", text);
 }
 
 void mcp_write_error(const char *id, enum mcp_error code, const char *text, struct buf *ret)
 {
     begin(id, "error", ret);
-    buf_putc(ret, '{');
-    json_out_i64(ret, "code", code);
-    json_out_text(ret, "message", text);
+    put_error(code, text, ret);
     buf_puts(ret, "}}\n");
 }
 
-void mcp_write_initialized(const char *version, struct buf *ret)
+void mcp_write_unsupported(const char *id, const char *requested, struct buf *ret)
 {
-    buf_putc(ret, '{');
-    json_out_text(ret, "protocolVersion", version);
+    begin(id, "error", ret);
+    put_error(MCP_UNSUPPORTED_VERSION, "Unsupported protocol version", ret);
+    json_out_open(ret, "data", '{');
+    json_out_key(ret, "supported");
+    buf_puts(ret, "[\"" MCP_STATELESS "\"]");
+    json_out_text(ret, "requested", requested);
+    buf_puts(ret, "}}}\n");
+}
+
+static void put_abilities(struct buf *ret)
+{
     json_out_open(ret, "capabilities", '{');
     json_out_open(ret, "tools", '{');
     json_out_bool(ret, "listChanged", false);
     buf_puts(ret, "}}");
-    json_out_open(ret, "serverInfo", '{');
-    json_out_text(ret, "name", "immure");
-    json_out_text(ret, "title", "immure");
-    json_out_text(ret, "version", IMMURE_VERSION);
-    buf_putc(ret, '}');
     json_out_text(ret, "instructions",
                   "execute_code runs a program in a fresh jail without a network; nothing is kept but the "
                   "workspace of a session_id.");
-    buf_putc(ret, '}');
+}
+
+void mcp_write_initialized(const char *version, struct buf *ret)
+{
+    json_out_text(ret, "protocolVersion", version);
+    put_server_info("serverInfo", ret);
+    put_abilities(ret);
+}
+
+void mcp_write_discovered(struct buf *ret)
+{
+    json_out_key(ret, "supportedVersions");
+    buf_puts(ret, "[\"" MCP_STATELESS "\"]");
+    put_abilities(ret);
+}
+
+void mcp_write_caching(uint64_t ttl_ms, bool for_everyone, struct buf *ret)
+{
+    json_out_u64(ret, "ttlMs", ttl_ms);
+    json_out_text(ret, "cacheScope", for_everyone ? "public" : "private");
 }
 
 void mcp_write_progress(const char *token, double progress, double total, const char *text, struct buf *ret)

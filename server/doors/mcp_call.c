@@ -7,14 +7,14 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "server/doors/error_reply.h"
-#include "server/doors/mcp_tool.h"
+#include "server/doors/mcp_result.h"
 
 static int encode(const struct job_result *result, const struct job_texts *texts, struct buf *ret,
                   struct err *reterr)
 {
     const struct mcp_call *call = texts->call;
-    mcp_begin_result(call->id, ret);
-    int r = mcp_tool_encode(result, texts, ret, reterr);
+    mcp_begin_result(call->id, call->stateless, ret);
+    int r = mcp_result_encode(result, texts, ret, reterr);
     mcp_end_result(ret);
     return r;
 }
@@ -24,8 +24,8 @@ static void encode_refusal(const void *arg, const struct err *err, struct buf *r
 {
     const struct mcp_call *call = arg;
     enum error_class class = error_class_of(err);
-    mcp_begin_result(call->id, ret);
-    mcp_tool_encode_refusal(class == ERROR_INTERNAL ? "internal error" : err->text, error_code(class), ret);
+    mcp_begin_result(call->id, call->stateless, ret);
+    mcp_result_encode_refusal(class == ERROR_INTERNAL ? "internal error" : err->text, error_code(class), ret);
     mcp_end_result(ret);
 }
 

@@ -1,6 +1,7 @@
 /* The door of POST /mcp: a call of its tool whose answer is due, and how it is worded. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "server/doors/door.h"
@@ -8,6 +9,7 @@
 #include "server/doors/mcp_session.h"
 
 struct mcp_call {
+    bool stateless;
     char session[MCP_SESSION_BYTES]; /* "": none */
     char id[MCP_ID_BYTES];
     char progress_token[MCP_ID_BYTES]; /* "": nobody asks */

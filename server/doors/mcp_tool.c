@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "config/format/json.h"
-#include "config/format/utf8.h"
 #include "config/message/job.h"
 #include "config/server/config.h"
 #include "jail/base/buf.h"
@@ -18,13 +17,12 @@
 #include "jail/base/err.h"
 #include "server/callers/auth.h"
 #include "server/doors/execute.h"
+#include "server/doors/mcp_result.h"
 #include "server/doors/unknown_name.h"
-#include "server/kit/capture.h"
 #include "server/kit/json_out.h"
 
-#define TEXT_CHARACTERS_MAX 10000
-#define TIMEOUT_S_MAX       300
-#define TIMEOUT_S_DEFAULT   30
+#define TIMEOUT_S_MAX     300
+#define TIMEOUT_S_DEFAULT 30
 
 static bool may_use(const struct server_config *config, const struct caller *caller,
                     const struct runtime_config *runtime)
@@ -46,10 +44,21 @@ bool mcp_tool_is_for(const struct server_config *config, const struct caller *ca
 
 /* ---- What it says of itself ---- */
 
-static uint64_t timeout_s_max(const struct server_config *config)
+static uint64_t least(uint64_t a, uint64_t b)
 {
-    uint64_t most = config->max_timeout_ms / 1000;
+    return b == 0 || (a > 0 && a < b) ? a : b;
+}
+
+static uint64_t timeout_s_max(const struct server_config *config, const struct caller *caller)
+{
+    uint64_t most = least(config->max_timeout_ms, caller->key ? caller->key->max.timeout_ms : 0) / 1000;
     return most < 1 ? 1 : most < TIMEOUT_S_MAX ? most : TIMEOUT_S_MAX;
+}
+
+static void put_word(struct buf *ret, const char *word)
+{
+    json_out_separator(ret);
+    json_write_string(ret, word, strlen(word));
 }
 
 static void put_languages(const struct server_config *config, const struct caller *caller, struct buf *ret)
@@ -58,10 +67,13 @@ static void put_languages(const struct server_config *config, const struct calle
     json_out_text(ret, "type", "string");
     json_out_open(ret, "enum", '[');
     for (size_t i = 0; i < config->n_runtimes; i++) {
-        if (may_use(config, caller, &config->runtimes[i])) {
-            const char *name = config->runtimes[i].name;
-            json_out_separator(ret);
-            json_write_string(ret, name, strlen(name));
+        const struct runtime_config *runtime = &config->runtimes[i];
+        if (!may_use(config, caller, runtime)) {
+            continue;
+        }
+        put_word(ret, runtime->name);
+        for (size_t j = 0; j < runtime->n_aliases; j++) {
+            put_word(ret, runtime->aliases[j]);
         }
     }
     buf_putc(ret, ']');
@@ -91,7 +103,8 @@ static void put_input_schema(const struct server_config *config, const struct ca
     json_out_u64(ret, "maximum", TIMEOUT_S_MAX);
     json_out_u64(ret, "default", TIMEOUT_S_DEFAULT);
     json_out_key(ret, "description");
-    buf_printf(ret, "\"Seconds until it is ended; this server allows %" PRIu64 ".\"}", timeout_s_max(config));
+    buf_printf(ret, "\"Seconds until it is ended; this server allows %" PRIu64 ".\"}",
+               timeout_s_max(config, caller));
     put_text_property(ret, "session_id",
                       "Calls with the same one find each other's files in the working directory.");
     buf_putc(ret, '}');
@@ -101,29 +114,78 @@ static void put_input_schema(const struct server_config *config, const struct ca
     buf_putc(ret, '}');
 }
 
-static void put_output_schema(struct buf *ret)
+/* What is special to the runtimes that we bring functions for. */
+static const struct {
+    const char *prelude, *result, *install;
+    enum package_installer installer;
+} functions[] = {
+    {"python/immure-prelude.py", "set_result(value, files=[\"plot.png\"])", "install_package(\"name\")",
+     INSTALLER_PIP},
+    {"node/immure-prelude.cjs", "setResult(value, [\"plot.png\"])", "await installPackage(\"name\")",
+     INSTALLER_NPM},
+};
+
+static void describe_functions(const struct server_config *config, const struct runtime_config *runtime,
+                               struct buf *ret)
 {
-    json_out_key(ret, "outputSchema");
-    buf_puts(ret,
-             "{\"type\":\"object\",\"properties\":{\"status\":{\"type\":\"string\",\"enum\":[\"success\","
-             "\"timeout\",\"execution_error\",\"setup_error\"]},\"exit_code\":{\"type\":\"integer\"},"
-             "\"stdout\":{\"type\":\"string\"},\"stderr\":{\"type\":\"string\"}},"
-             "\"required\":[\"status\",\"exit_code\",\"stdout\",\"stderr\"]}");
+    for (size_t i = 0; i < runtime->n_preludes; i++) {
+        for (size_t j = 0; j < ARRAY_SIZE(functions); j++) {
+            if (strcmp(runtime->preludes[i].file, functions[j].prelude) != 0) {
+                continue;
+            }
+            buf_printf(ret, " %s returns a value and files, which are shown.", functions[j].result);
+            if (config->package_indexes[functions[j].installer].url) {
+                buf_printf(ret, " %s installs a package.", functions[j].install);
+            }
+        }
+    }
+}
+
+static void describe_runtime(const struct server_config *config, const struct caller *caller,
+                             const struct runtime_config *runtime, struct buf *ret)
+{
+    uint64_t memory = least(runtime->memory_bytes, caller->key ? caller->key->max.memory_bytes : 0);
+    buf_printf(ret, "\n- %s", runtime->name);
+    for (size_t i = 0; i < runtime->n_aliases; i++) {
+        buf_printf(ret, "%s%s", i == 0 ? " (or " : ", ", runtime->aliases[i]);
+    }
+    buf_printf(ret, "%s: %s", runtime->n_aliases > 0 ? ")" : "",
+               *runtime->description ? runtime->description : "What it can import is not told here.");
+    if (memory > 0) {
+        buf_printf(ret, " At most %" PRIu64 " MiB of memory.", memory >> 20);
+    }
+    describe_functions(config, runtime, ret);
+}
+
+static void put_description(const struct server_config *config, const struct caller *caller, struct buf *ret)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    buf_printf(
+        &text,
+        "Runs a program once, in a fresh jail without a network, and returns what it printed, cut after "
+        "%d characters. Its working directory is writable and empty, and gone afterwards unless "
+        "session_id is given. It is ended after `timeout` seconds, at most %" PRIu64
+        ". Packages that are not named here are not there to be imported. Languages:",
+        MCP_TEXT_CHARACTERS_MAX, timeout_s_max(config, caller));
+    for (size_t i = 0; i < config->n_runtimes; i++) {
+        if (may_use(config, caller, &config->runtimes[i])) {
+            describe_runtime(config, caller, &config->runtimes[i], &text);
+        }
+    }
+    json_out_bytes(ret, "description", text.data, text.len);
+    ret->failed = ret->failed || text.failed;
 }
 
 void mcp_tool_list(const struct server_config *config, const struct caller *caller, struct buf *ret)
 {
-    buf_puts(ret, "{\"tools\":[");
+    json_out_open(ret, "tools", '[');
     if (mcp_tool_is_for(config, caller)) {
         buf_putc(ret, '{');
         json_out_text(ret, "name", MCP_TOOL_NAME);
         json_out_text(ret, "title", "Run a program");
-        json_out_text(ret, "description",
-                      "Runs a program once, in a fresh jail without a network, and returns what it printed. "
-                      "Its working directory is writable and empty, and gone afterwards unless session_id is "
-                      "given.");
+        put_description(config, caller, ret);
         put_input_schema(config, caller, ret);
-        put_output_schema(ret);
+        mcp_result_schema(ret);
         json_out_open(ret, "annotations", '{');
         json_out_bool(ret, "readOnlyHint", false);
         json_out_bool(ret, "destructiveHint", false);
@@ -131,7 +193,7 @@ void mcp_tool_list(const struct server_config *config, const struct caller *call
         json_out_bool(ret, "openWorldHint", false);
         buf_puts(ret, "}}");
     }
-    buf_puts(ret, "]}");
+    buf_putc(ret, ']');
 }
 
 /* ---- Arguments ---- */
@@ -199,107 +261,4 @@ int mcp_tool_decode(const struct json *arguments, const struct server_config *co
     *ret = request;
     request = EXECUTE_REQUEST_INIT;
     return 0;
-}
-
-/* ---- Results ---- */
-
-/* The bytes of the first TEXT_CHARACTERS_MAX characters. */
-static size_t cut(const struct buf *text)
-{
-    size_t at = 0;
-    for (size_t n = 0; at < text->len && n < TEXT_CHARACTERS_MAX; n++) {
-        bool valid;
-        at += utf8_sequence(text->data + at, text->len - at, &valid);
-    }
-    return at;
-}
-
-static void put_text(struct buf *ret, const struct buf *text)
-{
-    static const char cut_off[] = "\n... [output truncated]";
-    CLEANUP(buf_free) struct buf shown = BUF_INIT;
-    size_t length = cut(text);
-    buf_append(&shown, text->data ? text->data : "", length);
-    if (length < text->len) {
-        buf_puts(&shown, cut_off);
-    }
-    buf_puts(ret, "{\"content\":[{\"type\":\"text\"");
-    json_out_bytes(ret, "text", shown.len > 0 ? shown.data : "(No output)",
-                   shown.len > 0 ? shown.len : strlen("(No output)"));
-    buf_puts(ret, "}],\"structuredContent\":");
-    ret->failed = ret->failed || shown.failed;
-}
-
-static void put_end(struct buf *ret, bool is_error)
-{
-    json_out_bool(ret, "isError", is_error);
-    buf_putc(ret, '}');
-}
-
-/* stdout, then stderr, on a line of its own. */
-static void join_output(const struct capture *capture, struct buf *ret)
-{
-    const struct buf *out = &capture->streams[CAPTURE_STDOUT], *err = &capture->streams[CAPTURE_STDERR];
-    if (out->len > 0) {
-        buf_append(ret, out->data, out->len);
-    }
-    if (out->len > 0 && err->len > 0 && out->data[out->len - 1] != '\n') {
-        buf_putc(ret, '\n');
-    }
-    if (err->len > 0) {
-        buf_append(ret, err->data, err->len);
-    }
-}
-
-static enum job_status told_status(enum job_status status)
-{
-    switch (status) {
-    case JOB_SUCCESS:
-    case JOB_TIMEOUT:
-    case JOB_SETUP_ERROR:
-        return status;
-    default: /* which one, `oom` and `signal` say */
-        return JOB_EXECUTION_ERROR;
-    }
-}
-
-int mcp_tool_encode(const struct job_result *result, const struct job_texts *texts, struct buf *ret,
-                    struct err *reterr)
-{
-    CLEANUP(buf_free) struct buf text = BUF_INIT;
-    struct job_result told = *result; /* whose parts stay the other's */
-    told.status = told_status(result->status);
-    if (told.status == JOB_TIMEOUT) {
-        buf_printf(&text, "Error: Execution timed out after %" PRIu64 "s",
-                   (result->limits.timeout_ms + 999) / 1000);
-    } else if (told.status == JOB_SETUP_ERROR && result->error_text) {
-        buf_printf(&text, "Error: %s", result->error_text);
-    } else {
-        join_output(texts->capture, &text);
-    }
-    put_text(ret, &text);
-    int r = execute_encode(&told, texts, ret, reterr);
-    if (r < 0) {
-        return r;
-    }
-    ret->len--; /* its line feed */
-    put_end(ret, told.status != JOB_SUCCESS);
-    return ret->failed || text.failed ? err_errno(reterr, ENOMEM, "writing a reply") : 0;
-}
-
-void mcp_tool_encode_refusal(const char *text, const char *code, struct buf *ret)
-{
-    CLEANUP(buf_free) struct buf shown = BUF_INIT;
-    buf_printf(&shown, "Error: %s", text);
-    put_text(ret, &shown);
-    buf_putc(ret, '{');
-    json_out_text(ret, "status", "setup_error");
-    json_out_i64(ret, "exit_code", -1);
-    json_out_text(ret, "stdout", "");
-    json_out_text(ret, "stderr", "");
-    json_out_text(ret, "error_message", text);
-    json_out_text(ret, "error", text);
-    json_out_text(ret, "code", code);
-    buf_putc(ret, '}');
-    put_end(ret, true);
 }

@@ -3,7 +3,8 @@
  * Each message is a request of its own; replies are JSON. A call that asks for progress, or whose client
  * takes nothing else, gets a stream of events instead, which ends with its answer. Nothing is ever sent
  * unasked, so there is no GET. A call is found again by its caller, its session and its id, to be cancelled:
- * it gets no answer then, as the protocol says. */
+ * it gets no answer then, as the protocol says. The revision without initialize has no sessions: whoever
+ * hangs up cancels, as anywhere here. */
 #include "server/front/handlers.h"
 
 #include <errno.h>
@@ -22,6 +23,7 @@
 #include "server/doors/mcp.h"
 #include "server/doors/mcp_call.h"
 #include "server/doors/mcp_session.h"
+#include "server/doors/mcp_stateless.h"
 #include "server/doors/mcp_tool.h"
 #include "server/front/page.h"
 #include "server/http/http.h"
@@ -30,6 +32,10 @@
 #include "server/jobs/front_context.h"
 #include "server/jobs/request.h"
 #include "server/kit/accept.h"
+
+/* How long clients may keep what does not change but by a new configuration, or a new server. */
+#define LIST_TTL_MS     60000
+#define DISCOVER_TTL_MS 3600000
 
 /* ---- Cancelling ---- */
 
@@ -86,22 +92,25 @@ static void reply_error(struct request *request, unsigned status, const char *id
     request_reply(request, status, "application/json", &body);
 }
 
-static void reply_result(struct request *request, const char *id, const struct buf *result)
-{
-    struct buf body = BUF_INIT;
-    mcp_begin_result(id, &body);
-    buf_append(&body, result->data, result->len);
-    mcp_end_result(&body);
-    request_reply(request, 200, "application/json", &body);
-}
-
 /* ---- Methods ---- */
 
 struct message_context {
     struct request *request;
     const struct mcp_message *message;
     const char *session; /* "": none */
+    bool stateless;
 };
+
+static void begin_result(const struct message_context *context, struct buf *ret)
+{
+    mcp_begin_result(context->message->id, context->stateless, ret);
+}
+
+static void reply_result(const struct message_context *context, struct buf *body)
+{
+    mcp_end_result(body);
+    request_reply(context->request, 200, "application/json", body);
+}
 
 static void initialize(const struct message_context *context)
 {
@@ -115,7 +124,7 @@ static void initialize(const struct message_context *context)
     struct buf body = BUF_INIT;
     char session[MCP_SESSION_BYTES];
     mcp_session_issue(&context->request->caller, session);
-    mcp_begin_result(message->id, &body);
+    begin_result(context, &body);
     mcp_write_initialized(mcp_negotiate(json_string(version)), &body);
     mcp_end_result(&body);
     request_reply_named(context->request, "Mcp-Session-Id", session, &body);
@@ -123,22 +132,36 @@ static void initialize(const struct message_context *context)
 
 static void ping(const struct message_context *context)
 {
-    CLEANUP(buf_free) struct buf nothing = BUF_INIT;
-    buf_puts(&nothing, "{}");
-    reply_result(context->request, context->message->id, &nothing);
+    struct buf body = BUF_INIT;
+    begin_result(context, &body);
+    reply_result(context, &body);
+}
+
+/* The same for everyone, and until another server takes this one's place. */
+static void discover(const struct message_context *context)
+{
+    struct buf body = BUF_INIT;
+    begin_result(context, &body);
+    mcp_write_discovered(&body);
+    mcp_write_caching(DISCOVER_TTL_MS, true, &body);
+    reply_result(context, &body);
 }
 
 static void list_tools(const struct message_context *context)
 {
-    const struct request *request = context->request;
+    struct request *request = context->request;
     if (json_given(json_get(context->message->params, "cursor"))) {
         reply_error(context->request, 200, context->message->id, MCP_INVALID_PARAMS,
                     "cursor: none was given out, since all tools come at once");
         return;
     }
-    CLEANUP(buf_free) struct buf tools = BUF_INIT;
-    mcp_tool_list(request->front->config, &request->caller, &tools);
-    reply_result(context->request, context->message->id, &tools);
+    struct buf body = BUF_INIT;
+    begin_result(context, &body);
+    mcp_tool_list(request->front->config, &request->caller, &body);
+    if (context->stateless) {
+        mcp_write_caching(LIST_TTL_MS, false, &body);
+    }
+    reply_result(context, &body);
 }
 
 /* params._meta.progressToken. False: it is none. */
@@ -198,6 +221,7 @@ static void call_tool(const struct message_context *context)
         reply_error(request, 200, message->id, MCP_INTERNAL_ERROR, "internal error");
         return;
     }
+    call->stateless = context->stateless;
     call->started_ns = clock_now_ns();
     snprintf(call->session, sizeof call->session, "%s", context->session);
     memcpy(call->id, message->id, sizeof call->id);
@@ -216,27 +240,50 @@ static void call_tool(const struct message_context *context)
     start_job(request, &execute);
 }
 
+enum revisions { WITH_INITIALIZE = 1, STATELESS = 2, EVERY = WITH_INITIALIZE | STATELESS };
+
 static const struct {
     const char *name;
+    enum revisions revisions;
     void (*handle)(const struct message_context *context);
 } methods[] = {
-    {"initialize", initialize},
-    {"ping", ping},
-    {"tools/list", list_tools},
-    {"tools/call", call_tool},
+    {"initialize", WITH_INITIALIZE, initialize},
+    {"ping", WITH_INITIALIZE, ping},
+    {"server/discover", STATELESS, discover},
+    {"tools/list", EVERY, list_tools},
+    {"tools/call", EVERY, call_tool},
 };
 
 static void handle_call(const struct message_context *context)
 {
     char text[160];
+    enum revisions revision = context->stateless ? STATELESS : WITH_INITIALIZE;
     for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
-        if (strcmp(methods[i].name, context->message->method) == 0) {
+        if ((methods[i].revisions & revision) && strcmp(methods[i].name, context->message->method) == 0) {
             methods[i].handle(context);
             return;
         }
     }
     snprintf(text, sizeof text, "Method not found: %.100s", context->message->method);
-    reply_error(context->request, 200, context->message->id, MCP_NO_SUCH_METHOD, text);
+    reply_error(context->request, context->stateless ? 404 : 200, context->message->id, MCP_NO_SUCH_METHOD,
+                text);
+}
+
+/* A request of the revision without initialize. */
+static void handle_stateless(const struct message_context *context, const struct mcp_headers *headers)
+{
+    struct err err = {0};
+    const struct mcp_message *message = context->message;
+    int code = mcp_check_stateless(message, headers, &err);
+    if (code == 0) {
+        handle_call(context);
+    } else if (code == MCP_UNSUPPORTED_VERSION) {
+        struct buf body = BUF_INIT;
+        mcp_write_unsupported(message->id, mcp_claimed_version(message), &body);
+        request_reply(context->request, 400, "application/json", &body);
+    } else {
+        reply_error(context->request, 400, message->id, (enum mcp_error)code, err.text);
+    }
 }
 
 /* Those that mean nothing to us are taken like the others. */
@@ -252,15 +299,12 @@ static void handle_notification(const struct message_context *context)
 
 /* ---- HTTP ---- */
 
-/* What the headers say. Answers and returns false where that will not do. */
+/* What the headers of revisions with initialize say. Answers and returns false where that will not do. */
 static bool check_headers(struct request *request, const char **ret_session)
 {
     const char *version = http_header(request->http, "MCP-Protocol-Version");
     const char *session = http_header(request->http, "Mcp-Session-Id");
     *ret_session = session ? session : "";
-    if (!page_origin_fits(request)) {
-        return false;
-    }
     if (version && !mcp_speaks(version)) {
         reply_error(request, 400, "null", MCP_INVALID_REQUEST, "MCP-Protocol-Version: unsupported");
     } else if (session && !mcp_session_is_valid(request->front->mcp_sessions, &request->caller, session)) {
@@ -271,12 +315,40 @@ static bool check_headers(struct request *request, const char **ret_session)
     return false;
 }
 
+/* Of two, whoever stands before us may have read the other one. */
+static const char *header_once(const struct request *request, const char *name)
+{
+    return http_header_count(request->http, name) == 1 ? http_header(request->http, name) : NULL;
+}
+
+static void handle_message(struct message_context *context)
+{
+    struct request *request = context->request;
+    const struct mcp_message *message = context->message;
+    const struct mcp_headers headers = {.version = header_once(request, "MCP-Protocol-Version"),
+                                        .method = header_once(request, "Mcp-Method"),
+                                        .name = header_once(request, "Mcp-Name")};
+    context->stateless = mcp_is_stateless(message, &headers);
+    if (!context->stateless && !check_headers(request, &context->session)) {
+        return;
+    }
+    if (message->kind == MCP_RESPONSE) {
+        request_reply_noted(request);
+    } else if (message->kind == MCP_NOTIFICATION) {
+        handle_notification(context);
+    } else if (context->stateless) {
+        handle_stateless(context, &headers);
+    } else {
+        handle_call(context);
+    }
+}
+
 void handle_mcp(struct request *request)
 {
     struct mcp_message message;
-    struct message_context context = {.request = request, .message = &message};
+    struct message_context context = {.request = request, .message = &message, .session = ""};
     struct err err = {0};
-    if (!check_headers(request, &context.session)) {
+    if (!page_origin_fits(request)) {
         return;
     }
     const struct body_reading *body = body_of(request);
@@ -288,19 +360,15 @@ void handle_mcp(struct request *request)
     http_free_body(request->http);
     if (mcp_decode(json_root(body->doc), &message, &err) < 0) {
         reply_error(request, 400, message.id, MCP_INVALID_REQUEST, err.text);
-    } else if (message.kind == MCP_REQUEST) {
-        handle_call(&context);
-    } else if (message.kind == MCP_NOTIFICATION) {
-        handle_notification(&context);
     } else {
-        request_reply_noted(request);
+        handle_message(&context);
     }
 }
 
 void handle_mcp_end(struct request *request)
 {
     const char *session;
-    if (!check_headers(request, &session)) {
+    if (!page_origin_fits(request) || !check_headers(request, &session)) {
         return;
     }
     if (session[0] == '\0') {

@@ -133,6 +133,28 @@ static int set_absent_aside(const struct settings *settings, struct err *reterr)
     return 0;
 }
 
+/* What the front, which knows no policy, tells of each runtime that does not say it itself. */
+static int describe_runtimes(const struct settings *settings, struct err *reterr)
+{
+    struct server_config *config = settings->config;
+    for (size_t i = 0; i < config->n_runtimes; i++) {
+        struct runtime_config *runtime = &config->runtimes[i];
+        const struct policy_spec *spec = policy_spec(policy_set_find(settings->policies, runtime->policy));
+        if (runtime->memory_bytes == 0) {
+            runtime->memory_bytes = spec->limits.memory_bytes;
+        }
+        if (runtime->description[0] != '\0') {
+            continue;
+        }
+        free(runtime->description);
+        runtime->description = strdup(spec->description ? spec->description : "");
+        if (!runtime->description) {
+            return err_errno(reterr, ENOMEM, "loading the configuration");
+        }
+    }
+    return 0;
+}
+
 void settings_log_absent(const struct settings *settings, struct log *log)
 {
     const struct server_config *config = settings->config;
@@ -190,6 +212,7 @@ int settings_load(const char *path, char *const *env, struct settings **ret, str
     r = check_references(settings, reterr);
     r = r < 0 ? r : check_certificates(settings->config, reterr);
     r = r < 0 ? r : set_absent_aside(settings, reterr);
+    r = r < 0 ? r : describe_runtimes(settings, reterr);
     if (r < 0) {
         return r;
     }

@@ -1,5 +1,6 @@
 """POST /mcp: the Model Context Protocol, by hand. What its official client makes of it is in tests/mcp."""
 
+import base64
 import http.client
 import json
 import re
@@ -33,10 +34,13 @@ def run(server, id=1, meta=None, headers=None, **arguments):
     return ask(server, "tools/call", params, id=id, **(headers or {}))["result"]
 
 
+def texts(result):
+    return [item["text"] for item in result["content"] if item["type"] == "text"]
+
+
 def text(result):
-    item, = result["content"]
-    assert item["type"] == "text"
-    return item["text"]
+    assert result["content"][0]["type"] == "text"
+    return result["content"][0]["text"]
 
 
 def begin(server):
@@ -73,8 +77,25 @@ def test_the_tool_says_what_it_takes(server):
     schema = tool["inputSchema"]
     assert tool["name"] == "execute_code" and schema["required"] == ["language", "code"]
     assert set(schema["properties"]) == {"language", "code", "stdin", "timeout", "session_id"}
-    assert "python" in schema["properties"]["language"]["enum"] and schema["additionalProperties"] is False
+    assert {"python", "py", "bash", "sh"} <= set(schema["properties"]["language"]["enum"]) and schema["additionalProperties"] is False
+    for property in (*schema["properties"].values(), *tool["outputSchema"]["properties"].values()):
+        assert property["description"]
     assert ask(server, "ping")["result"] == {}
+
+
+def test_the_tool_says_what_there_is(serve):
+    server = serve("max_timeout_ms: 120000 " + config_key("small", "small-key", runtime=["python"], max_memory_bytes=128 << 20, max_timeout_ms=20000))
+    tool, = ask(server, "tools/list")["result"]["tools"]
+    told = tool["description"]
+    assert "- python (or python3, py): CPython 3.11 with its standard library" in told and "without a network" in told
+    assert "At most 512 MiB of memory" in told and "at most 120." in told and "set_result(" in told and "install_package" not in told
+    tool, = ask(server, "tools/list", X_Service_API_Key="small-key")["result"]["tools"]
+    assert "At most 128 MiB of memory" in tool["description"] and "at most 20." in tool["description"] and "bash" not in tool["description"]
+    server = serve('pip_index { url: "http://127.0.0.1:9/simple/" }\n'
+                   'runtime { name: "snake" interpreter: "/usr/bin/python3.11" policy: "python" description: "Python with numpy 2." }\n'
+                   'default_runtime: "snake"')
+    tool, = ask(server, "tools/list")["result"]["tools"]
+    assert "\n- snake: Python with numpy 2. At most 512 MiB of memory." in tool["description"]
 
 
 def test_a_job_and_its_result(server):
@@ -90,23 +111,97 @@ def test_a_job_and_its_result(server):
 def test_what_goes_wrong_is_told_in_band(server):
     failed = run(server, code="print('before'); raise SystemExit(3)")
     assert failed["isError"] and failed["structuredContent"]["exit_code"] == 3
-    assert failed["structuredContent"]["status"] == "execution_error" and text(failed) == "before\n"
+    assert failed["structuredContent"]["status"] == "execution_error"
+    assert texts(failed) == ["before\n", "Error: The program ended with exit code 3."]
+    assert texts(run(server, code="raise SystemExit(3)")) == ["Error: The program ended with exit code 3."]
     for timeout in (1, 20):  # on a busy machine it may need longer than a second to begin
         late = run(server, code="print('x', flush=True)\nwhile True: pass", timeout=timeout)
-        assert late["isError"] and text(late) == f"Error: Execution timed out after {timeout}s"
-        if late["structuredContent"]["stdout"]:
+        printed = late["structuredContent"]["stdout"]
+        assert late["isError"] and texts(late) == [f"{printed}Error: Execution timed out after {timeout}s"]
+        if printed:
             break
     assert late["structuredContent"]["status"] == "timeout" and late["structuredContent"]["stdout"] == "x\n"
     killed = run(server, code="import os; os.abort()")
     assert killed["structuredContent"]["status"] == "execution_error" and killed["structuredContent"]["signal"] == "SIGABRT"
+    assert text(killed) == "Error: " + killed["structuredContent"]["error_message"] and "SIGABRT" in text(killed)
+
+
+CUT = "\n... [output truncated]"
 
 
 def test_long_output_is_cut_by_characters(server):
     result = run(server, code="print('ü' * 10000, end='')")
-    assert text(result) == "ü" * 10000
-    result = run(server, code="print('ü' * 10001, end='')")
-    assert text(result) == "ü" * 10000 + "\n... [output truncated]"
-    assert result["structuredContent"]["stdout"] == "ü" * 10001
+    assert text(result) == "ü" * 10000 and result["structuredContent"]["stdout"] == "ü" * 10000
+    assert result["structuredContent"]["truncated"] is False
+    result = run(server, code="import sys; print('ü' * 10001, end=''); print('e' * 10001, end='', file=sys.stderr); set_result('r' * 20000)\nraise SystemExit(1)")
+    assert texts(result) == ["ü" * 10000 + CUT, "Error: The program ended with exit code 1.\n... " + "e" * 2000, 'Result: "' + "r" * 9999 + CUT]
+    told = result["structuredContent"]
+    assert told["stdout"] == "ü" * 10000 + CUT and told["stderr"] == "e" * 10000 + CUT and told["output"] == '"' + "r" * 9999 + CUT
+    assert "ZeroDivisionError" in texts(run(server, code="print('x' * 100000)\n1/0"))[1]
+    assert told["truncated"] and told["stdout_truncated"] and told["stderr_truncated"]
+
+
+def test_nothing_that_a_program_does_makes_a_result_large(server):
+    result = run(server, code="""
+import os
+names = [f'{i:04}-' + 'n' * 200 for i in range(40)]
+for name in names:
+    open(name, 'w').write('t' * 20000)
+for i in range(200):
+    open(f'more-{i}', 'w')
+open('image.png', 'wb').write(b'\\x89PNG\\r\\n\\x1a\\n' + os.urandom(4 << 20))
+set_result(None, files=['image.png', *names])
+while True:
+    try:
+        print('x' * 1000)
+    except OSError:
+        break
+    if (globals().setdefault('n', 0)) > 2000:
+        break
+    n += 1
+""")
+    told = result["structuredContent"]
+    assert len(json.dumps(told)) < 80_000 and len(told["output_files"]) == 100 and told["output_files_truncated"]
+    resources = [item["resource"] for item in result["content"] if item["type"] == "resource"]
+    assert len(resources) == 16 and all(item["text"] == "t" * 10000 + CUT for item in resources)
+    assert "image.png (4194312 bytes, not shown: too many or too large)" in texts(result)[-1]
+    assert len(json.dumps(result["content"])) < 300_000
+
+
+def test_values_and_files(server):
+    png = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
+    result = run(server, code=f"""
+open('plot.png', 'wb').write({png!r})
+open('a b.csv', 'w').write('1,ü')
+open('raw.bin', 'wb').write(bytes(range(256)))
+set_result({{'rows': 1}}, files=['plot.png', 'a b.csv', 'raw.bin'])
+""")
+    value, *files, names = result["content"]
+    image, = [item for item in files if item["type"] == "image"]
+    table, raw = sorted((item for item in files if item["type"] == "resource"), key=lambda item: item["resource"]["uri"])
+    id = result["structuredContent"]["execution_id"]
+    assert value == {"type": "text", "text": 'Result: {"rows": 1}'} and result["structuredContent"]["output"] == '{"rows": 1}'
+    assert image == {"type": "image", "data": base64.b64encode(png).decode(), "mimeType": "image/png"}
+    assert table == {"type": "resource", "resource": {"uri": f"immure://{id}/a%20b.csv", "mimeType": "text/csv", "text": "1,ü"}}
+    assert base64.b64decode(raw["resource"]["blob"]) == bytes(range(256)) and raw["resource"]["uri"] == f"immure://{id}/raw.bin"
+    assert names["text"].startswith("Files: ")
+    assert sorted(names["text"][7:].split(", ")) == ["a b.csv (4 bytes)", f"plot.png ({len(png)} bytes)", "raw.bin (256 bytes)"]
+    told = result["structuredContent"]
+    assert {("plot.png", "image/png"), ("a b.csv", "text/csv")} <= {(file["name"], file["mime"]) for file in told["files"]}
+    assert not any("data" in file for file in told["files"]) and {file["name"] for file in told["output_files"]} >= {"plot.png", "raw.bin"}
+
+
+def test_structured_content_is_as_the_schema_says(server):
+    tool, = ask(server, "tools/list")["result"]["tools"]
+    schema = tool["outputSchema"]
+    types = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "object": dict, "array": list, "null": type(None)}
+    for code in ("print(1)", "1/0", "import os; os.abort()", ""):
+        told = run(server, code=code)["structuredContent"]
+        assert set(schema["required"]) <= told.keys() <= schema["properties"].keys()
+        for name, value in told.items():
+            kinds = schema["properties"][name]["type"]
+            assert any(isinstance(value, types[kind]) for kind in ([kinds] if isinstance(kinds, str) else kinds)), name
+        assert told["status"] in schema["properties"]["status"]["enum"]
 
 
 @pytest.mark.parametrize("arguments, says", [
@@ -305,7 +400,7 @@ def test_a_client_that_hangs_up_ends_its_call(server):
 def test_what_a_key_may_use(serve):
     server = serve(config_key("python-only", "k1", runtime=["python"]) + config_key("strict-only", "k2", policy=["strict"]))
     tool, = ask(server, "tools/list", X_Service_API_Key="k1")["result"]["tools"]
-    assert tool["inputSchema"]["properties"]["language"]["enum"] == ["python"]
+    assert tool["inputSchema"]["properties"]["language"]["enum"] == ["python", "python3", "py"]
     assert ask(server, "tools/list", X_Service_API_Key="k2")["result"]["tools"] == []
     assert ask(server, "tools/call", {"name": "execute_code", "arguments": {"language": "python", "code": "1"}},
                X_Service_API_Key="k2")["error"]["code"] == -32602

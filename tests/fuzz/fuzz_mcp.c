@@ -1,5 +1,6 @@
 /* POST /mcp: a message, and the arguments of its tool. What is answered is strict JSON with the id that was
- * asked with; what becomes a job is within the tool's limits. */
+ * asked with; what becomes a job is within the tool's limits. Headers that are made of a message are lines,
+ * and say what it does. */
 #include <errno.h>
 #include <string.h>
 
@@ -12,6 +13,8 @@
 #include "server/callers/auth.h"
 #include "server/doors/execute.h"
 #include "server/doors/mcp.h"
+#include "server/doors/mcp_result.h"
+#include "server/doors/mcp_stateless.h"
 #include "server/doors/mcp_tool.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -53,10 +56,43 @@ static void require_refusal(const char *id, const struct err *err)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     REQUIRE(err->kind == ERR_INVALID && err->text[0] != '\0');
-    mcp_begin_result(id, &text);
-    mcp_tool_encode_refusal(err->text, "invalid_field", &text);
+    mcp_begin_result(id, true, &text);
+    mcp_result_encode_refusal(err->text, "invalid_field", &text);
     mcp_end_result(&text);
     require_message(&text, id);
+}
+
+/* The value of the next header, of which the name is known. */
+static const char *next_header(char **at, const char *name)
+{
+    size_t size = strlen(name);
+    char *line = *at, *end = strstr(line, "\r\n");
+    if (!end || strncmp(line, name, size) != 0) {
+        return NULL;
+    }
+    *end = '\0';
+    *at = end + 2;
+    return line + size;
+}
+
+static void try_headers(const struct mcp_message *message)
+{
+    CLEANUP(buf_free) struct buf lines = BUF_INIT;
+    struct mcp_headers headers = {0};
+    struct err err = {0};
+    if (!mcp_put_headers(message, &lines) || lines.len == 0) {
+        REQUIRE(message->kind != MCP_REQUEST || lines.len > 0 || !mcp_claimed_version(message) ||
+                mcp_check_stateless(message, &headers, &err) != 0);
+        return;
+    }
+    char *at = lines.data;
+    headers.version = next_header(&at, "MCP-Protocol-Version: ");
+    headers.method = next_header(&at, "Mcp-Method: ");
+    headers.name = *at ? next_header(&at, "Mcp-Name: ") : NULL;
+    REQUIRE(headers.version && headers.method && *at == '\0' && mcp_is_stateless(message, &headers));
+    int code = mcp_check_stateless(message, &headers, &err);
+    REQUIRE(code != MCP_HEADER_MISMATCH || strncmp(headers.version, "=?base64?", 9) == 0);
+    REQUIRE((code == 0) == (err.text[0] == '\0'));
 }
 
 static void try_tool(const struct mcp_message *message)
@@ -94,6 +130,9 @@ void fuzz_one(const uint8_t *data, size_t size)
         REQUIRE((message.kind == MCP_RESPONSE) == !message.method);
         REQUIRE((message.kind == MCP_NOTIFICATION) == (message.method && strcmp(message.id, "null") == 0));
         try_tool(&message);
+        if (message.method) {
+            try_headers(&message);
+        }
     }
     json_free(doc);
 }

@@ -1,14 +1,15 @@
-// The official client of the Model Context Protocol against an immure server.
+// The official clients of the Model Context Protocol against an immure server: v1, v2 for the revision without
+// initialize alone (pinned), and v2 that finds out (auto).
 //
-// usage: client.mjs SCENARIO http URL KEY
-//        client.mjs SCENARIO stdio COMMAND [ARGUMENT...]
+// usage: client.mjs v1|pinned|auto SCENARIO http URL KEY
+//        client.mjs v1|pinned|auto SCENARIO stdio COMMAND [ARGUMENT...]
 //
 // Prints what the scenario found as one JSON object; what it means is judged by test_sdk.py.
-import { Client } from "@modelcontextprotocol/sdk/client/index.js";
-import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
-import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
-
-const [scenario, way, ...rest] = process.argv.slice(2);
+const [kind, scenario, way, ...rest] = process.argv.slice(2);
+const isV1 = kind === "v1";
+const { Client } = await import(isV1 ? "@modelcontextprotocol/sdk/client/index.js" : "@modelcontextprotocol/client");
+const { StdioClientTransport } = await import(isV1 ? "@modelcontextprotocol/sdk/client/stdio.js" : "@modelcontextprotocol/client/stdio");
+const { StreamableHTTPClientTransport } = await import(isV1 ? "@modelcontextprotocol/sdk/client/streamableHttp.js" : "@modelcontextprotocol/client");
 
 function transport() {
   if (way === "http") {
@@ -18,8 +19,9 @@ function transport() {
   return new StdioClientTransport({ command: rest[0], args: rest.slice(1), env: process.env, stderr: "inherit" });
 }
 
+const call = (client, params, options) => (isV1 ? client.callTool(params, undefined, options) : client.callTool(params, options));
 const run = (client, code, more = {}, options = {}) =>
-  client.callTool({ name: "execute_code", arguments: { language: "python", code, ...more } }, undefined, options);
+  call(client, { name: "execute_code", arguments: { language: "python", code, ...more } }, options);
 
 // A call that never ends by itself, and a way to wait until its program runs: it makes a file of its workspace.
 async function runs(client, session_id) {
@@ -32,8 +34,9 @@ async function runs(client, session_id) {
 const scenarios = {
   async list(client) {
     const { tools } = await client.listTools();
-    await client.ping();
-    return { tools, server: client.getServerVersion(), capabilities: client.getServerCapabilities() };
+    if (isV1) await client.ping();
+    return { tools, server: client.getServerVersion(), capabilities: client.getServerCapabilities(),
+             instructions: client.getInstructions(), version: isV1 ? null : client.getNegotiatedProtocolVersion() };
   },
   async success(client) {
     return await run(client, "print(input()[::-1])", { stdin: "stressed" });
@@ -48,8 +51,11 @@ const scenarios = {
     return await run(client, "1", { language: "cobol" });
   },
   async tool(client) {
-    return await client.callTool({ name: "rm", arguments: {} }).then(
+    return await call(client, { name: "rm", arguments: {} }).then(
       (result) => ({ result }), (error) => ({ code: error.code, message: error.message }));
+  },
+  async files(client) {
+    return await run(client, "open('a.csv', 'w').write('1,2')\nset_result({'rows': 1}, files=['a.csv'])");
   },
   async session(client) {
     await run(client, "open('kept', 'w').write('still here')", { session_id: "sdk" });
@@ -76,10 +82,11 @@ const scenarios = {
   },
 };
 
-const client = new Client({ name: "immure-tests", version: "1" });
+const modes = { v1: {}, pinned: { versionNegotiation: { mode: { pin: "2026-07-28" } } }, auto: { versionNegotiation: { mode: "auto" } } };
+const client = new Client({ name: "immure-tests", version: "1" }, modes[kind]);
 const link = transport();
 await client.connect(link);
 const found = await scenarios[scenario](client);
-if (way === "http") await link.terminateSession();
+if (way === "http" && isV1) await link.terminateSession();
 await client.close();
 console.log(JSON.stringify(found));

@@ -84,6 +84,37 @@ def test_what_is_no_message(relay):
     assert answers[2]["id"] == 5 and answers[3]["id"] == "p"
 
 
+META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+
+
+def stateless(method, id=1, version="2026-07-28", **params):
+    meta = {**META, "io.modelcontextprotocol/protocolVersion": version}
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": {**params, "_meta": meta}}
+
+
+def test_the_revision_without_initialize(relay):
+    relay.say(stateless("server/discover"))
+    assert relay.hear()["result"]["supportedVersions"] == ["2026-07-28"]
+    relay.say(stateless("tools/call", 2, name="execute_code", arguments={"language": "python", "code": "print('modern')"}))
+    answer = relay.hear()
+    assert answer["result"]["resultType"] == "complete" and answer["result"]["content"][0]["text"] == "modern\n"
+    relay.say(call("print('as ever')", id=3))  # and any other one beside it
+    answer = relay.hear()
+    assert "resultType" not in answer["result"] and answer["result"]["content"][0]["text"] == "as ever\n"
+    assert relay.end() == (0, "", "")
+
+
+@pytest.mark.parametrize("asked, code", [
+    (stateless("ping"), -32601), (stateless("server/discover", version="1900-01-01"), -32022), (stateless("tools/call", name="\u00fc\r\nX: y"), -32602),
+    (stateless("tools/list\r\nX: y"), -32601), (stateless("tools/list", version="1\r\nX: y"), -32020), (stateless("tools/list", version=7), -32602),
+    ({"jsonrpc": "2.0", "id": 1, "method": "server/discover"}, -32601)])
+def test_errors_of_that_revision(relay, asked, code):
+    relay.say(asked)
+    answer = relay.hear()
+    assert answer["id"] == 1 and answer["error"]["code"] == code, answer
+    assert relay.end() == (0, "", "")
+
+
 @pytest.mark.parametrize("with_progress", [True, False])
 def test_cancel(relay, server, with_progress):
     message = call("while True: pass", id=7)

@@ -92,6 +92,24 @@ static void test_names_must_lead_somewhere(void **state)
 }
 
 /* Not only by the front, which reads them: it could only end. */
+static void test_runtimes_are_described(void **state)
+{
+    (void)state;
+    struct settings *settings = load_good(
+        "runtime { name: \"a\" interpreter: \"/usr/bin/a\" policy: \"strict\" }\n"
+        "runtime { name: \"b\" interpreter: \"/usr/bin/b\" policy: \"strict\" description: \"mine\" "
+        "memory_bytes: 7 }\n"
+        "default_runtime: \"a\"");
+    const struct policy_spec *spec = policy_spec(policy_set_find(settings->policies, "strict"));
+    const struct runtime_config *runtimes = settings->config->runtimes;
+    assert_string_equal(runtimes[0].description, spec->description);
+    assert_string_equal(runtimes[1].description, "mine");
+    assert_true(runtimes[0].memory_bytes > 0);
+    assert_int_equal(runtimes[0].memory_bytes, spec->limits.memory_bytes);
+    assert_int_equal(runtimes[1].memory_bytes, 7);
+    settings_unref(settings);
+}
+
 static void test_certificates_must_be_readable(void **state)
 {
     (void)state;
@@ -183,6 +201,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_shipped_configuration),
         cmocka_unit_test(test_names_must_lead_somewhere),
+        cmocka_unit_test(test_runtimes_are_described),
         cmocka_unit_test(test_certificates_must_be_readable),
         cmocka_unit_test(test_fixed_fields),
         cmocka_unit_test(test_find),
