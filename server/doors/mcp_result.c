@@ -387,6 +387,7 @@ static const struct {
     {"stdout_truncated", BOOLEAN, "Of stdout."},
     {"stderr_truncated", BOOLEAN, "Of stderr."},
     {"duration_ms", INTEGER, "execution_time in milliseconds."},
+    {"queued_ms", INTEGER, "How long it waited for a slot."},
     {"signal", "\"type\":[\"string\",\"null\"]", "The signal that ended it."},
     {"killed", BOOLEAN, "Its time was over."},
     {"oom", BOOLEAN, "Its memory was used up."},
