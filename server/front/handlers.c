@@ -123,7 +123,7 @@ void handle_job_start(struct request *request)
     }
 }
 
-/* Whether or not there is such a run: it may have ended meanwhile. */
+/* Whether or not there is such a run: it may have ended meanwhile, or come yet. */
 void handle_terminate(struct request *request)
 {
     char id[IDENT_BYTES], reason[REASON_BYTES];
@@ -132,8 +132,13 @@ void handle_terminate(struct request *request)
         request_refuse(request, ERROR_BAD_FIELD,
                        "execution_id: must be 1 to 128 of A-Z a-z 0-9 . _ - : / + = @ ~", "execution_id");
     } else if (reason_read(request, reason)) {
-        dispatch_terminate(request->front->dispatch, request->caller.key, id, *reason ? reason : NULL);
-        request_reply_empty(request);
+        struct err err = {0};
+        if (dispatch_terminate(request->front->dispatch, request->caller.key, id, *reason ? reason : NULL,
+                               &err) < 0) {
+            request_refuse_err(request, &err, 0);
+        } else {
+            request_reply_empty(request);
+        }
     }
 }
 

@@ -107,6 +107,7 @@ void dispatch_free(struct dispatch *dispatch)
         dispatch_job_free(job);
     }
     if (dispatch) {
+        terminations_clear(&dispatch->terminations);
         admission_free(dispatch->admission);
     }
     free(dispatch);
@@ -421,6 +422,17 @@ static void begin(struct running *job, struct execute_request *execute)
     execute_request_clear(execute);
 }
 
+/* A caller may have given up before its run was here. */
+static void heed_termination(struct running *job)
+{
+    const struct termination *early =
+        terminations_find(&job->dispatch->terminations, job->caller.key, job->execution_id, clock_now_ns());
+    if (job->door->evaluator && early && !early->is_late) {
+        job->terminated = true;
+        dispatch_end(job, early->reason);
+    }
+}
+
 int dispatch_start(struct dispatch *dispatch, struct request *request, struct execute_request *execute,
                    enum dispatch_way way, uint64_t *ret_retry_after_ms, struct err *reterr)
 {
@@ -451,6 +463,7 @@ int dispatch_start(struct dispatch *dispatch, struct request *request, struct ex
     }
     dispatch_count(dispatch, &job->caller);
     begin(job, execute);
+    heed_termination(job);
     return 0;
 }
 
@@ -506,12 +519,18 @@ void dispatch_end(struct running *job, const char *reason)
     send_cancel(job);
 }
 
-void dispatch_terminate(struct dispatch *dispatch, const struct key_config *key, const char *execution_id,
-                        const char *reason)
+int dispatch_terminate(struct dispatch *dispatch, const struct key_config *key, const char *execution_id,
+                       const char *reason, struct err *reterr)
 {
+    uint64_t now_ns = clock_now_ns();
+    bool known = terminations_find(&dispatch->terminations, key, execution_id, now_ns) != NULL;
     for (struct running *job = dispatch->jobs; job; job = job->next) {
         if (job->door->evaluator && job->caller.key == key && strcmp(job->execution_id, execution_id) == 0) {
             dispatch_end(job, reason);
+            known = true;
         }
     }
+    return known
+               ? 0
+               : terminations_note(&dispatch->terminations, key, execution_id, reason, false, now_ns, reterr);
 }

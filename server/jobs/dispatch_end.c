@@ -115,7 +115,7 @@ static int encode_result(struct running *job, const struct job_result *result, s
                               .types = job->dispatch->front->types,
                               .state = job->state,
                               .call = job->request ? job->request->call : NULL};
-    texts.output = bridge_output(job->bridge, &texts.output_size);
+    texts.output = job->terminated ? "" : bridge_output(job->bridge, &texts.output_size);
     return job->door->encode(result, &texts, ret, reterr);
 }
 
@@ -146,8 +146,13 @@ static void stream_lost(struct running *job, const struct err *err)
     log_err(job->dispatch->front->log, LOG_ERROR, "reply_lost", err);
     if (job->door->encode_refusal) {
         job->door->encode_refusal(job->request->call, err, &body);
+        end_stream(job, &body);
+        return;
     }
-    end_stream(job, &body);
+    error_write_err(&body, err);
+    stream_event(job->request->stream, "error", &body);
+    buf_free(&body);
+    end_stream(job, NULL);
 }
 
 static void stream_result(struct running *job, const struct job_result *result)
@@ -162,9 +167,23 @@ static void stream_result(struct running *job, const struct job_result *result)
     }
 }
 
-/* What the caller of DELETE /jobs/{job_id} gave as its reason. */
+/* A termination that comes from now on is late. */
+static void note_end(const struct running *job)
+{
+    struct err err = {0};
+    if (job->door->evaluator && terminations_note(&job->dispatch->terminations, job->caller.key,
+                                                  job->execution_id, NULL, true, clock_now_ns(), &err) < 0) {
+        log_err(job->dispatch->front->log, LOG_WARNING, "end_not_noted", &err);
+    }
+}
+
+/* What the caller of DELETE /jobs/{job_id} gave as its reason. A run that was terminated before it had begun
+ * may have been quicker than its end. */
 static void take_reason(struct running *job, struct job_result *result)
 {
+    if (job->terminated && result->status != JOB_SETUP_ERROR) {
+        result->status = JOB_CANCELLED;
+    }
     if (result->status == JOB_CANCELLED && job->reason) {
         free(result->error_text);
         result->error_text = TAKE_PTR(job->reason);
@@ -238,6 +257,7 @@ int dispatch_done(struct dispatch *dispatch, struct job_result *result)
     count_result(dispatch->front, job, result);
     audit(dispatch->front, job, result);
     dispatch_unlink(job);
+    note_end(job);
     if (job->approved) {
         keep_approved(job, result);
     } else if (job->kept) {

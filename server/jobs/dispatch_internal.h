@@ -10,6 +10,7 @@
 #include "server/bridge/tools.h"
 #include "server/callers/auth.h"
 #include "server/jobs/request.h"
+#include "server/jobs/terminations.h"
 #include "server/kit/ident.h"
 
 struct running {
@@ -31,6 +32,7 @@ struct running {
     char *code;                       /* the beginning of its code, for the audit trail; NULL: not wanted */
     char *reason;                     /* why it was ended; NULL: none */
     bool approved;                    /* it runs whoever waits for it */
+    bool terminated;                  /* before it had begun: whatever it gives is not told */
     struct dispatch_waiting *waiting; /* what its request goes back to if it does not begin; NULL: none */
     bool streams;                     /* its request hears of what happens */
     const struct door *door;          /* in whose words its reply is */
@@ -45,6 +47,7 @@ struct dispatch {
     struct admission *admission;
     struct running *jobs;
     size_t n_jobs;
+    struct terminations terminations; /* of an evaluator's runs */
     uint64_t last_id;
 };
 

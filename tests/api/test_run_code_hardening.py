@@ -251,7 +251,7 @@ def test_imports_at_once(client):
     modules = {"./whole": "import {x} from './part'; export const y = x", "./part": "import './deep'; export const x = 1", "./deep": "", "./bad": "import './none'", "./over": "import './bad'"}
     assert client.value("const all = async (...names) => (await Promise.allSettled(names.map((name) => import(name)))).map((one) => one.value?.y ?? one.value?.x ?? one.reason.message)\n"
                         "export default async () => [...await all('./whole', './part', './whole'), ...await all('./over', './bad', './over'), ...await all('./bad', './over')]",
-                        language="javascript", modules=modules) == [1, 1, 1] + ["Cannot find module './none' imported from bad"] * 5
+                        language="javascript", modules=modules) == [1, 1, 1] + ["Cannot find module './none' imported from bad: there is no './none' among the modules"] * 5
 
 
 def test_calls_where_the_stack_ends_are_whole(client):
