@@ -1,7 +1,7 @@
 /* Terminations that came before their runs. Runs in the front. A caller that gives up early may have its two
- * requests arrive in the wrong order, so that a termination without a run waits for it a while. One that comes
- * behind its run means nothing, and would end the next run of that name: so runs that have ended are noted,
- * too. Each key has a share of its own, so that none takes another's away. */
+ * requests arrive in the wrong order, so that a termination without a run waits for it a while. One that
+ * comes behind its run means nothing, and would end the next run of that name: so runs that have ended are
+ * noted, too. Each key has a share of its own, so that none takes another's away. */
 #include "server/jobs/terminations.h"
 
 #include <errno.h>

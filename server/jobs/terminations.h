@@ -1,4 +1,5 @@
-/* struct terminations: POST /run-code/{execution_id}/terminate that came before its run did, and runs that have ended. */
+/* struct terminations: POST /run-code/{execution_id}/terminate that came before its run did, and runs that
+ * have ended. */
 #pragma once
 
 #include <stdbool.h>
