@@ -286,6 +286,7 @@ static int runtime_from_message(struct checker *checker, const Immure__Runtime *
     r = r < 0 ? r : check_copy_all(checker, message->arg, message->n_arg, &ret->args, &ret->n_args);
     r = r < 0 ? r : check_copy(checker, message->extension, &ret->extension);
     r = r < 0 ? r : check_copy(checker, message->policy, &ret->policy);
+    r = r < 0 ? r : check_copy(checker, message->self_test, &ret->self_test);
     r = r < 0 ? r : preludes_from_message(checker, message, ret);
     return r < 0 ? r : template_from_message(checker, message, ret);
 }

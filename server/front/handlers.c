@@ -249,6 +249,9 @@ void handle_healthz(struct request *request)
     if (front->state.degraded[0] != '\0') {
         json_out_text(&body, "degraded", front->state.degraded);
     }
+    if (front->state.ready && front->state.why[0] != '\0') {
+        json_out_text(&body, "self_test", front->state.why);
+    }
     buf_puts(&body, "}\n");
     request_reply(request, 200, "application/json", &body);
 }

@@ -509,7 +509,7 @@ def test_without_esbuild_typescript_is_an_error_of_the_server(tmp_path):
 
 def test_without_an_evaluator_there_is_no_such_path(tmp_path):
     config = tmp_path / "server.textproto"
-    config.write_text('runtime { name: "python" interpreter: "/usr/bin/python3.11" policy: "python" extension: "py" }\n')
+    config.write_text('shipped_runtimes: false runtime { name: "python" interpreter: "/usr/bin/python3.11" policy: "python" extension: "py" }\n')
     with Server(tmp_path / "log", SANDBOX_EXECUTOR_CONFIG=str(config)) as server:
         assert server.request("POST", "/run-code", '{"source": "1"}').status == 404
 

@@ -323,7 +323,7 @@ REFUSED = re.compile(r"E[A-Z0-9]{3,}|cannot open shared object|failed to map|ERR
 def bare(tmp_path_factory):
     place = tmp_path_factory.mktemp("bare")
     config = place / "server.textproto"
-    config.write_text('runtime { name: "python" interpreter: "/usr/bin/python3.11" policy: "python" extension: "py" }\n'
+    config.write_text('shipped_runtimes: false runtime { name: "python" interpreter: "/usr/bin/python3.11" policy: "python" extension: "py" }\n'
                       'runtime { name: "bare" interpreter: "/usr/bin/node" policy: "isolate" extension: "js" }\n')
     with Server(place / "log", SANDBOX_EXECUTOR_CONFIG=str(config)) as server:
         yield server

@@ -34,6 +34,7 @@ def confessing_policy(directory):
 
 
 COLD = """
+shipped_runtimes: false
 runtime { name: "python" interpreter: "/probe/confess" extension: "py" policy: "confess" }
 """
 WARM = """
