@@ -228,6 +228,31 @@ def test_bash_exit_codes(server, code, exit_code, signal):
     assert (verdict["exit_code"], verdict["signal"], verdict["stdout"]) == (exit_code, signal, "")
 
 
+MAKEFILE = """all: one two
+	@echo $$PWD
+one two:
+	@echo $@ > $@; touch $@
+again:
+	@$(MAKE) --no-print-directory all
+wrong:
+	@exit 3
+"""
+
+
+@pytest.mark.parametrize("command, printed, exit_code", [("make", "/workspace\n", 0), ("make -j3 again", "/workspace\n", 0), ("make wrong", "", 2)])
+def test_make_works(server, command, printed, exit_code):
+    """It has each command take the ids that it has already; nothing else of that is allowed."""
+    verdict = bash(server, command, files=[{"name": "Makefile", "content": MAKEFILE}])
+    assert (verdict["stdout"], verdict["exit_code"], verdict["denied_syscalls"]) == (printed, exit_code, []), verdict
+
+
+@pytest.mark.parametrize("ids", ["-1, 0, -1", "1000, 1000, 1000", "-1, 1001, -1", "-1, 1000, 0", "0, 1000, -1"])
+def test_no_other_ids_in_bash(server, ids):
+    number = {"x86_64": 117, "aarch64": 147}[platform.machine()]
+    verdict = bash(server, f"perl -e 'print syscall({number}, {ids})'")
+    assert (verdict["stdout"], verdict["denied_syscalls"]) == ("-1", [{"name": "setresuid", "count": 1}]), verdict
+
+
 def test_bash_has_no_sockets(server):
     verdict = bash(server, "exec 3<>/dev/tcp/127.0.0.1/1 && echo open")
     assert verdict["stdout"] == "" and verdict["exit_code"] != 0
