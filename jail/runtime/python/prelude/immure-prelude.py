@@ -115,7 +115,6 @@ if "HOME" in os.environ:
         sys.path.append(packages)
 
 
-
 class Whole(importing.FileFinder):
     """Finds what is a module, and no directory that only looks like a package."""
 
@@ -124,19 +123,12 @@ class Whole(importing.FileFinder):
         return spec if spec and spec.loader else None
 
 
-class Nothing:
-    """Finds no module."""
-
-    def find_spec(self, name, target=None):
-        return None
-
-
 # Debian keeps parts of its packages beside the standard library, where the rest of them is not to be had: such a part would be
 # imported as an empty package. Where the rest is, so are the parts.
 library = os.path.dirname(os.__file__)
 if not os.path.isdir("/usr/lib/python3/dist-packages"):
     importing.PathFinder._path_importer_cache(library).__class__ = Whole
-    sys.path_importer_cache[library + "/dist-packages"] = Nothing()
+    sys.path_importer_cache[library + "/dist-packages"] = importing._bootstrap.BuiltinImporter  # finds nothing there
 
 # A process of pip's, which finds its index that way.
 if "IMMURE_INDEX_RELAY" in os.environ:
