@@ -131,7 +131,7 @@ def runtimes():
         text = re.sub(r"\s*standby:.*\s*warm_jails:.*", "", text)
     for field in gone:
         text = re.sub(rf"\s*{field}:.*", "", text)
-    return text if text != shipped else ""
+    return "\nshipped_runtimes: false\n" + text if text != shipped else ""
 
 
 def config_key(name, key, **lists):

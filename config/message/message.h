@@ -59,7 +59,7 @@ struct msg_warm {
 struct msg_state {
     bool ready, draining, enforced_by_cgroup;
     bool superseded;    /* another front takes the connections from now on; no reason to refuse anything */
-    char why[512];      /* not ready: which step failed; "" when ready */
+    char why[1024];     /* what of the self-test failed; "": nothing */
     char degraded[512]; /* BEST_EFFORT: what is missing; "" otherwise */
     uint64_t front_restarts, leftovers_swept;
     uint64_t heap_bytes;  /* what the warden has allocated */

@@ -23,6 +23,7 @@ static void runtime_clear(struct runtime_config *runtime)
     free(runtime->interpreter);
     free(runtime->standby);
     free(runtime->kernel);
+    free(runtime->self_test);
     texts_free(runtime->args, runtime->n_args);
     free(runtime->extension);
     free(runtime->policy);

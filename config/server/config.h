@@ -60,9 +60,10 @@ struct runtime_config {
     size_t n_args;
     char *extension;
     char *policy;
-    char *template; /* "": none */
-    char *standby;  /* "": none */
-    char *kernel;   /* "": none */
+    char *template;  /* "": none */
+    char *standby;   /* "": none */
+    char *kernel;    /* "": none */
+    char *self_test; /* "": by the extension */
     uint32_t warm_jails;
     uint32_t template_max_jobs; /* 0: any number */
     uint64_t template_ttl_ms;   /* 0: for ever */

@@ -288,6 +288,7 @@ static int runtime_from_message(struct checker *checker, const Immure__Runtime *
     r = r < 0 ? r : check_copy(checker, message->extension, &ret->extension);
     r = r < 0 ? r : check_copy(checker, message->policy, &ret->policy);
     r = r < 0 ? r : check_copy(checker, message->description, &ret->description);
+    r = r < 0 ? r : check_copy(checker, message->self_test, &ret->self_test);
     r = r < 0 ? r : preludes_from_message(checker, message, ret);
     return r < 0 ? r : template_from_message(checker, message, ret);
 }

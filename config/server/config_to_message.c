@@ -120,6 +120,7 @@ static Immure__Runtime **runtimes_to_messages(const struct server_config *config
         message->template_ttl_ms = runtime->template_ttl_ms;
         message->standby = runtime->standby;
         message->kernel = runtime->kernel;
+        message->self_test = runtime->self_test;
         message->has_optional = true;
         message->optional = runtime->optional;
         message->has_evaluator = true;
@@ -178,4 +179,6 @@ void config_to_message(const struct server_config *config, struct pool *pool, Im
     ret->n_team = config->n_teams;
     ret->runtime = runtimes_to_messages(config, pool);
     ret->n_runtime = config->n_runtimes;
+    ret->has_shipped_runtimes = true;
+    ret->shipped_runtimes = false; /* they are among these */
 }

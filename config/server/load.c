@@ -58,7 +58,51 @@ static int decode_file(struct source *source, Immure__Server **ret, struct err *
     return 0;
 }
 
-/* A configuration that names no runtime gets the shipped ones. */
+/* A name or an alias of the configuration's own runtimes, of which there are `n`. */
+static bool is_taken(const Immure__Server *message, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++) {
+        const Immure__Runtime *runtime = message->runtime[i];
+        if (strcmp(runtime->name, name) == 0) {
+            return true;
+        }
+        for (size_t j = 0; j < runtime->n_alias; j++) {
+            if (strcmp(runtime->alias[j], name) == 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool is_replaced(const Immure__Server *message, size_t n, const Immure__Runtime *shipped)
+{
+    bool replaced = is_taken(message, n, shipped->name);
+    for (size_t i = 0; shipped->evaluator && i < n; i++) {
+        replaced = replaced || message->runtime[i]->evaluator;
+    }
+    return replaced;
+}
+
+/* A shipped runtime beside the configuration's own: where those have its aliases they are theirs, and a host
+ * need not have its interpreter for their sake. */
+static void fit_in(const Immure__Server *message, size_t n, Immure__Runtime *shipped)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < shipped->n_alias; i++) {
+        if (is_taken(message, n, shipped->alias[i])) {
+            free(shipped->alias[i]);
+        } else {
+            shipped->alias[kept++] = shipped->alias[i];
+        }
+    }
+    shipped->n_alias = kept;
+    if (n > 0 && strcmp(shipped->name, message->default_runtime) != 0) {
+        shipped->has_optional = shipped->optional = true;
+    }
+}
+
+/* Behind the configuration's own, which take the place of those whose names they have. */
 static int add_shipped_runtimes(Immure__Server *message, struct err *reterr)
 {
     CLEANUP(source_free) struct source source = SOURCE_NAMED("shipped:server");
@@ -67,10 +111,22 @@ static int add_shipped_runtimes(Immure__Server *message, struct err *reterr)
     if (r < 0) {
         return r;
     }
-    message->runtime = shipped->runtime;
-    message->n_runtime = shipped->n_runtime;
-    shipped->runtime = NULL;
-    shipped->n_runtime = 0;
+    size_t n = message->n_runtime, replaced = 0;
+    Immure__Runtime **all = reallocarray(message->runtime, n + shipped->n_runtime, sizeof *message->runtime);
+    if (!all) {
+        return err_errno(reterr, ENOMEM, "reading the shipped runtimes");
+    }
+    message->runtime = all;
+    for (size_t i = 0; i < shipped->n_runtime; i++) {
+        Immure__Runtime *runtime = shipped->runtime[i];
+        if (is_replaced(message, n, runtime)) {
+            shipped->runtime[replaced++] = runtime;
+        } else {
+            fit_in(message, n, runtime);
+            all[message->n_runtime++] = runtime;
+        }
+    }
+    shipped->n_runtime = replaced;
     return 0;
 }
 
@@ -114,7 +170,7 @@ int server_config_load(const char *path, char *const *env, struct server_config 
     CLEANUP(source_free) struct source source = SOURCE_NAMED(path ? path : "shipped:server");
     CLEANUP(server_freep) Immure__Server *message = NULL;
     r = path ? decode_file(&source, &message, reterr) : decode_shipped(&source, &message, reterr);
-    if (r == 0 && message->n_runtime == 0) {
+    if (r == 0 && path && message->shipped_runtimes) {
         r = add_shipped_runtimes(message, reterr);
     }
     r = r < 0 ? r : key_file_append(message, &source, reterr);

@@ -110,14 +110,17 @@ static bool is_text(const struct json_slice *slice, const char *quoted)
            memcmp(slice->text, quoted, slice->size) == 0;
 }
 
-/* What the evaluator may say of the end: false where it is nothing of that. */
-static bool read_output(const char *output, size_t size, struct json_slice members[MEMBERS])
+static bool split_output(const struct job_texts *texts, struct json_slice members[MEMBERS])
 {
     static const char *const names[MEMBERS] = {"status", "result", "error", "memoryUsedBytes"};
     const char *why;
-    if (size == 0 || json_split(output, size, names, MEMBERS, members, &why) < 0) {
-        return false;
-    }
+    return texts->output_size > 0 &&
+           json_split(texts->output, texts->output_size, names, MEMBERS, members, &why) == 0;
+}
+
+/* What the evaluator may say of the end: false where it is nothing of that. */
+static bool is_end(const struct json_slice members[MEMBERS])
+{
     if (is_text(&members[MEMBER_STATUS], "\"success\"")) {
         return members[MEMBER_RESULT].type != JSON_ABSENT;
     }
@@ -195,7 +198,12 @@ int run_code_encode(const struct job_result *result, const struct job_texts *tex
 {
     const struct run_code *run = texts->state;
     struct json_slice members[MEMBERS];
-    bool own = read_output(texts->output, texts->output_size, members);
+    bool said = split_output(texts, members);
+    if (said && is_text(&members[MEMBER_STATUS], "\"setup_error\"")) {
+        return err_set(reterr, ERR_SETUP, ENOENT, NULL,
+                       "TypeScript needs the package esbuild, which this server does not have");
+    }
+    bool own = said && is_end(members);
     buf_putc(ret, '{');
     if (own) {
         put_own_words(ret, members);

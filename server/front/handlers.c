@@ -100,7 +100,7 @@ void handle_job_start(struct request *request)
     }
 }
 
-/* Whether or not there is such a run: it may have ended meanwhile. */
+/* Whether or not there is such a run: it may have ended meanwhile, or come yet. */
 void handle_terminate(struct request *request)
 {
     char id[IDENT_BYTES], reason[REASON_BYTES];
@@ -109,8 +109,13 @@ void handle_terminate(struct request *request)
         request_refuse(request, ERROR_BAD_FIELD,
                        "execution_id: must be 1 to 128 of A-Z a-z 0-9 . _ - : / + = @ ~", "execution_id");
     } else if (reason_read(request, reason)) {
-        dispatch_terminate(request->front->dispatch, request->caller.key, id, *reason ? reason : NULL);
-        request_reply_empty(request);
+        struct err err = {0};
+        if (dispatch_terminate(request->front->dispatch, request->caller.key, id, *reason ? reason : NULL,
+                               &err) < 0) {
+            request_refuse_err(request, &err, 0);
+        } else {
+            request_reply_empty(request);
+        }
     }
 }
 
@@ -220,6 +225,9 @@ void handle_healthz(struct request *request)
     buf_putc(&body, '}');
     if (front->state.degraded[0] != '\0') {
         json_out_text(&body, "degraded", front->state.degraded);
+    }
+    if (front->state.ready && front->state.why[0] != '\0') {
+        json_out_text(&body, "self_test", front->state.why);
     }
     buf_puts(&body, "}\n");
     request_reply(request, 200, "application/json", &body);

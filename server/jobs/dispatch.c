@@ -126,6 +126,7 @@ void dispatch_free(struct dispatch *dispatch)
     }
     if (dispatch) {
         dispatch_wait_close(dispatch);
+        terminations_clear(&dispatch->terminations);
         admission_free(dispatch->admission);
     }
     free(dispatch);
@@ -478,6 +479,17 @@ void dispatch_count(struct dispatch *dispatch, const struct caller *caller)
     admission_take(dispatch->admission, caller, clock_now_ns());
 }
 
+/* A caller may have given up before its run was here. */
+static void heed_termination(struct running *job)
+{
+    const struct termination *early =
+        terminations_find(&job->dispatch->terminations, job->caller.key, job->execution_id, clock_now_ns());
+    if (job->door->evaluator && early && !early->is_late) {
+        job->terminated = true;
+        dispatch_end(job, early->reason);
+    }
+}
+
 int dispatch_start(struct dispatch *dispatch, struct request *request, struct execute_request *execute,
                    enum dispatch_way way, uint64_t *ret_retry_after_ms, struct err *reterr)
 {
@@ -515,6 +527,7 @@ int dispatch_start(struct dispatch *dispatch, struct request *request, struct ex
     if (waits) {
         dispatch_wait(job, false);
     }
+    heed_termination(job);
     return 0;
 }
 

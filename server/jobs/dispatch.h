@@ -78,9 +78,10 @@ void dispatch_cancel(struct running *job);
 /* Ends a job for which no request waits. `reason` (NULL: none) becomes the verdict's sentence. */
 void dispatch_end(struct running *job, const char *reason);
 
-/* Ends the runs of an evaluator that this caller has given this name; the others go on. */
-void dispatch_terminate(struct dispatch *dispatch, const struct key_config *key, const char *execution_id,
-                        const char *reason);
+/* Ends the runs of an evaluator that this caller has given this name; the others go on. Where there is none,
+ * it is kept for the one that may come (server/jobs/terminations.h). */
+int dispatch_terminate(struct dispatch *dispatch, const struct key_config *key, const char *execution_id,
+                       const char *reason, struct err *reterr);
 
 /* The warden's answers. -ENOENT where it answers for a job that it was not given. */
 int dispatch_done(struct dispatch *dispatch, struct job_result *result);

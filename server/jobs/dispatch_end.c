@@ -122,7 +122,7 @@ static int encode_result(struct running *job, const struct job_result *result, s
                               .types = job->dispatch->front->types,
                               .state = job->state,
                               .call = job->request ? job->request->call : NULL};
-    if (job->bridge) {
+    if (job->bridge && !job->terminated) {
         texts.output = bridge_output(job->bridge, &texts.output_size);
     }
     return job->door->encode(result, &texts, ret, reterr);
@@ -157,8 +157,13 @@ static void stream_lost(struct running *job, const struct err *err)
     log_err(job->dispatch->front->log, LOG_ERROR, "reply_lost", err);
     if (job->door->encode_refusal) {
         job->door->encode_refusal(job->request->call, err, &body);
+        end_stream(job, &body);
+        return;
     }
-    end_stream(job, &body);
+    error_write_err(&body, err);
+    stream_event(job->request->stream, "error", &body);
+    buf_free(&body);
+    end_stream(job, NULL);
 }
 
 static void stream_result(struct running *job, const struct job_result *result)
@@ -173,9 +178,23 @@ static void stream_result(struct running *job, const struct job_result *result)
     }
 }
 
-/* What the caller of DELETE /jobs/{job_id} gave as its reason. */
+/* A termination that comes from now on is late. */
+static void note_end(const struct running *job)
+{
+    struct err err = {0};
+    if (job->door->evaluator && terminations_note(&job->dispatch->terminations, job->caller.key,
+                                                  job->execution_id, NULL, true, clock_now_ns(), &err) < 0) {
+        log_err(job->dispatch->front->log, LOG_WARNING, "end_not_noted", &err);
+    }
+}
+
+/* What the caller of DELETE /jobs/{job_id} gave as its reason. A run that was terminated before it had begun
+ * may have been quicker than its end. */
 static void take_reason(struct running *job, struct job_result *result)
 {
+    if (job->terminated && result->status != JOB_SETUP_ERROR) {
+        result->status = JOB_CANCELLED;
+    }
     if (result->status == JOB_CANCELLED && job->reason) {
         free(result->error_text);
         result->error_text = TAKE_PTR(job->reason);
@@ -252,6 +271,7 @@ int dispatch_done(struct dispatch *dispatch, struct job_result *result)
         admission_note_time(dispatch->admission, (result->setup_ns + result->duration_ns) / NS_PER_MS);
     }
     dispatch_unlink(job);
+    note_end(job);
     if (job->approved) {
         keep_approved(job, result);
     } else if (job->kept) {
@@ -289,6 +309,7 @@ static void end_waiting(struct running *job)
     } else {
         reply_result(job, &result);
     }
+    note_end(job);
     kept_job_drop(job->kept);
     dispatch_job_free(job);
     job_result_clear(&result);
@@ -299,6 +320,7 @@ void dispatch_end(struct running *job, const char *reason)
     if (!job->reason && reason) {
         job->reason = strdup(reason);
     }
+    job->ended = true;
     if (job->wait.queue) {
         end_waiting(job);
     } else {
@@ -306,15 +328,21 @@ void dispatch_end(struct running *job, const char *reason)
     }
 }
 
-void dispatch_terminate(struct dispatch *dispatch, const struct key_config *key, const char *execution_id,
-                        const char *reason)
+int dispatch_terminate(struct dispatch *dispatch, const struct key_config *key, const char *execution_id,
+                       const char *reason, struct err *reterr)
 {
+    uint64_t now_ns = clock_now_ns();
+    bool known = terminations_find(&dispatch->terminations, key, execution_id, now_ns) != NULL;
     for (struct running *job = dispatch->jobs, *next; job; job = next) {
         next = job->next;
         if (job->door->evaluator && job->caller.key == key && strcmp(job->execution_id, execution_id) == 0) {
             dispatch_end(job, reason);
+            known = true;
         }
     }
+    return known
+               ? 0
+               : terminations_note(&dispatch->terminations, key, execution_id, reason, false, now_ns, reterr);
 }
 
 /* The policy's errors name the field in `item` only; ours, and so a caller's, in the sentence as well. */
@@ -361,7 +389,11 @@ int dispatch_refused(struct dispatch *dispatch, const struct msg_refused *refuse
         return -ENOENT;
     }
     if (refused->no_slot && dispatch_may_wait(job)) {
-        dispatch_wait(job, true);
+        if (job->ended) {
+            end_waiting(job);
+        } else {
+            dispatch_wait(job, true);
+        }
         return 0;
     }
     struct err err;

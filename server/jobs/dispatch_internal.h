@@ -12,6 +12,7 @@
 #include "server/doors/door.h"
 #include "server/jobs/request.h"
 #include "server/jobs/slot_queue.h"
+#include "server/jobs/terminations.h"
 #include "server/kit/ident.h"
 
 struct running {
@@ -38,6 +39,8 @@ struct running {
     char *code;                       /* the beginning of its code, for the audit trail; NULL: not wanted */
     char *reason;                     /* why it was ended; NULL: none */
     bool approved;                    /* it runs whoever waits for it */
+    bool ended;                       /* by somebody's word; the warden may not have heard of it */
+    bool terminated;                  /* before it had begun: whatever it gives is not told */
     struct dispatch_waiting *waiting; /* what its request goes back to if it does not begin; NULL: none */
     bool streams;                     /* its request hears of what happens */
     const struct door *door;          /* in whose words its reply is */
@@ -52,6 +55,7 @@ struct dispatch {
     struct admission *admission;
     struct running *jobs; /* that wait for a slot or are with the warden */
     size_t n_jobs;
+    struct terminations terminations; /* of an evaluator's runs */
     uint64_t last_id;
     struct slot_queue *queue;
     struct loop_source *queue_timer;

@@ -186,7 +186,8 @@ void stream_tool_call(struct stream *stream, const char *name)
 static void put_line(struct buf *ret, const char *event, const struct buf *data)
 {
     buf_printf(ret, "event: %s\ndata: ", event);
-    buf_append(ret, data->data, data->len);
+    size_t line_feed = data->len > 0 && data->data[data->len - 1] == '\n';
+    buf_append(ret, data->data, data->len - line_feed);
     buf_puts(ret, "\n\n");
 }
 

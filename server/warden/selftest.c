@@ -1,7 +1,8 @@
 /* The self-test: one trivial program per runtime, through the very code that runs every job. What it finds is
- * what /readyz says. Runs in the warden, at start and after a reload, beside the jobs that come in meanwhile;
- * as long as it fails, again and again: what was short then may be there now; and when a jail could not be
- * built: it may be that none can any more. */
+ * what /readyz says: not ready where the default runtime fails, or one that is not optional. Runs in the
+ * warden, at start and after a reload, beside the jobs that come in meanwhile; as long as it fails, again and
+ * again: what was short then may be there now; and when a jail could not be built: it may be that none can
+ * any more. */
 #include "server/warden/warden_internal.h"
 
 #include <errno.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/format/utf8.h"
 #include "config/server/config.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
@@ -28,6 +30,10 @@
 #endif
 #define DOUBLINGS_MAX 6u
 
+/* Of what a program that fails has said, and of what is told of one runtime. */
+#define SAID_BYTES  256u
+#define FAULT_BYTES 512u
+
 /* The smallest program of a language, by the extension of its scripts. */
 static const struct {
     const char *extension, *program;
@@ -39,6 +45,9 @@ static const struct {
 
 static const char *program_for(const struct runtime_config *runtime)
 {
+    if (runtime->self_test[0] != '\0') {
+        return runtime->self_test;
+    }
     for (size_t i = 0; i < ARRAY_SIZE(programs); i++) {
         if (strcmp(programs[i].extension, runtime->extension) == 0) {
             return programs[i].program;
@@ -64,34 +73,75 @@ static struct job *make_job(const struct runtime_config *runtime)
     return job;
 }
 
-static void conclude(struct warden *warden, const char *why)
+static void conclude(struct warden *warden)
 {
     struct selftest *selftest = &warden->selftest;
-    bool news = why[0] == '\0' ? !selftest->doubted : strcmp(why, warden->state.why) != 0;
+    struct msg_state *state = &warden->state;
+    bool failed = selftest->why[0] != '\0';
+    bool news = strcmp(selftest->why, state->why) != 0 || (!failed && !selftest->doubted);
+    unsigned failures = failed ? selftest->failures + 1 : 0;
+    state->ready = !selftest->failed;
+    memcpy(state->why, selftest->why, sizeof state->why);
     settings_unref(selftest->settings);
-    *selftest = (struct selftest){.failures = why[0] == '\0' ? 0 : selftest->failures + 1,
-                                  .concluded_ns = clock_now_ns()};
-    warden->state.ready = why[0] == '\0';
-    snprintf(warden->state.why, sizeof warden->state.why, "%s", why);
+    *selftest = (struct selftest){.failures = failures, .concluded_ns = clock_now_ns()};
     if (news) {
-        LOG(warden->log, warden->state.ready ? LOG_INFO : LOG_ERROR, "selftest",
-            LOG_FIELD_BOOL("ready", warden->state.ready), LOG_FIELD_STR("why", warden->state.why));
+        LOG(warden->log,
+            !state->ready ? LOG_ERROR
+            : failed      ? LOG_WARNING
+                          : LOG_INFO,
+            "selftest", LOG_FIELD_BOOL("ready", state->ready), LOG_FIELD_STR("why", state->why));
     }
-    if (!warden->state.ready && !warden->draining) {
-        unsigned doublings = selftest->failures < DOUBLINGS_MAX ? selftest->failures : DOUBLINGS_MAX;
+    if (failed && !warden->draining) {
+        unsigned doublings = failures < DOUBLINGS_MAX ? failures : DOUBLINGS_MAX;
         loop_timer_set(warden->selftest_timer, clock_now_ns() + (AGAIN_NS << doublings));
     }
     warden_publish_state(warden);
     warden_tell_ready(warden);
 }
 
-static void conclude_failed(struct warden *warden, const char *why)
+/* The others are tested all the same. No character is cut in two. */
+static void note_failure(struct warden *warden, const char *why)
 {
-    char sentence[512];
-    const struct selftest *selftest = &warden->selftest;
-    snprintf(sentence, sizeof sentence, "self-test of runtime %s: %.400s",
-             selftest->settings->config->runtimes[selftest->runtime].name, why);
-    conclude(warden, sentence);
+    struct selftest *selftest = &warden->selftest;
+    const struct server_config *config = selftest->settings->config;
+    const struct runtime_config *runtime = &config->runtimes[selftest->runtime];
+    size_t used = strlen(selftest->why);
+    snprintf(selftest->why + used, sizeof selftest->why - used, "%sself-test of runtime %s: %s",
+             used > 0 ? "; " : "", runtime->name, why);
+    used = strlen(selftest->why);
+    selftest->why[used - utf8_unfinished(selftest->why, used)] = '\0';
+    selftest->failed = selftest->failed || !runtime->optional ||
+                       runtime == server_config_runtime(config, config->default_runtime);
+}
+
+/* The beginning of what the program has said on stderr, as text. */
+static void read_said(struct selftest *selftest, char ret[SAID_BYTES])
+{
+    ssize_t n = read(selftest->said, ret, SAID_BYTES - 1);
+    size_t size = n > 0 ? (size_t)n : 0;
+    size -= utf8_unfinished(ret, size);
+    bool valid;
+    for (size_t at = 0, length; at < size; at += length) {
+        length = utf8_sequence(ret + at, size - at, &valid);
+        if (!valid || (length == 1 && (unsigned char)ret[at] < ' ' && ret[at] != '\n')) {
+            memset(ret + at, ' ', length);
+        }
+    }
+    while (size > 0 && (ret[size - 1] == '\n' || ret[size - 1] == ' ')) {
+        size--;
+    }
+    ret[size] = '\0';
+}
+
+static int make_pipe(int *ret_ours, int *ret_theirs)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0) {
+        return -errno;
+    }
+    *ret_ours = ends[0];
+    *ret_theirs = ends[1];
+    return fcntl(ends[0], F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
 }
 
 static void on_end(struct warden *warden, const struct job_result *result);
@@ -103,7 +153,9 @@ static int start_runtime(struct warden *warden, struct err *reterr)
     const char *program = program_for(runtime);
     CLEANUP(fd_closep) int input = -1;
     CLEANUP(fd_closep) int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    CLEANUP(fd_closep) int says = -1;
     int r = null < 0 ? -errno : io_memfd("self-test", program, strlen(program), &input);
+    r = r < 0 ? r : make_pipe(&selftest->said, &says);
     if (r < 0) {
         return err_errno(reterr, -r, "preparing the self-test");
     }
@@ -111,23 +163,25 @@ static int start_runtime(struct warden *warden, struct err *reterr)
     if (!job) {
         return err_errno(reterr, ENOMEM, "preparing the self-test");
     }
-    const int fds[MSG_JOB_FDS] = {input, null, null, null, -1, -1};
+    const int fds[MSG_JOB_FDS] = {input, null, null, says, -1, -1};
     return job_start_selftest(warden, selftest->settings, job, fds, on_end, &selftest->job, reterr);
 }
 
 /* Starts the next runtime's test, or concludes. */
 static void advance(struct warden *warden)
 {
-    if (warden->selftest.runtime == warden->selftest.settings->config->n_runtimes) {
-        conclude(warden, "");
-        return;
-    }
-    struct err err = {0};
-    if (start_runtime(warden, &err) < 0) {
+    struct selftest *selftest = &warden->selftest;
+    for (; selftest->runtime < selftest->settings->config->n_runtimes; selftest->runtime++) {
+        struct err err = {0};
+        if (start_runtime(warden, &err) == 0) {
+            return;
+        }
         char sentence[SENTENCE_BYTES];
         sentence_of(&err, sentence);
-        conclude_failed(warden, sentence);
+        note_failure(warden, sentence);
+        fd_closep(&selftest->said);
     }
+    conclude(warden);
 }
 
 void selftest_stop(struct warden *warden)
@@ -136,11 +190,21 @@ void selftest_stop(struct warden *warden)
     if (selftest->job) {
         job_discard(selftest->job);
     }
+    if (selftest->settings) {
+        fd_closep(&selftest->said);
+    }
     settings_unref(selftest->settings);
     *selftest = (struct selftest){0};
     if (warden->selftest_timer) {
         loop_timer_set(warden->selftest_timer, 0);
     }
+}
+
+static void begin(struct warden *warden)
+{
+    warden->selftest.settings = settings_ref(warden->settings);
+    warden->selftest.said = -1;
+    advance(warden);
 }
 
 void selftest_due(void *arg, uint32_t events)
@@ -149,16 +213,14 @@ void selftest_due(void *arg, uint32_t events)
     struct warden *warden = arg;
     if (!warden->draining) {
         warden->selftest.doubted = warden->state.ready;
-        warden->selftest.settings = settings_ref(warden->settings);
-        advance(warden);
+        begin(warden);
     }
 }
 
 void selftest_start(struct warden *warden)
 {
     selftest_stop(warden);
-    warden->selftest.settings = settings_ref(warden->settings);
-    advance(warden);
+    begin(warden);
 }
 
 /* NULL, or what is wrong with a verdict that should be a plain success under every configured limit. */
@@ -182,13 +244,16 @@ static const char *fault(const struct warden *warden, const struct job_result *r
 
 static void on_end(struct warden *warden, const struct job_result *result)
 {
-    char buffer[512];
-    warden->selftest.job = NULL;
+    char buffer[FAULT_BYTES], said[SAID_BYTES], sentence[FAULT_BYTES + SAID_BYTES + 2];
+    struct selftest *selftest = &warden->selftest;
+    selftest->job = NULL;
     const char *why = result ? fault(warden, result, buffer, sizeof buffer) : "its verdict could not be read";
     if (why) {
-        conclude_failed(warden, why);
-        return;
+        read_said(selftest, said);
+        snprintf(sentence, sizeof sentence, "%s%s%s", why, *said ? ": " : "", said);
+        note_failure(warden, sentence);
     }
-    warden->selftest.runtime++;
+    fd_closep(&selftest->said);
+    selftest->runtime++;
     advance(warden);
 }

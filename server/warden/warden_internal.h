@@ -106,6 +106,9 @@ struct selftest {
     struct settings *settings; /* whose runtimes are tested; NULL: none runs */
     size_t runtime;            /* the one being tested */
     struct warden_job *job;
+    int said;              /* what its program writes to stderr; -1: none runs */
+    char why[1024];        /* what has failed until now */
+    bool failed;           /* and is needed */
     unsigned failures;     /* in a row */
     bool doubted;          /* the last one was a success, and is still what /readyz says */
     uint64_t concluded_ns; /* the last one's end */

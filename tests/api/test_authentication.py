@@ -135,6 +135,7 @@ def test_the_key_may_come_from_a_file(serve, wire, tmp_path):
 
 
 RUNTIMES = """
+shipped_runtimes: false
 runtime { name: "python" alias: "py" interpreter: "/usr/bin/python3.11" policy: "python" extension: "py" }
 runtime { name: "locked" interpreter: "/usr/bin/python3.11" policy: "strict" extension: "py" }
 """

@@ -3,7 +3,11 @@ it does not."""
 
 import ast
 import contextlib
+import json
 import re
+import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -77,3 +81,61 @@ line = open("/usr/local/lib/python3.11/dist-packages/immure.pth").read()
 exec(line.replace("/usr/local/lib/python3.11/dist-packages", "/workspace"))
 print(told)
 """) == "by the text\n"
+
+
+# Every name that can be imported, and what becomes of it: its place, or the error. Not those that do something by being imported.
+EVERY_NAME = """
+import contextlib, importlib, importlib.util, inspect, io, json, os, sys
+names = sorted({name for path in sys.path if os.path.isdir(path) for entry in os.listdir(path)
+                for name in [inspect.getmodulename(entry) or entry] if name.isidentifier()} - {"main", "antigravity", "this", "__pycache__"})
+found = {}
+for name in names:
+    try:
+        if importlib.util.find_spec(name) is None:
+            continue
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            module = importlib.import_module(name)
+        found[name] = getattr(module, "__file__", None) or module.__spec__.origin
+    except ImportError as error:
+        found[name] = f"no {error.name}"
+print(json.dumps(found))
+"""
+# Parts of packages, as Debian's python3-numpy and libpython3-testsuite put them beside the standard library.
+PARTS = ["dist-packages/numpy/core/_multiarray_umath.cpython-311-x86_64-linux-gnu.so", "dist-packages/half.py", "dist-packages/other/__init__.py",
+         "tkinter/test/__init__.py", "idlelib/idle_test/__init__.py"]
+
+
+def test_nothing_is_found_that_is_not_whole(serve):
+    found = json.loads(serve("").execute(EVERY_NAME)["stdout"])
+    assert len(found) > 200 and None not in found.values(), found
+
+
+@pytest.fixture
+def library():
+    """-> the standard library with such parts"""
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        place.chmod(0o755)  # what is bound is looked up as an unprivileged user
+        left_out = shutil.ignore_patterns("test", "tests", "idlelib", "tkinter", "__pycache__", "config-*", "lib2to3")
+        shutil.copytree("/usr/lib/python3.11", place / "library", symlinks=True, ignore=left_out)
+        for part in PARTS:
+            (place / "library" / part).parent.mkdir(parents=True, exist_ok=True)
+            (place / "library" / part).touch()
+        yield place / "library"
+
+
+def test_parts_of_debians_packages_are_not_found(serve, tmp_path, library):
+    bind = 'bind { source: "%s" }'
+    policy = (ROOT / "config/policies/python.textproto").read_text()
+    assert bind % "/usr/lib/python3.11" in policy
+    (tmp_path / "python.textproto").write_text(policy.replace(bind % "/usr/lib/python3.11", bind % library))
+    server = serve(f'policy_path: "{tmp_path}/python.textproto"\n')
+    for limits in ({}, {"pids": 63}):  # in a process of the template's, and in one of its own
+        verdict = server.execute("import importlib, pkgutil\n"
+                                 "def find(name):\n    try: __import__(name)\n    except ImportError as error: return error.name\n"
+                                 "for _ in range(2):\n    print([find(name) for name in ('numpy', 'numpy.core', 'half', 'other', 'idlelib', 'tkinter', 'json', 'xml.dom')])\n"
+                                 "    importlib.invalidate_caches()\n"
+                                 "print({'numpy', 'half', 'other'} & {module.name for module in pkgutil.iter_modules()})", limits=limits)
+        assert verdict["stdout"] == 2 * "['numpy', 'numpy', 'half', 'other', 'idlelib', 'tkinter', None, None]\n" + "set()\n", verdict
+        found = json.loads(server.execute(EVERY_NAME, limits=limits)["stdout"])
+        assert "json" in found and None not in found.values() and not {"numpy", "half", "other", "tkinter"} & set(found)

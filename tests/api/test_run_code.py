@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -102,10 +103,20 @@ def test_thrown_values_need_not_be_errors(client, thrown, message):
     assert (reply["status"], reply["error"]["message"]) == ("error", message)
 
 
-def test_source_that_does_not_compile(client, language):
-    reply = client.run("const a = 1\nconst b = ;\nexport default a", language=language)
-    error = reply["error"]
-    assert (reply["status"], error["name"], error["filename"], error["line"], error["column"]) == ("error", "SyntaxError", "<runCode>", 2, 11)
+@pytest.mark.parametrize(("source", "line", "column"), [
+    ("const a = 1\nconst b = ;\nexport default a", 2, 11), ("export default 1\nlet c = {\n  a: [", 3, 7), ("f(\n\n", 3, 1), ("`abc", 1, 5),
+])
+def test_what_does_not_compile_is_a_link_error(client, language, source, line, column):
+    """With its place, from 1, in the entry, in a module, and in one that is imported later."""
+    def place(reply):
+        error = reply["error"]
+        return reply["status"], error["name"], error["filename"], error["line"], error["column"]
+    assert place(client.run(source, language=language)) == ("link_error", "SyntaxError", "<runCode>", line, column)
+    for imported in ("import './lib/a.ts'", "await import('./lib/a.ts')"):
+        reply = client.run(f"\n\n{imported}; export default 1", language=language, modules={"./lib/a.ts": source})
+        assert place(reply) == ("link_error", "SyntaxError", "lib/a.ts", line, column)
+    assert client.value("let e; try { await import('./a') } catch (error) { e = error }; export default [e instanceof SyntaxError, e.name]",
+                        language=language, modules={"./a": source}) == [True, "SyntaxError"]
 
 
 # ---- console, report ----
@@ -119,9 +130,15 @@ def test_console_is_captured(client, language):
     assert all(row["timestamp"] > 1.7e12 for row in reply["logs"])
 
 
-def test_console_may_be_the_callers(client):
-    reply = client.run("await console.log('a'); export default typeof globalThis.console", globals={"console": {"log": lambda text: None}})
-    assert (reply["result"], reply["logs"]) == ("undefined", [])
+def test_console_is_a_global_like_others(client, language):
+    """The caller's own, or the one that captures: an identifier, which can be shadowed, and no property."""
+    look = "export default [typeof globalThis.console, 'console' in globalThis, typeof console.log]"
+    reply = client.run(f"await console.log('a'); {look}", language=language, globals={"console": {"log": lambda text: None}})
+    assert (reply["result"], reply["logs"]) == (["undefined", False, "function"], [])
+    for given in ({}, {"a": 1}, {"$type": 1}):
+        reply = client.run(f"import './b'; console.log('a'); {look}", language=language, globals=given, modules={"./b": "console.log('b')"})
+        assert (reply["result"], [row["args"] for row in reply["logs"]]) == (["undefined", False, "function"], [["b"], ["a"]])
+    assert client.value("const console = 1; export default console", language=language) == 1
 
 
 def test_logs_of_a_failed_run_are_kept(client):
@@ -153,10 +170,16 @@ def test_namespaces_are_frozen(client):
                         imports={"pkg": {"a": 1}}) == ["TypeError"] * 3
 
 
-def test_modules_are_resolved_within_the_graph(client, language):
-    assert client.value("import {a} from './lib/a'; export default a", language=language, filename="src/main",
-                        modules={"./lib/a": "import b from '../b'; import c from '../../c'; export const a = [b, c, import.meta.url]",
-                                 "./b": "export default 2", "../c": "export default 3"}) == [2, 3, "sandbox:src/lib/a"]
+@pytest.mark.parametrize("filename", ["src/main", "./src/main", "/src/main"])
+def test_modules_are_resolved_within_the_graph(client, language, filename):
+    """Keys are from its root, imports of the entry from `filename`, and those of a module from its key."""
+    assert client.value("import {a} from '../lib/a'; import d from './d'; export default [...a, d]", language=language, filename=filename,
+                        modules={"./lib/a": "import b from '../b'; import c from './more/c'; export const a = [b, c, import.meta.url]",
+                                 "./b": "export default 2", "./lib/more/c": "export default 3", "./src/d": "export {default} from '../b'"}) == [
+                            2, 3, "sandbox:lib/a", 2]
+    reply = client.run("import './lib/a'; export default 1", language=language, filename=filename, modules={"./lib/a": "1"})
+    assert (reply["status"], reply["error"]["message"]) == (
+        "link_error", f"Cannot find module './lib/a' imported from {filename}: there is no './src/lib/a' among the modules")
 
 
 def test_modules_may_depend_on_each_other(client, language):
@@ -231,6 +254,58 @@ def test_error_without_words_is_an_error(client):
 def test_many_calls_at_once(client):
     assert client.value("export default async () => (await Promise.all(Array.from({length: 200}, (_, i) => f(i)))).reduce((a, b) => a + b)",
                         globals={"f": lambda n: n}) == 199 * 100
+
+
+@pytest.mark.parametrize(("end", "status"), [("export default 42", "success"), ("throw new Error('why')", "error"), ("export const a = 1", "link_error")])
+def test_calls_that_nobody_awaits_are_made(client, language, end, status):
+    """All that were made before the end, whatever it is: more than can be under way at once, and slow ones."""
+    heard = set()
+    def take(n):
+        time.sleep(0.5 if n % 50 == 0 else 0)
+        heard.add(n)
+    reply = client.run(f"for (let i = 0; i < 100; i++) f(i)\n{end}", language=language, globals={"f": take})
+    assert heard == set(range(100))
+    assert reply["status"] == status
+
+
+def test_calls_after_the_end_are_not_made(client):
+    """Nothing of a source runs while the calls that it has made are answered."""
+    heard = []
+    reply = client.run("(async () => { for (;;) await null })(); const again = () => f(1).then(again, again); again(); export default 42",
+                       language="javascript", globals={"f": heard.append})
+    assert (reply["status"], reply["result"], heard) == ("success", 42, [1])
+
+
+def test_calls_that_are_never_answered_end_with_the_cap(client):
+    hold = threading.Event()
+    try:
+        reply = client.run("f(); export default 42", globals={"f": hold.wait}, timeout_ms=3000)
+    finally:
+        hold.set()
+    assert (reply["status"], "result" in reply) == ("terminated", False)
+
+
+def test_reports_are_delivered_in_order_one_by_one(client, language):
+    heard, inside = [], []
+    def take(n):
+        inside.append(n)
+        heard.append((n, len(inside)))
+        time.sleep(0.02 if n < 3 else 0)  # whoever comes too early would be in here with it
+        inside.pop()
+    reply = client.run("for (let i = 0; i < 60; i++) { report(i); f(i) }\nexport default async () => { await report(60); return 1 }",
+                       language=language, report=take, globals={"f": lambda n: n})
+    assert (reply["status"], reply["reports"], heard) == ("success", list(range(61)), [(n, 1) for n in range(61)])
+
+
+def test_a_report_that_fails_holds_up_no_other(client):
+    heard = []
+    def take(n):
+        heard.append(n)
+        if n == 0:
+            raise ValueError("why not")
+    assert client.value("const all = await Promise.allSettled([report(0), report(1), report(2)]); export default all.map((one) => one.status)",
+                        report=take) == ["rejected", "fulfilled", "fulfilled"]
+    assert heard == [0, 1, 2]
 
 
 def test_without_a_callback_url_functions_fail(client):
@@ -339,6 +414,24 @@ def test_terminate_what_never_was(client):
     assert client.server.request("POST", "/run-code/nobody/terminate", '{"because": 1}').status == 400
 
 
+def test_terminate_before_the_run(client):
+    """Two requests may arrive in the wrong order. The first reason counts, and whatever the run does is not told."""
+    for stream in (False, True):
+        run = f"early-{stream}"
+        for reason in ("too late", "again"):
+            assert client.server.request("POST", f"/run-code/{run}/terminate", json.dumps({"reason": reason})).status == 204
+        reply = post(client, {"source": "export default 1", "execution_id": run, "stream": stream})
+        result = json.loads(reply.body.decode().rstrip().rpartition("event: result\ndata: ")[2]) if stream else reply.json
+        assert (reply.status, result["status"], result["error"]["message"]) == (200, "terminated", "too late")
+        assert post(client, {"source": "export default 1", "execution_id": run + "-other"}).json["status"] == "success"
+
+
+def test_terminate_behind_the_run_ends_no_other(client):
+    for _ in range(3):
+        assert post(client, {"source": "export default 1", "execution_id": "again"}).json["status"] == "success"
+        assert client.server.request("POST", "/run-code/again/terminate").status == 204
+
+
 def test_memory(client):
     reply = client.run("const a = []; for (;;) a.push(new Array(1000).fill(1.5))", memoryLimitBytes=32 << 20)
     assert reply["status"] == "memory"
@@ -427,7 +520,8 @@ def test_runs_belong_to_their_key(tmp_path):
         assert handle.wait()["status"] == "terminated"
 
 
-def test_without_esbuild_typescript_is_refused(tmp_path):
+def test_without_esbuild_typescript_is_an_error_of_the_server(tmp_path):
+    """With the package's name, in the shape of every error in which a job could not be set up; not a mistake of the program."""
     policy = (ROOT / "config/policies/isolate.textproto").read_text()
     (tmp_path / "isolate.textproto").write_text(re.sub(r'mount \{ destination: "/usr/bin/esbuild".*', "", policy))
     config = tmp_path / "server.textproto"
@@ -435,14 +529,22 @@ def test_without_esbuild_typescript_is_refused(tmp_path):
     with FunctionServer() as callbacks, Server(tmp_path / "log", SANDBOX_EXECUTOR_CONFIG=str(config),
                                              SANDBOX_EXECUTOR_CALLBACK_URLS=callbacks.url) as server:
         client = Client(server, callbacks)
-        reply = client.run("enum A { B }; export default A.B")
-        assert (reply["status"], "esbuild" in reply["error"]["message"]) == ("error", True)
+        expected = {"error": "TypeScript needs the package esbuild, which this server does not have", "code": "setup_error", "field": None,
+                    "status": "setup_error", "step": None}
+        for body in ({"source": "enum A { B }; export default A.B"},
+                     {"source": "export default await import('./a')", "options": {"modules": {"./a": "enum A { B }"}}}):
+            reply = post(client, body)
+            assert (reply.status, reply.json) == (500, expected)
+            reply = post(client, {**body, "stream": True})
+            assert reply.status == 200 and reply.body.decode().startswith("event: error\ndata: {"), reply.body
+            assert json.loads(reply.body.decode().strip().removeprefix("event: error\ndata: ")) == expected
+        assert client.value("export default 1", language="typescript") == 1
         assert client.value("export default 1 < 2", language="javascript") is True
 
 
 def test_without_an_evaluator_there_is_no_such_path(tmp_path):
     config = tmp_path / "server.textproto"
-    config.write_text('runtime { name: "python" interpreter: "/usr/bin/python3.11" policy: "python" extension: "py" }\n')
+    config.write_text('shipped_runtimes: false runtime { name: "python" interpreter: "/usr/bin/python3.11" policy: "python" extension: "py" }\n')
     with Server(tmp_path / "log", SANDBOX_EXECUTOR_CONFIG=str(config)) as server:
         assert server.request("POST", "/run-code", '{"source": "1"}').status == 404
 

@@ -251,7 +251,7 @@ def test_imports_at_once(client):
     modules = {"./whole": "import {x} from './part'; export const y = x", "./part": "import './deep'; export const x = 1", "./deep": "", "./bad": "import './none'", "./over": "import './bad'"}
     assert client.value("const all = async (...names) => (await Promise.allSettled(names.map((name) => import(name)))).map((one) => one.value?.y ?? one.value?.x ?? one.reason.message)\n"
                         "export default async () => [...await all('./whole', './part', './whole'), ...await all('./over', './bad', './over'), ...await all('./bad', './over')]",
-                        language="javascript", modules=modules) == [1, 1, 1] + ["Cannot find module './none' imported from bad"] * 5
+                        language="javascript", modules=modules) == [1, 1, 1] + ["Cannot find module './none' imported from bad: there is no './none' among the modules"] * 5
 
 
 def test_calls_where_the_stack_ends_are_whole(client):
@@ -323,7 +323,7 @@ REFUSED = re.compile(r"E[A-Z0-9]{3,}|cannot open shared object|failed to map|ERR
 def bare(tmp_path_factory):
     place = tmp_path_factory.mktemp("bare")
     config = place / "server.textproto"
-    config.write_text('runtime { name: "python" interpreter: "/usr/bin/python3.11" policy: "python" extension: "py" }\n'
+    config.write_text('shipped_runtimes: false runtime { name: "python" interpreter: "/usr/bin/python3.11" policy: "python" extension: "py" }\n'
                       'runtime { name: "bare" interpreter: "/usr/bin/node" policy: "isolate" extension: "js" }\n')
     with Server(place / "log", SANDBOX_EXECUTOR_CONFIG=str(config)) as server:
         yield server

@@ -228,6 +228,31 @@ def test_bash_exit_codes(server, code, exit_code, signal):
     assert (verdict["exit_code"], verdict["signal"], verdict["stdout"]) == (exit_code, signal, "")
 
 
+MAKEFILE = """all: one two
+	@echo $$PWD
+one two:
+	@echo $@ > $@; touch $@
+again:
+	@$(MAKE) --no-print-directory all
+wrong:
+	@exit 3
+"""
+
+
+@pytest.mark.parametrize("command, printed, exit_code", [("make", "/workspace\n", 0), ("make -j3 again", "/workspace\n", 0), ("make wrong", "", 2)])
+def test_make_works(server, command, printed, exit_code):
+    """It has each command take the ids that it has already; nothing else of that is allowed."""
+    verdict = bash(server, command, files=[{"name": "Makefile", "content": MAKEFILE}])
+    assert (verdict["stdout"], verdict["exit_code"], verdict["denied_syscalls"]) == (printed, exit_code, []), verdict
+
+
+@pytest.mark.parametrize("ids", ["-1, 0, -1", "1000, 1000, 1000", "-1, 1001, -1", "-1, 1000, 0", "0, 1000, -1"])
+def test_no_other_ids_in_bash(server, ids):
+    number = {"x86_64": 117, "aarch64": 147}[platform.machine()]
+    verdict = bash(server, f"perl -e 'print syscall({number}, {ids})'")
+    assert (verdict["stdout"], verdict["denied_syscalls"]) == ("-1", [{"name": "setresuid", "count": 1}]), verdict
+
+
 def test_bash_has_no_sockets(server):
     verdict = bash(server, "exec 3<>/dev/tcp/127.0.0.1/1 && echo open")
     assert verdict["stdout"] == "" and verdict["exit_code"] != 0
@@ -286,6 +311,7 @@ def test_debians_own_node(debian, code, expected):
 # ---- Which there are ----
 
 ABSENT = """
+shipped_runtimes: false
 runtime { name: "python" interpreter: "/usr/bin/python3.11" extension: "py" policy: "python" }
 runtime { name: "ghost" interpreter: "/usr/bin/ghost" policy: "python" %s}
 """
@@ -318,6 +344,53 @@ def test_an_absent_runtime_that_is_not_optional_is_a_fault(tmp_path):
             raise AssertionError(reply["error"])
         finally:
             server.stop()
+
+
+# A runtime that compiles and runs: what has no main is an error, told in two lines.
+COMPILED = r'''
+runtime {
+  name: "%s" interpreter: "/usr/bin/bash" policy: "bash" extension: "c" %s
+  arg: ["-c", "grep -q main $1 || { printf 'ld: in _start:\\nundefined reference to main \\377\\n' >&2; exit 1; }; echo ran $1", "cc"]
+}
+'''
+C_FAILS = "self-test of runtime %s: the program ended with exit code 1: ld: in _start:\nundefined reference to main"
+
+
+def test_a_runtime_has_its_own_self_test(serve):
+    server = serve(COMPILED % ("c", 'self_test: "int main(void) { return 0; }"') + "default_runtime: 'c'")
+    assert "self_test" not in server.get("/readyz").json
+    assert server.execute("int main(void) {}")["stdout"] == "ran /immure/main.c\n"
+    assert server.execute("print(1)", runtime="python")["stdout"] == "1\n"  # what is shipped is there, too
+
+
+@pytest.mark.parametrize("more, why", [
+    ("", C_FAILS % "c"), ("default_runtime: 'd'", C_FAILS % "c" + "; " + C_FAILS % "d"),
+])
+def test_every_runtime_is_tested(serve, more, why):
+    """Each that fails is named, with its stderr; the server is ready without optional ones, but not without the default one."""
+    server = serve(COMPILED % ("c", "optional: true") + COMPILED % ("d", "optional: true" if more else 'self_test: "main"') + more, ready=not more)
+    def answer():
+        try:
+            reply = server.get("/readyz")
+        except OSError:
+            return None
+        return reply if b"exit code" in reply.body else None
+    reply = wait_for(answer, "the self-test's end")
+    assert reply.status == (503 if more else 200)
+    assert reply.json["error" if more else "self_test"] == why
+    assert "level=" + ("error" if more else "warning") in next(line for line in server.log().splitlines() if "event=selftest" in line)
+    assert "undefined reference to main" in server.log()
+
+
+def test_a_runtime_that_is_needed_is_waited_for(serve):
+    server = serve(COMPILED % ("c", ""), ready=False)
+    def why():
+        try:
+            return server.get("/readyz").json.get("error", "")
+        except OSError:
+            return ""
+    assert wait_for(lambda: "exit code" in why() and why(), "the self-test's end") == C_FAILS % "c"
+    assert server.execute("print(1)", runtime="python")["stdout"] == "1\n"
 
 
 def test_an_absent_default_runtime_stops_the_start(tmp_path):

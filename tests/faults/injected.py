@@ -34,9 +34,11 @@ def confessing_policy(directory):
 
 
 COLD = """
+shipped_runtimes: false
 runtime { name: "python" interpreter: "/probe/confess" extension: "py" policy: "confess" }
 """
 WARM = """
+shipped_runtimes: false
 runtime {
   name: "python" interpreter: "/usr/bin/python3.11" arg: "-s" extension: "py" policy: "confess"
   template: "immure-python3.11" warm_jails: 1

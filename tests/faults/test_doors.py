@@ -39,7 +39,7 @@ runtime {
 SHIPPED = re.findall(r"^runtime \{.*?^\}\n", (ROOT / "config/server.textproto").read_text(), re.M | re.S)
 
 
-PYTHON = re.sub(r"\s*(template|warm_jails):.*", "", SHIPPED[0])
+PYTHON = "shipped_runtimes: false\n" + re.sub(r"\s*(template|warm_jails):.*", "", SHIPPED[0])
 
 
 class Door:

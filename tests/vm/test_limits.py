@@ -274,7 +274,7 @@ def test_a_kernels_calls_share_its_limits(server):
 # A launcher that costs little, since interpreters cost much here: it uses half a second and says that it stands ready.
 STANDING_READY = "while ((times)[0] < 0.5) {} syscall(294, 0); print((times)[0] + (times)[1]); syscall(294, 0);"
 RUNTIMES = f"""
-max_timeout_ms: 600000 default_runtime: "launcher"
+max_timeout_ms: 600000 default_runtime: "launcher" shipped_runtimes: false
 runtime {{ name: "launcher" interpreter: "/usr/bin/perl" arg: ["-e", "{STANDING_READY}", "--"] policy: "python" standby: "--standby" warm_jails: 1 }}
 runtime {{
   name: "node" interpreter: "/usr/bin/node" extension: "js" policy: "node"

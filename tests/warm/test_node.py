@@ -209,6 +209,7 @@ def test_jobs_at_once(warm):
 # ---- Launchers that do not do their part ----
 
 ODD = """
+shipped_runtimes: false
 runtime { name: "python" interpreter: "/usr/bin/python3.11" extension: "py" policy: "python" }
 runtime { name: "odd" interpreter: "/usr/bin/python3.11" arg: ["-c", %s] policy: "python" standby: "--standby" warm_jails: 1 }
 """

@@ -41,8 +41,6 @@ class Bridge {
   constructor(hello) {
     this.received = Buffer.alloc(0);
     this.lastId = 0;
-    this.open = 0;
-    this.waiting = [];
     this.hello = hello ?? this.read();
   }
 
@@ -219,30 +217,54 @@ class Run {
     const {source, options} = request;
     Object.assign(this, {bridge, source, options, exit, context: realm.context, inside: realm.inside});
     this.filename = options.filename ?? '<runCode>';
-    this.sources = new Map(Object.entries(options.modules ?? {}).map(
-      ([specifier, text]) => [path.posix.join(path.posix.dirname(this.filename), specifier), text]));
+    this.sources = new Map(Object.entries(options.modules ?? {}).map(([key, text]) => [path.posix.normalize(key), text]));
     this.imports = options.imports ?? {};
     this.typed = (options.language || 'typescript') === 'typescript';
     this.modules = new Map(); // by path, or by specifier
     this.maps = new Map(); // file -> its source map
     this.files = new Set([this.filename, ...this.sources.keys()]);
     this.sent = {log: 0, report: 0};
-    this.calls = new Map(); // the bridge's number -> the realm's
+    this.calls = new Map(); // that have no answer yet, by the bridge's number
+    this.waiting = []; // calls that are to be sent when fewer have none
+    this.reports = null; // while one is being delivered: those behind it
     this.linking = undefined; // a promise: the last one that links has done so
   }
 
   // ---- What the realm asks of this one ----
 
-  call(id, name, args) {
-    const send = () => {
-      this.bridge.open++;
-      this.calls.set(this.bridge.send(`"op":"call","name":${JSON.stringify(name)},"args":${args}`), id);
-    };
-    if (this.bridge.open < this.bridge.hello.max_calls_in_flight) {
-      send();
-    } else {
-      this.bridge.waiting.push(send);
+  // Reports are delivered one by one; other calls, as many at once as the bridge takes. What throws in here, where the stack ends,
+  // has changed nothing.
+  call(id, name, args, isReport) {
+    const call = {id, isReport, members: `"op":"call","name":${JSON.stringify(name)},"args":${args}`};
+    if (isReport && this.reports) {
+      this.reports.push(call);
+      return;
     }
+    if (this.calls.size < this.bridge.hello.max_calls_in_flight) {
+      this.calls.set(this.bridge.send(call.members), call);
+    } else {
+      this.waiting.push(call);
+    }
+    this.reports = isReport ? [] : this.reports;
+  }
+
+  // The realm's number of the call that `answer` is for. Another one is sent in its place.
+  take(answer) {
+    const {id, isReport} = this.calls.get(answer.id) ?? {};
+    this.calls.delete(answer.id);
+    if (isReport) {
+      const behind = this.reports.shift();
+      if (behind) {
+        this.waiting.push(behind);
+      } else {
+        this.reports = null;
+      }
+    }
+    const next = this.waiting.shift();
+    if (next) {
+      this.calls.set(this.bridge.send(next.members), next);
+    }
+    return id;
   }
 
   // False: too much has been sent already.
@@ -257,7 +279,14 @@ class Run {
     return this.sent[kind] <= EVENT_BYTES_MAX;
   }
 
+  // Every call that has been made is answered before. Nothing of the source runs meanwhile, so that no other ones come.
   end(members) {
+    while (this.calls.size > 0) {
+      const frame = this.bridge.read();
+      if (frame.op === 'answer') {
+        this.take(frame);
+      }
+    }
     const {used_heap_size: heap, external_memory: external} = v8.getHeapStatistics();
     this.bridge.send(`"op":"result","data":{${members},"memoryUsedBytes":${heap + external}}`);
     this.exit();
@@ -267,8 +296,8 @@ class Run {
     this.end(`"status":"success","result":${text}`);
   }
 
-  failed(status, name, message, stack, specifier) {
-    this.tell(status, {name, message, stack, specifier, ...this.firstPlace(stack)});
+  failed(status, name, message, stack, specifier, filename, line, column) {
+    this.tell(status, {name, message, stack, specifier, ...(filename ? {filename, line, column} : this.firstPlace(stack))});
   }
 
   tell(status, {name, message, stack, specifier, filename, line, column}) {
@@ -333,7 +362,7 @@ class Run {
       } catch {} // so it is TypeScript, or nothing
     }
     if (!typescript.available()) {
-      throw new typescript.TransformError('TypeScript needs esbuild, which this server does not have; `language: "javascript"` does not');
+      this.end('"status":"setup_error"'); // which does not return
     }
     const {code, map} = typescript.transform(source);
     this.maps.set(file, map);
@@ -346,18 +375,20 @@ class Run {
       return this.compile(file, source);
     } catch (error) {
       const {line, column} = typescript.TransformError.is(error) ? error : {};
-      throw new CompileFailure(ownMessage(error), line ? {filename: file, line, column} : this.arrow(error));
+      throw new CompileFailure(ownMessage(error), line ? {filename: file, line, column} : {filename: file, ...this.arrow(error)});
     }
   }
 
-  // Where V8 has found that something cannot be compiled or linked: "FILE:LINE", the line, and a mark below it.
+  // Where V8 has found that something cannot be compiled or linked: "FILE:LINE", the line, and a mark below it; blanks alone where
+  // that is behind the last character.
   arrow(error) {
     decorateErrorStack?.(error);
     const [head, , mark] = String(error.stack).split('\n'), found = /^(.*):(\d+)$/.exec(head);
-    if (!found || !/^\s*\^/.test(mark ?? '')) {
+    const blanks = /^(\s*)\^*\s*$/.exec(mark ?? '-')?.[1];
+    if (!found || !this.files.has(found[1]) || blanks === undefined) {
       return {};
     }
-    const [line, column] = this.position(found[1], Number(found[2]), mark.indexOf('^') + 1);
+    const [line, column] = this.position(found[1], Number(found[2]), blanks.length + 1);
     return {filename: found[1], line, column};
   }
 
@@ -370,8 +401,9 @@ class Run {
     }, {context: this.context, identifier: specifier});
   }
 
+  // Files are named from the root of the graph, where `filename` may be a path from "/".
   resolve(specifier, referrer) {
-    const file = isRelative(specifier) ? path.posix.join(path.posix.dirname(referrer), specifier) : null;
+    const file = isRelative(specifier) ? path.posix.join(path.posix.dirname(referrer), specifier).replace(/^\/+/, '') : null;
     const key = file === null ? specifier : `/${file}`;
     if (!this.modules.has(key)) {
       if (file !== null && this.sources.has(file)) {
@@ -379,7 +411,8 @@ class Run {
       } else if (file === null && Object.hasOwn(this.imports, specifier)) {
         this.modules.set(key, this.synthetic(specifier));
       } else {
-        throw new LinkFailure(`Cannot find module '${specifier}' imported from ${referrer}`, specifier);
+        const where = file === null ? '' : `: there is no './${file}' among the modules`;
+        throw new LinkFailure(`Cannot find module '${specifier}' imported from ${referrer}${where}`, specifier);
       }
     }
     return this.modules.get(key);
@@ -427,8 +460,11 @@ class Run {
       module = this.resolve(specifier, referrer);
       await this.linkInTurn(module);
     } catch (failure) {
-      throw LinkFailure.is(failure) ? this.inside.linkError(failure.message, failure.specifier)
-        : this.inside.makeError(CompileFailure.is(failure) ? failure.message : ownMessage(failure));
+      if (!LinkFailure.is(failure) && !CompileFailure.is(failure)) {
+        throw this.inside.makeError(ownMessage(failure));
+      }
+      const {message, specifier, filename, line, column} = failure;
+      throw this.inside.linkError(CompileFailure.is(failure), message, specifier, filename, line, column);
     }
     if (module.status === 'linked') {
       try {
@@ -448,7 +484,6 @@ class Run {
 
   setUp() {
     const globals = this.options.globals ?? {}, {hello} = this.bridge;
-    const names = Object.keys(globals);
     this.inside.connect({
       call: (...args) => this.call(...args), event: (...args) => this.event(...args), finish: (text) => this.finish(text),
       failed: (...args) => this.failed(...args), kind: kindOf, wellFormed,
@@ -456,13 +491,12 @@ class Run {
       bytesOf: (text) => Buffer.from(text, 'base64').length,
       fromBase64: (text, buffer) => { new HostBytes(buffer).set(Buffer.from(text, 'base64')); },
     }, hello.max_result_bytes, hello.max_frame_bytes - 1024);
-    this.inside.setUp(JSON.stringify(this.imports), JSON.stringify(this.options.report ?? null), Object.hasOwn(globals, 'console'));
-    if (names.length > 0) {
-      // Declarations of a script: every module sees them, they can be shadowed, and the global object has none of them.
-      const assign = vm.runInContext(`'use strict'; let ${names.join(', ')}; ((values) => { ${names.map(
-        (name, i) => `${name} = values[${i}];`).join(' ')} })`, this.context, {filename: 'immure:globals'});
-      this.inside.setGlobals(assign, JSON.stringify(Object.values(globals)));
-    }
+    this.inside.setUp(JSON.stringify(this.imports), JSON.stringify(this.options.report ?? null));
+    // Declarations of a script: every module sees them, they can be shadowed, and the global object has none of them.
+    const names = Object.keys({console: null, ...globals});
+    const assign = vm.runInContext(`'use strict'; let ${names.join(', ')}; ((values) => { ${names.map(
+      (name) => `${name} = values.${name};`).join(' ')} })`, this.context, {filename: 'immure:globals'});
+    this.inside.setGlobals(assign, JSON.stringify(globals));
   }
 
   async start() {
@@ -492,8 +526,8 @@ class Run {
       this.tell('link_error', {name: 'LinkError', message, specifier, filename, line, column});
     } else if (CompileFailure.is(error)) {
       const {message, filename, line, column} = error;
-      this.tell('error', {name: 'SyntaxError', message, filename, line, column,
-                          stack: `SyntaxError: ${message}${line ? `\n    at ${filename}:${line}:${column}` : ''}`});
+      this.tell('link_error', {name: 'SyntaxError', message, filename, line, column,
+                               stack: `SyntaxError: ${message}${line ? `\n    at ${filename}:${line}:${column}` : ''}`});
     } else {
       this.inside.fail(error);
     }
@@ -509,14 +543,9 @@ class Run {
     setImmediate(() => this.pump());
   }
 
-  answer({id, data, error}) {
-    this.bridge.open--;
-    const call = this.calls.get(id);
-    this.calls.delete(id);
-    this.inside.settle(call, error !== undefined, error ?? data ?? '');
-    if (this.bridge.waiting.length > 0) {
-      this.bridge.waiting.shift()();
-    }
+  answer(frame) {
+    const {data, error} = frame;
+    this.inside.settle(this.take(frame), error !== undefined, error ?? data ?? '');
   }
 }
 
@@ -543,6 +572,7 @@ const REHEARSAL = {
 // that stands by is /dev/null.
 async function rehearse() {
   const bridge = new Bridge({max_frame_bytes: 65536, max_result_bytes: 65536, max_calls_in_flight: 1});
+  bridge.received = Buffer.from('\0\0\0\x16{"op":"answer","id":3}'); // to the call of f, after two events
   await new HostPromise((resolve) => {
     const run = new Run(new Realm(), bridge, JSON.parse(JSON.stringify(REHEARSAL)), () => {
       clearImmediate(run.answers);
@@ -553,8 +583,6 @@ async function rehearse() {
   });
   Reflect.deleteProperty(HostError, 'prepareStackTrace');
   readRequest(fs.openSync(__filename));
-  bridge.received = Buffer.from('\0\0\0\x02{}');
-  bridge.read();
   typescript.needsTransform('');
 }
 

@@ -18,7 +18,7 @@ const {isArray} = Array;
 const {isFinite: isFiniteNumber} = Number;
 const NativeError = Error, NativePromise = Promise, NativeMap = Map, NativeSet = Set, NativeDate = Date, NativeString = String;
 const NativeBigInt = BigInt, NativeUint8Array = Uint8Array, NativeArrayBuffer = ArrayBuffer, NativeRangeError = RangeError;
-const NativeTypeError = TypeError, NativeRegExp = RegExp, NativeObject = Object, NativeWeakMap = WeakMap;
+const NativeTypeError = TypeError, NativeSyntaxError = SyntaxError, NativeRegExp = RegExp, NativeObject = Object, NativeWeakMap = WeakMap;
 const {now} = Date;
 const exec = RegExp.prototype.exec;
 const promiseThen = Promise.prototype.then;
@@ -67,8 +67,8 @@ for (const type of [SerializationError, LinkError]) {
 
 // ---- The host ----
 
-// Set by connect(): call(id, name, args), event(kind, text), finish(status, text), failed(name, message, stack, specifier),
-// kind(value), wellFormed(text), toBase64(buffer, offset, length), bytesOf(text), fromBase64(text, buffer).
+// Set by connect(): call(id, name, args, isReport), event(kind, text), finish(text), failed(status, name, message, stack, specifier,
+// filename, line, column), kind(value), wellFormed(text), toBase64(buffer, offset, length), bytesOf(text), fromBase64(text, buffer).
 let host = null;
 let limits = {value: 4194304, calls: 4194304};
 
@@ -440,16 +440,16 @@ function decode(data) {
 const pending = new NativeMap();
 let lastCall = 0;
 
-function callHost(name, args) {
+function callHost(name, args, isReport) {
   return new NativePromise((resolve, reject) => {
     const text = encode(args, limits.calls), id = ++lastCall;
     apply(mapSet, pending, [id, {resolve, reject}]);
-    tell('call', [id, name, text]);
+    tell('call', [id, name, text, isReport]);
   });
 }
 
 function proxyOf(id) {
-  const proxy = async (...args) => callHost(id, args);
+  const proxy = async (...args) => callHost(id, args, false);
   define(proxy, 'name', id, false, false);
   return proxy;
 }
@@ -538,7 +538,7 @@ function makeReport(id) {
     if (!tell('event', ['report', text])) {
       throw new NativeRangeError('the reports are larger than a run may send');
     }
-    return id === null ? undefined : callHost(id, [value]);
+    return id === null ? undefined : callHost(id, [value], true);
   }}.report;
 }
 
@@ -689,7 +689,8 @@ function fail(error) {
     if (isError(error)) {
       const failure = apply(weakGet, linkFailures, [error]);
       if (failure !== undefined) {
-        ask('failed', ['link_error', 'LinkError', failure.message, failure.stack, failure.specifier]);
+        ask('failed', ['link_error', failure.name, failure.message, failure.stack, failure.specifier, failure.filename, failure.line,
+                       failure.column]);
         return;
       }
       name = text(property(error, 'name'), 'Error');
@@ -769,7 +770,7 @@ return {
     }
     limits = {value: valueLimit, calls: callLimit};
   },
-  setUp(importsText, reportText, hasConsole) {
+  setUp(importsText, reportText) {
     const given = parse(importsText), specifiers = keys(given);
     for (let i = 0; i < specifiers.length; i++) {
       const values = given[specifiers[i]], names = keys(values);
@@ -778,23 +779,30 @@ return {
         imports[specifiers[i]][names[j]] = decode(values[names[j]]);
       }
     }
-    if (!hasConsole) {
-      install('console', makeConsole());
-    }
     const report = parse(reportText);
     if (report !== null) {
       install('report', makeReport(report === true ? null : report.id));
     }
   },
+  // Not decode() of all at once: `$type` is a name like any other here.
   setGlobals(assign, text) {
-    const values = parse(text);
-    assign(decode(values));
+    const values = parse(text), names = keys(values);
+    for (let i = 0; i < names.length; i++) {
+      put(values, names[i], decode(values[names[i]]));
+    }
+    if (!hasOwn(values, 'console')) {
+      put(values, 'console', makeConsole());
+    }
+    assign(values);
   },
   imported: (specifier, name) => imports[specifier][name],
-  linkError(message, specifier) {
-    const error = new LinkError(message);
-    define(error, 'specifier', specifier, false, false);
-    apply(weakSet, linkFailures, [error, {__proto__: null, message, specifier, stack: text(property(error, 'stack'), '')}]);
+  linkError(isSyntax, message, specifier, filename, line, column) {
+    const error = new (isSyntax ? NativeSyntaxError : LinkError)(message);
+    if (specifier !== undefined) {
+      define(error, 'specifier', specifier, false, false);
+    }
+    apply(weakSet, linkFailures, [error, {__proto__: null, name: isSyntax ? 'SyntaxError' : 'LinkError', message, specifier, filename, line,
+                                          column, stack: text(property(error, 'stack'), '')}]);
     return error;
   },
   makeError: (message) => new NativeError(message),

@@ -2,6 +2,7 @@
 # small: what is behind the functions is read at their first call (immure-bridge.py, immure-install.py). `directory` is where
 # all of it lies.
 
+import _frozen_importlib_external as importing
 import _thread
 import builtins
 import os
@@ -112,6 +113,22 @@ if "HOME" in os.environ:
     packages = os.path.join(os.environ["HOME"], ".packages/lib/python%d.%d/site-packages" % sys.version_info[:2])
     if packages not in sys.path:
         sys.path.append(packages)
+
+
+class Whole(importing.FileFinder):
+    """Finds what is a module, and no directory that only looks like a package."""
+
+    def find_spec(self, name, target=None):
+        spec = super().find_spec(name, target)
+        return spec if spec and spec.loader else None
+
+
+# Debian keeps parts of its packages beside the standard library, where the rest of them is not to be had: such a part would be
+# imported as an empty package. Where the rest is, so are the parts.
+library = os.path.dirname(os.__file__)
+if not os.path.isdir("/usr/lib/python3/dist-packages"):
+    importing.PathFinder._path_importer_cache(library).__class__ = Whole
+    sys.path_importer_cache[library + "/dist-packages"] = importing._bootstrap.BuiltinImporter  # finds nothing there
 
 # A process of pip's, which finds its index that way.
 if "IMMURE_INDEX_RELAY" in os.environ:

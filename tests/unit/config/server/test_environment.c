@@ -237,9 +237,9 @@ static void test_values_in_files(void **state)
 static void test_config_path(void **state)
 {
     (void)state;
-    static const char text[] =
-        "max_concurrent_jobs: 3 runtime { name: 'sh' interpreter: '/bin/sh' policy: 'p' } "
-        "default_runtime: 'sh'";
+    static const char text[] = "max_concurrent_jobs: 3 shipped_runtimes: false runtime { name: 'sh' "
+                               "interpreter: '/bin/sh' policy: 'p' } "
+                               "default_runtime: 'sh'";
     char variable[128];
     const char *path = file_with(text, sizeof text - 1);
     snprintf(variable, sizeof variable, "SANDBOX_EXECUTOR_CONFIG=%s", path);

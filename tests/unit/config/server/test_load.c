@@ -125,8 +125,9 @@ static const char everything[] =
     "queue_ms: 24 mcp_queue_ms: 25 max_queue_ms: 26 max_queued_jobs: 27 callback_margin_ms: 28\n"
     "memory_free_bytes: 24 memory_free_percent: 25 kernel_memory_percent: 26\n"
     "template_scope: TEAM max_templates: 27 sub_uids: false\n"
+    "shipped_runtimes: false\n"
     "runtime { name: 'python' alias: 'py' interpreter: '/usr/bin/python3' arg: ['-I', ''] extension: 'py' "
-    "policy: 'p' }\n"
+    "policy: 'p' self_test: 'pass' }\n"
     "runtime { name: 'sh' interpreter: '/bin/sh' policy: 'q' kernel: '/k' template_max_jobs: 24 "
     "template_ttl_ms: 25 }\n"
     "key { name: 'a' sha256: '" SHA_A "' policy: ['p', 'q'] runtime: 'py' max_concurrent_jobs: 2 "
@@ -178,6 +179,8 @@ static void check_everything(const struct server_config *config)
     assert_int_equal(config->kernel_idle_cpu_ms, 20);
     assert_string_equal(config->runtimes[0].kernel, "");
     assert_string_equal(config->runtimes[1].kernel, "/k");
+    assert_string_equal(config->runtimes[0].self_test, "pass");
+    assert_string_equal(config->runtimes[1].self_test, "");
     assert_int_equal(config->runtimes[1].template_max_jobs, 24);
     assert_int_equal(config->runtimes[1].template_ttl_ms, 25);
     assert_int_equal(config->kept_job_ttl_ms, 12);
@@ -309,6 +312,7 @@ static void test_refused(void **state)
         {"outer_uid_base: 0", ":1:17", "outer_uid_base: must be 1000 to 4294901759, not 0"},
         {"cgroup: NONE", ":1:9", "cgroup: CgroupMode has no value NONE"},
         {"policy_path: ''", ":1:14", "policy_path[0]: must not be empty"},
+        {"shipped_runtimes: false", "", "default_runtime: there is no runtime \"python\""},
         {"default_runtime: 'perl'", ":1:18", "default_runtime: there is no runtime \"perl\""},
         {"\ndefault_runtime: 'isolate'", ":2:18",
          "default_runtime: \"isolate\" runs no programs: it is the evaluator of POST /run-code"},
@@ -415,6 +419,31 @@ static void test_without_a_key(void **state)
     }
 }
 
+static void test_shipped_runtimes_stay(void **state)
+{
+    struct server_config *config =
+        accepted(state, KEY_A "runtime { name: 'mine' alias: ['js', 'bash'] interpreter: '/m' policy: 'p' }");
+    const struct runtime_config *mine = &config->runtimes[0];
+    assert_int_equal(config->n_runtimes, 4); /* mine, python, node, isolate */
+    assert_ptr_equal(mine, server_config_runtime(config, "js"));
+    assert_ptr_equal(mine, server_config_runtime(config, "bash"));
+    assert_null(server_config_runtime(config, "sh"));
+    assert_string_equal(server_config_runtime(config, "javascript")->name, "node");
+    assert_string_equal(server_config_runtime(config, "nodejs")->name, "node");
+    assert_false(mine->optional);
+    assert_false(server_config_runtime(config, "python")->optional); /* the default one */
+    server_config_free(config);
+    config = accepted(state, KEY_A "default_runtime: 'mine' "
+                                   "runtime { name: 'mine' interpreter: '/m' policy: 'p' }"
+                                   "runtime { name: 'node' interpreter: '/n' policy: 'p' }"
+                                   "runtime { name: 'own' interpreter: '/e' policy: 'p' evaluator: true }");
+    assert_int_equal(config->n_runtimes, 5); /* and python, bash */
+    assert_true(server_config_runtime(config, "python")->optional);
+    assert_string_equal(server_config_runtime(config, "node")->interpreter, "/n");
+    assert_null(server_config_runtime(config, "isolate"));
+    server_config_free(config);
+}
+
 static void test_missing_file(void **state)
 {
     (void)state;
@@ -465,6 +494,7 @@ int main(void)
         cmocka_unit_test(test_default_timeout_follows_maximum),
         cmocka_unit_test(test_without_a_key),
         cmocka_unit_test(test_an_empty_file_of_keys),
+        cmocka_unit_test(test_shipped_runtimes_stay),
         cmocka_unit_test(test_missing_file),
         cmocka_unit_test(test_hostile_packed),
     };

@@ -13,6 +13,7 @@
 #include "config/message/job.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
+#include "jail/base/err.h"
 #include "server/kit/function_ids.h"
 #include "server/doors/run_code.h"
 #include "server/kit/capture.h"
@@ -111,6 +112,23 @@ static void verdicts_speak_where_it_does_not(void **state)
     }
 }
 
+static void what_the_server_lacks_is_its_error(void **state)
+{
+    (void)state;
+    CLEANUP(run_code_freep) struct run_code *run = NULL;
+    CLEANUP(buf_free) struct buf reply = BUF_INIT;
+    const struct job_result done = {.status = JOB_SUCCESS};
+    struct capture capture = {.limit_bytes = 1};
+    struct err err = {0};
+    static const char output[] = "{\"status\":\"setup_error\"}";
+    assert_int_equal(run_code_new(&(struct function_ids){0}, &run, NULL), 0);
+    const struct job_texts texts = {
+        .capture = &capture, .output = output, .output_size = strlen(output), .state = run};
+    assert_true(run_code_encode(&done, &texts, &reply, &err) < 0);
+    assert_int_equal(err.kind, ERR_SETUP);
+    assert_non_null(strstr(err.text, "esbuild"));
+}
+
 static void too_much_is_not_kept(void **state)
 {
     (void)state;
@@ -135,6 +153,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_of_the_evaluator),
         cmocka_unit_test(verdicts_speak_where_it_does_not),
+        cmocka_unit_test(what_the_server_lacks_is_its_error),
         cmocka_unit_test(too_much_is_not_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
