@@ -36,6 +36,9 @@ const char *msg_type_to_string(enum msg_type type)
         [MSG_APPROVAL_CHANGED] = "approval_changed",
         [MSG_APPROVAL_RUN] = "approval_run",
         [MSG_RUN] = "run",
+        [MSG_KEEP] = "keep",
+        [MSG_KEPT_QUERY] = "kept_query",
+        [MSG_KEPT_ANSWER] = "kept_answer",
     };
     return (size_t)type < MSG_TYPE_COUNT ? names[type] : "unknown";
 }
@@ -62,6 +65,9 @@ struct outgoing {
     Immure__MsgApprovalChanged approval_changed;
     Immure__MsgApprovalRun approval_run;
     Immure__MsgRun run;
+    Immure__MsgKeep keep;
+    Immure__MsgKeptQuery kept_query;
+    Immure__MsgKeptAnswer kept_answer;
 };
 
 static void fill_config(const struct msg *msg, struct outgoing *ret)
@@ -221,20 +227,30 @@ static void fill_session_answer(const struct msg *msg, struct pool *pool, struct
     ret->envelope.session_answer = &ret->session_answer;
 }
 
-/* Those about approvals: each is the envelope's own member of the same name. */
-#define FILL_APPROVAL(name, NAME)                                                                            \
+/* Those about approvals, and others without a list: each is the envelope's own member of the same name. */
+#define FILL_OWN(name, NAME)                                                                                 \
     static void fill_##name(const struct msg *msg, struct outgoing *ret)                                     \
     {                                                                                                        \
         name##_to_message(&msg->name, &ret->name);                                                           \
         ret->envelope.kind_case = IMMURE__MSG__KIND_##NAME;                                                  \
         ret->envelope.name = &ret->name;                                                                     \
     }
-FILL_APPROVAL(approval_query, APPROVAL_QUERY)
-FILL_APPROVAL(approval_answer, APPROVAL_ANSWER)
-FILL_APPROVAL(approval_changed, APPROVAL_CHANGED)
-FILL_APPROVAL(approval_run, APPROVAL_RUN)
-FILL_APPROVAL(run, RUN)
-#undef FILL_APPROVAL
+FILL_OWN(approval_query, APPROVAL_QUERY)
+FILL_OWN(approval_answer, APPROVAL_ANSWER)
+FILL_OWN(approval_changed, APPROVAL_CHANGED)
+FILL_OWN(approval_run, APPROVAL_RUN)
+FILL_OWN(run, RUN)
+FILL_OWN(keep, KEEP)
+FILL_OWN(kept_query, KEPT_QUERY)
+#undef FILL_OWN
+
+static void fill_kept_answer(const struct msg *msg, struct pool *pool, struct outgoing *ret)
+{
+    immure__msg_kept_answer__init(&ret->kept_answer);
+    kept_answer_to_message(&msg->kept_answer, pool, &ret->kept_answer);
+    ret->envelope.kind_case = IMMURE__MSG__KIND_KEPT_ANSWER;
+    ret->envelope.kept_answer = &ret->kept_answer;
+}
 
 static bool fill(const struct msg *msg, struct pool *pool, struct outgoing *ret)
 {
@@ -295,6 +311,15 @@ static bool fill(const struct msg *msg, struct pool *pool, struct outgoing *ret)
         return true;
     case MSG_RUN:
         fill_run(msg, ret);
+        return true;
+    case MSG_KEEP:
+        fill_keep(msg, ret);
+        return true;
+    case MSG_KEPT_QUERY:
+        fill_kept_query(msg, ret);
+        return true;
+    case MSG_KEPT_ANSWER:
+        fill_kept_answer(msg, pool, ret);
         return true;
     case MSG_NONE:
     case MSG_TYPE_COUNT:
@@ -484,6 +509,15 @@ static int from_envelope(const Immure__Msg *envelope, const int *fds, size_t n_f
     case IMMURE__MSG__KIND_RUN:
         ret->type = MSG_RUN;
         return run_from_message(envelope->run, &ret->run, reterr);
+    case IMMURE__MSG__KIND_KEEP:
+        ret->type = MSG_KEEP;
+        return keep_from_message(envelope->keep, &ret->keep, reterr);
+    case IMMURE__MSG__KIND_KEPT_QUERY:
+        ret->type = MSG_KEPT_QUERY;
+        return kept_query_from_message(envelope->kept_query, &ret->kept_query, reterr);
+    case IMMURE__MSG__KIND_KEPT_ANSWER:
+        ret->type = MSG_KEPT_ANSWER;
+        return kept_answer_from_message(envelope->kept_answer, &ret->kept_answer, reterr);
     case IMMURE__MSG__KIND__NOT_SET:
     default:
         return err_set(reterr, ERR_INVALID, EBADMSG, "kind", "is missing");
@@ -530,6 +564,8 @@ void msg_clear(struct msg *msg)
         msg_outputs_clear(&msg->outputs);
     } else if (msg->type == MSG_SESSION_ANSWER) {
         free(msg->session_answer.rows);
+    } else if (msg->type == MSG_KEPT_ANSWER) {
+        free(msg->kept_answer.rows);
     } else if (msg->type == MSG_CONFIG) {
         texts_free(msg->config.held, msg->config.n_held);
     }

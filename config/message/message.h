@@ -9,6 +9,7 @@
 #include "config/message/job.h"
 #include "config/message/message_approval.h"
 #include "config/message/message_job.h"
+#include "config/message/message_kept.h"
 #include "config/message/message_session.h"
 #include "jail/base/err.h"
 
@@ -35,6 +36,9 @@ enum msg_type {
     MSG_APPROVAL_CHANGED,
     MSG_APPROVAL_RUN,
     MSG_RUN,
+    MSG_KEEP,
+    MSG_KEPT_QUERY,
+    MSG_KEPT_ANSWER,
     MSG_TYPE_COUNT
 };
 const char *msg_type_to_string(enum msg_type type);
@@ -96,6 +100,9 @@ struct msg {
         struct msg_approval_answer approval_answer;
         struct msg_approval_changed approval_changed;
         struct msg_approval_run approval_run, run;
+        struct msg_keep keep;
+        struct msg_kept_query kept_query;
+        struct msg_kept_answer kept_answer;
     };
 };
 

@@ -101,6 +101,9 @@ void job_to_message(const struct job *job, struct pool *pool, Immure__MsgJob *re
     ret->session_id = job->session_id;
     ret->image = job->image;
     ret->has_announce = ret->announce = job->announce;
+    ret->kept_id = job->kept_id;
+    ret->has_created_ms = job->kept_id != NULL;
+    ret->created_ms = job->created_ms;
 }
 
 static Immure__MsgDenied **denied_to_messages(const struct job_result *result, struct pool *pool)
@@ -317,6 +320,10 @@ static int job_texts_from_message(const Immure__MsgJob *message, struct job *job
         return wire_refuse(reterr, "job.image", "is not an image's name");
     }
     r = r < 0 ? r : copy_text(message->image, &job->image, reterr);
+    if (r == 0 && message->kept_id && !job_id_is_valid(message->kept_id)) {
+        return wire_refuse(reterr, "job.kept_id", "is not the id of a job");
+    }
+    r = r < 0 ? r : copy_text(message->kept_id, &job->kept_id, reterr);
     return r < 0 ? r : copy_text(message->key, &job->key, reterr);
 }
 
@@ -337,9 +344,13 @@ int job_from_message(const Immure__MsgJob *message, struct job **ret, struct err
     if (message->has_announce && !message->announce) {
         return wire_refuse(reterr, "job.announce", "is false");
     }
+    if ((message->kept_id != NULL) != message->has_created_ms) {
+        return wire_refuse(reterr, "job.created_ms", "does not go with the rest");
+    }
     job->id = message->id;
     job->code_size = message->code_size;
     job->announce = message->announce;
+    job->created_ms = message->created_ms;
     int r = check_counts(message, reterr);
     r = r < 0 ? r : limits_from_message(message->limits, &job->limits, reterr);
     r = r < 0 ? r : job_texts_from_message(message, job, reterr);

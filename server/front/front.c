@@ -278,6 +278,8 @@ static int take_message(struct front_process *process, struct msg *msg, const in
         return dispatch_started(front->dispatch, msg->started.id);
     case MSG_SESSION_ANSWER:
         return session_queries_answered(front->session_queries, &msg->session_answer);
+    case MSG_KEPT_ANSWER:
+        return kept_queries_answered(front->kept_queries, &msg->kept_answer, n_fds > 0 ? fds[0] : -1);
     case MSG_APPROVAL_ANSWER:
         return front_approvals_answered(front->approvals, &msg->approval_answer, fds, n_fds);
     case MSG_APPROVAL_CHANGED:
@@ -302,6 +304,11 @@ static int take_bare(struct front_process *process, struct msg *msg)
         msg->approval_answer.kind = ERR_BUSY;
         snprintf(msg->approval_answer.text, sizeof msg->approval_answer.text,
                  "server busy: no descriptor is free for the answer; what was asked for may have been done");
+    }
+    if (msg->type == MSG_KEPT_ANSWER) {
+        msg->kept_answer.kind = ERR_BUSY;
+        snprintf(msg->kept_answer.text, sizeof msg->kept_answer.text,
+                 "server busy: no descriptor is free for the answer");
     }
     return take_message(process, msg, NULL, 0); /* a verdict's files are told, without what is in them */
 }
@@ -413,7 +420,7 @@ static int start(struct front_process *process, struct err *reterr)
         r = session_queries_new(front, process->channel, &front->session_queries, reterr);
     }
     if (r == 0) {
-        r = kept_jobs_new(front, &front->kept_jobs, reterr);
+        r = kept_queries_new(front, process->channel, &front->kept_queries, reterr);
     }
     if (r == 0) {
         r = front_approvals_new(front, process->channel, process->held, process->n_held, &front->approvals,
@@ -495,7 +502,7 @@ static void clean_up(struct front_process *process)
     content_types_free(front->types);
     guesses_free(front->guesses);
     session_queries_free(front->session_queries);
-    kept_jobs_free(front->kept_jobs);
+    kept_queries_free(front->kept_queries);
     front_approvals_free(front->approvals);
     streams_free(front->streams);
     turns_free(front->turns);

@@ -137,40 +137,32 @@ void handle_terminate(struct request *request)
     }
 }
 
-/* The job that the request's path names. Answers and returns NULL where the caller has none of that name. */
-static struct kept_job *find_job(struct request *request)
+static void ask_of_jobs(struct request *request, enum kept_query what, const char *reason)
 {
-    struct kept_job *job = kept_job_find(request->front->kept_jobs, &request->caller, request->argument);
-    if (!job) {
+    struct err err = {0};
+    if (what != KEPT_LIST && !job_id_is_valid(request->argument)) {
         request_refuse(request, ERROR_NO_SUCH_PATH, "no such job", NULL);
+    } else if (kept_query_send(request, what, request->argument, reason, &err) < 0) {
+        request_refuse_err(request, &err, 0);
     }
-    return job;
+}
+
+void handle_jobs(struct request *request)
+{
+    ask_of_jobs(request, KEPT_LIST, NULL);
 }
 
 void handle_job(struct request *request)
 {
-    const struct kept_job *job = find_job(request);
-    if (job) {
-        struct buf body = BUF_INIT;
-        kept_job_write(job, &body);
-        request_reply(request, 200, "application/json", &body);
-    }
+    ask_of_jobs(request, KEPT_GET, NULL);
 }
 
-/* One that runs is ended, and its verdict kept; one that has ended is forgotten. */
 void handle_job_end(struct request *request)
 {
     char reason[REASON_BYTES];
-    struct kept_job *job = find_job(request);
-    if (!job || !reason_read(request, reason)) {
-        return;
+    if (reason_read(request, reason)) {
+        ask_of_jobs(request, KEPT_DELETE, reason);
     }
-    if (kept_job_running(job)) {
-        dispatch_end(kept_job_running(job), *reason ? reason : NULL);
-    } else {
-        kept_job_drop(job);
-    }
-    request_reply_empty(request);
 }
 
 void handle_sessions(struct request *request)

@@ -21,6 +21,7 @@
 #include "server/jobs/dispatch.h"
 #include "server/jobs/front_context.h"
 #include "server/jobs/request.h"
+#include "server/jobs/kept_jobs.h"
 #include "server/jobs/session_queries.h"
 #include "server/jobs/stream.h"
 #include "server/jobs/turns.h"
@@ -77,7 +78,7 @@ static bool identify(struct inbound *inbound)
     struct http_request *http = request->http;
     bool identified = auth_identify(request->front->config, http_header(http, "X-Service-API-Key"),
                                     http_header(http, "Authorization"), &request->caller);
-    if (identified && inbound->route && inbound->route->access == ROUTE_FOR_APPROVALS) {
+    if (identified && inbound->route && inbound->route->access == ROUTE_FOR_WARDEN) {
         request->shown_key =
             auth_shown_key(http_header(http, "X-Service-API-Key"), http_header(http, "Authorization"));
     }
@@ -113,7 +114,7 @@ static void refuse_key(struct inbound *inbound, bool presented)
 
 static bool needs_key(const struct front *front, const struct route *route)
 {
-    return !route || route->access == ROUTE_FOR_KEYS || route->access == ROUTE_FOR_APPROVALS ||
+    return !route || route->access == ROUTE_FOR_KEYS || route->access == ROUTE_FOR_WARDEN ||
            (route->access == ROUTE_FOR_METRICS && !front->config->metrics_open);
 }
 
@@ -299,6 +300,7 @@ static void on_end(void *arg, struct http_request *http, bool sent)
         dispatch_cancel(request->job);
     }
     session_query_forget(request);
+    kept_query_forget(request);
     front_approvals_forget(request);
     stream_free(request->stream);
     if (request->call) {

@@ -140,7 +140,7 @@ static void make_job(struct job_parts *parts)
         job->id = clock_now_ns() * 2; /* above every number of the front's own */
         job->runtime = strdup("none");
         job->execution_id = strdup("e");
-        job->key = strdup("k");
+        job->key = strdup("default");
     }
     parts->fds[0] = memfd_create("input", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     fcntl(parts->fds[0], F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW);

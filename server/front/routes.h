@@ -10,8 +10,8 @@ struct request;
 enum route_access {
     ROUTE_FOR_ANYONE,
     ROUTE_FOR_KEYS,
-    ROUTE_FOR_APPROVALS, /* for keys, which the warden looks at itself */
-    ROUTE_FOR_METRICS,   /* for keys, unless the configuration opens it */
+    ROUTE_FOR_WARDEN,  /* for keys, which the warden looks at itself */
+    ROUTE_FOR_METRICS, /* for keys, unless the configuration opens it */
 };
 
 enum route_when {

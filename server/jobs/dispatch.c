@@ -421,6 +421,16 @@ static void begin(struct running *job, struct execute_request *execute)
     execute_request_clear(execute);
 }
 
+/* The warden keeps its result, for whoever asks under its id. */
+static int keep(struct running *job, struct job *asked, struct err *reterr)
+{
+    kept_row_begin(&job->kept, job->execution_id, job->runtime->name);
+    free(asked->kept_id);
+    asked->kept_id = strdup(job->kept.job_id);
+    asked->created_ms = job->kept.created_ms;
+    return asked->kept_id ? 0 : err_errno(reterr, ENOMEM, "starting a job");
+}
+
 int dispatch_start(struct dispatch *dispatch, struct request *request, struct execute_request *execute,
                    enum dispatch_way way, uint64_t *ret_retry_after_ms, struct err *reterr)
 {
@@ -439,13 +449,9 @@ int dispatch_start(struct dispatch *dispatch, struct request *request, struct ex
     job->streams = way == DISPATCH_STREAM;
     execute->job->announce = way != DISPATCH_REPLY;
     r = keep_code(job, execute, reterr);
-    if (r == 0 && way == DISPATCH_KEEP) {
-        r = kept_job_new(dispatch->front->kept_jobs, job, &request->caller, job->execution_id, &job->kept,
-                         reterr);
-    }
+    r = r == 0 && way == DISPATCH_KEEP ? keep(job, execute->job, reterr) : r;
     r = r < 0 ? r : send_job(job, execute, NULL, reterr);
     if (r < 0) {
-        kept_job_drop(job->kept);
         dispatch_job_free(job);
         return r;
     }
@@ -463,12 +469,8 @@ int dispatch_run(struct dispatch *dispatch, struct request *request, const struc
     }
     job->approved = true;
     int r = keep_code(job, execute, reterr);
-    r = r < 0 ? r
-              : kept_job_new_approved(dispatch->front->kept_jobs, job, origin->caller, job->execution_id,
-                                      origin->approval_id, &job->kept, reterr);
     r = r < 0 ? r : send_job(job, execute, origin->approval_id, reterr);
     if (r < 0) {
-        kept_job_drop(job->kept);
         dispatch_job_free(job);
         return r;
     }
@@ -494,11 +496,11 @@ void dispatch_cancel(struct running *job)
     if (job->approved) {
         return; /* it was somebody's decision that it runs; its result is kept */
     }
-    kept_job_drop(TAKE_PTR(job->kept)); /* nobody has heard of it */
+    job->kept.job_id[0] = '\0'; /* nobody has heard of it: with this the warden forgets it, too */
     send_cancel(job);
 }
 
-void dispatch_end(struct running *job, const char *reason)
+static void end(struct running *job, const char *reason)
 {
     if (!job->reason && reason) {
         job->reason = strdup(reason);
@@ -511,7 +513,7 @@ void dispatch_terminate(struct dispatch *dispatch, const struct key_config *key,
 {
     for (struct running *job = dispatch->jobs; job; job = job->next) {
         if (job->door->evaluator && job->caller.key == key && strcmp(job->execution_id, execution_id) == 0) {
-            dispatch_end(job, reason);
+            end(job, reason);
         }
     }
 }

@@ -30,7 +30,7 @@ void dispatch_show_jobs(const struct dispatch *dispatch);
 /* When a request is answered. */
 enum dispatch_way {
     DISPATCH_REPLY,  /* when the verdict is there */
-    DISPATCH_KEEP,   /* when the program has started; the verdict is kept (server/jobs/kept_jobs.h) */
+    DISPATCH_KEEP,   /* when the program has started; the warden keeps its result */
     DISPATCH_STREAM, /* from then on, until the verdict is there (server/jobs/stream.h) */
 };
 
@@ -72,9 +72,6 @@ int dispatch_run(struct dispatch *dispatch, struct request *request, const struc
 
 /* The caller has gone: the job is to end, and nobody waits for its verdict but the audit log. */
 void dispatch_cancel(struct running *job);
-
-/* Ends a job for which no request waits. `reason` (NULL: none) becomes the verdict's sentence. */
-void dispatch_end(struct running *job, const char *reason);
 
 /* Ends the runs of an evaluator that this caller has given this name; the others go on. */
 void dispatch_terminate(struct dispatch *dispatch, const struct key_config *key, const char *execution_id,

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "config/format/digest.h"
+#include "config/message/message_kept.h"
 #include "server/bridge/tools.h"
 #include "server/callers/auth.h"
 #include "server/jobs/request.h"
@@ -27,9 +28,9 @@ struct running {
     char *callback_url;
     struct bridge *bridge;
     struct egress_job *egress;        /* NULL: it has not asked for a package index */
-    struct kept_job *kept;            /* NULL: nobody asks later */
+    struct kept_row kept;             /* of one that the warden keeps; its id is "" where nobody asks later */
     char *code;                       /* the beginning of its code, for the audit trail; NULL: not wanted */
-    char *reason;                     /* why it was ended; NULL: none */
+    char *reason;                     /* why an evaluator's run was ended; NULL: none */
     bool approved;                    /* it runs whoever waits for it */
     struct dispatch_waiting *waiting; /* what its request goes back to if it does not begin; NULL: none */
     bool streams;                     /* its request hears of what happens */

@@ -12,7 +12,7 @@ struct egress;
 struct front_approvals;
 struct guesses;
 struct http_server;
-struct kept_jobs;
+struct kept_queries;
 struct log;
 struct loop;
 struct mcp_sessions;
@@ -34,7 +34,7 @@ struct front {
     struct dispatch *dispatch;
     struct guesses *guesses;
     struct session_queries *session_queries;
-    struct kept_jobs *kept_jobs;
+    struct kept_queries *kept_queries;
     struct front_approvals *approvals;
     struct streams *streams;
     struct turns *turns;

@@ -111,6 +111,7 @@ static void on_exit_event(void *arg, uint32_t events)
         return;
     }
     log_exit(front, &info);
+    warden->hear(front, 1024); /* what it has said before its end */
     bool was_current = front == warden->current;
     bool was_successor = front == warden->successor;
     uint64_t lived_ns = clock_now_ns() - front->started_ns;

@@ -23,6 +23,7 @@
 #include "server/run/kernels.h"
 #include "server/run/warm.h"
 #include "server/sessions/sessions.h"
+#include "server/warden/kept_jobs.h"
 
 /* Between the end of one self-test and the next that a job's failure asks for: callers can make those. */
 #ifndef DOUBT_PAUSE_NS
@@ -84,6 +85,7 @@ void front_close_channel(struct front *front)
     channel_free(front->channel);
     front->channel = NULL;
     cancel_jobs_of(front);
+    kept_jobs_lose_front(front->warden->kept, front);
     take_approved_from(front);
 }
 

@@ -37,6 +37,7 @@
 #include "server/sessions/sessions.h"
 #include "server/warden/filter.h"
 #include "server/warden/kept_environment.h"
+#include "server/warden/kept_jobs.h"
 #include "server/warden/warden_internal.h"
 
 /* Fewer for a test that counts them. */
@@ -304,6 +305,9 @@ static int start(struct warden *warden, struct err *reterr)
         r = warden_approvals_open(warden, reterr);
     }
     if (r == 0) {
+        r = kept_jobs_new(warden->loop, config, &warden->kept, reterr);
+    }
+    if (r == 0) {
         r = front_start(warden, warden->settings, &warden->current, reterr);
     }
     if (r < 0) {
@@ -312,7 +316,7 @@ static int start(struct warden *warden, struct err *reterr)
     LOG(warden->log, LOG_INFO, "listening", LOG_FIELD_STR("address", warden->bound),
         LOG_FIELD_STR("environment", config->environment), LOG_FIELD_BOOL("open", config->open),
         LOG_FIELD_STR("enforced_by", warden->host.cgroups ? "cgroup2" : "rlimit"));
-    warden_keys_watch(warden, warden_reload);
+    warden_keys_watch(warden, warden_reload_keys);
     warden_start_warm(warden);
     selftest_start(warden);
     return 0;
@@ -325,6 +329,7 @@ static void stop(struct warden *warden)
         front_discard(warden->fronts);
     }
     approvals_free(TAKE_PTR(warden->approvals));
+    kept_jobs_free(TAKE_PTR(warden->kept));
     warden_audit_stop(warden);
     warden_keys_stop(warden);
     while (warden->jobs) {
