@@ -174,6 +174,10 @@ static bool fill_state(const struct msg *msg, struct pool *pool, struct outgoing
     ret->state.approvals_rejected = msg->state.approvals_rejected;
     ret->state.approvals_expired = msg->state.approvals_expired;
     ret->state.approvals_lost = msg->state.approvals_lost;
+    ret->state.reload_refused = msg->state.reload_refused;
+    ret->state.reloaded_ms = msg->state.reloaded_ms;
+    ret->state.log_lines_lost = msg->state.log_lines_lost;
+    ret->state.audit_lines_lost = msg->state.audit_lines_lost;
     ret->envelope.kind_case = IMMURE__MSG__KIND_STATE;
     ret->envelope.state = &ret->state;
     return fill_warm(&msg->state, pool, &ret->state);
@@ -410,6 +414,10 @@ static int state_from_message(const Immure__MsgState *message, struct msg_state 
     ret->approvals_rejected = message->approvals_rejected;
     ret->approvals_expired = message->approvals_expired;
     ret->approvals_lost = message->approvals_lost;
+    ret->reload_refused = message->reload_refused;
+    ret->reloaded_ms = message->reloaded_ms;
+    ret->log_lines_lost = message->log_lines_lost;
+    ret->audit_lines_lost = message->audit_lines_lost;
     int r = warm_from_message(message, ret, reterr);
     r = r < 0 ? r : take_text(message->why, ret->why, sizeof ret->why, "state.why", reterr);
     return r < 0

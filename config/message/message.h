@@ -73,6 +73,9 @@ struct msg_state {
     uint32_t sessions, kernels, approvals_pending;
     uint32_t jobs_elsewhere; /* run for other fronts */
     uint64_t approvals_approved, approvals_rejected, approvals_expired, approvals_lost;
+    bool reload_refused;  /* the last one */
+    uint64_t reloaded_ms; /* when the configuration in force was taken, since the epoch */
+    uint64_t log_lines_lost, audit_lines_lost;
 };
 
 struct msg {

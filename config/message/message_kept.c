@@ -1,5 +1,5 @@
-/* What front and warden say about kept jobs. As with jobs, each takes the other for hostile: ids have the form
- * that ids have, texts their length, and lists end where they have to. */
+/* What front and warden say about kept jobs. As with jobs, each takes the other for hostile: ids have the
+ * form that ids have, texts their length, and lists end where they have to. */
 #include "config/message/message_kept.h"
 
 #include <errno.h>
@@ -100,7 +100,8 @@ int kept_query_from_message(const Immure__MsgKeptQuery *message, struct msg_kept
         (message->key.len > 0 && memchr(message->key.data, '\0', message->key.len))) {
         return wire_refuse(reterr, "kept_query.key", "is not a key");
     }
-    if ((ret->what == KEPT_LIST) != !message->job_id || (ret->what == KEPT_DELETE) != (message->reason != NULL)) {
+    if ((ret->what == KEPT_LIST) != !message->job_id ||
+        (ret->what == KEPT_DELETE) != (message->reason != NULL)) {
         return wire_refuse(reterr, "kept_query", "has what it needs not, or has not what it needs");
     }
     if (message->key.len > 0) {

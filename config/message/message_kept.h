@@ -1,5 +1,5 @@
-/* What front and warden say about asynchronous jobs whose results are kept, and that as messages; message.c is
- * alone in calling these functions. */
+/* What front and warden say about asynchronous jobs whose results are kept, and that as messages; message.c
+ * is alone in calling these functions. */
 #pragma once
 
 #include <stddef.h>
@@ -27,8 +27,8 @@ enum kept_query { KEPT_LIST, KEPT_GET, KEPT_DELETE, KEPT_QUERY_COUNT };
 struct msg_kept_query {
     uint64_t id;
     enum kept_query what;
-    char key[APPROVAL_KEY_BYTES]; /* as it was shown; "" where the server is open */
-    char job_id[KEPT_ID_BYTES];   /* of all but LIST */
+    char key[APPROVAL_KEY_BYTES];   /* as it was shown; "" where the server is open */
+    char job_id[KEPT_ID_BYTES];     /* of all but LIST */
     char reason[KEPT_REASON_BYTES]; /* of DELETE; "" there is none */
 };
 

@@ -26,6 +26,7 @@
 #include "server/bridge/egress.h"
 #include "server/doors/content_type.h"
 #include "server/doors/mcp_session.h"
+#include "server/front/figures.h"
 #include "server/front/guesses.h"
 #include "server/front/inbound.h"
 #include "server/front/sandbox.h"
@@ -196,33 +197,6 @@ static int receive_state(struct front_process *process, struct err *reterr)
     return r;
 }
 
-static void state_metrics(struct front *front)
-{
-    const struct msg_state *state = &front->state;
-    metrics_set(front->metrics, METRIC_LIMITS_ENFORCED_BY, "cgroup2", NULL, state->enforced_by_cgroup);
-    metrics_set(front->metrics, METRIC_LIMITS_ENFORCED_BY, "rlimit", NULL, !state->enforced_by_cgroup);
-    metrics_set(front->metrics, METRIC_FRONT_RESTARTS, NULL, NULL, (double)state->front_restarts);
-    metrics_set(front->metrics, METRIC_LEFTOVERS_SWEPT, NULL, NULL, (double)state->leftovers_swept);
-    metrics_set(front->metrics, METRIC_SHORT_OF_MEMORY, NULL, NULL, state->short_of_memory);
-    metrics_set(front->metrics, METRIC_ENDED_FOR_MEMORY, NULL, NULL, (double)state->ended_for_memory);
-    metrics_set(front->metrics, METRIC_SESSIONS, NULL, NULL, state->sessions);
-    metrics_set(front->metrics, METRIC_KERNELS, NULL, NULL, state->kernels);
-    metrics_set(front->metrics, METRIC_HEAP, "warden", NULL, (double)state->heap_bytes);
-    metrics_set(front->metrics, METRIC_APPROVALS_PENDING, NULL, NULL, state->approvals_pending);
-    metrics_set(front->metrics, METRIC_APPROVALS, "approved", NULL, (double)state->approvals_approved);
-    metrics_set(front->metrics, METRIC_APPROVALS, "rejected", NULL, (double)state->approvals_rejected);
-    metrics_set(front->metrics, METRIC_APPROVALS, "expired", NULL, (double)state->approvals_expired);
-    metrics_set(front->metrics, METRIC_APPROVALS, "lost", NULL, (double)state->approvals_lost);
-    for (size_t i = 0; i < state->n_warm; i++) {
-        const struct msg_warm *warm = &state->warm[i];
-        metrics_set(front->metrics, METRIC_WARM_JAILS, warm->runtime, "parked", warm->parked);
-        metrics_set(front->metrics, METRIC_WARM_JAILS, warm->runtime, "building", warm->building);
-        metrics_set(front->metrics, METRIC_WARM_JAIL_PSS, warm->runtime, NULL, (double)warm->pss_bytes);
-        metrics_set(front->metrics, METRIC_WARM_TEMPLATES_REPLACED, warm->runtime, NULL,
-                    (double)warm->templates_replaced);
-    }
-}
-
 /* The listening socket is closed here; when the warden has closed its own, callers are refused by the kernel.
  * Where another front has taken over, that one takes those that wait, and what has been accepted here is
  * served. */
@@ -251,7 +225,7 @@ static void take_state(struct front_process *process, const struct msg_state *st
     struct front *front = &process->front;
     front->state = *state;
     front->draining = state->draining;
-    state_metrics(front);
+    figures_of_state(front);
     dispatch_show_jobs(front->dispatch);
     if ((state->draining || state->superseded) && !process->leaving) {
         leave(process);
@@ -408,7 +382,8 @@ static int start(struct front_process *process, struct err *reterr)
     if (!front->metrics) {
         return err_errno(reterr, ENOMEM, "making the metrics");
     }
-    metrics_set(front->metrics, METRIC_BUILD_INFO, IMMURE_VERSION, NULL, 1);
+    figures_begin(front);
+    inbound_begin_figures(front);
     int r = loop_new(&front->loop, reterr);
     if (r == 0) {
         r = dispatch_new(front, process->channel, &front->dispatch, reterr);

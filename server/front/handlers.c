@@ -13,8 +13,8 @@
 #include "jail/base/err.h"
 #include "server/doors/approval.h"
 #include "server/doors/door.h"
+#include "server/front/figures.h"
 #include "server/front/openapi.h"
-#include "server/host/process_stats.h"
 #include "server/http/http.h"
 #include "server/jobs/approvals.h"
 #include "server/jobs/dispatch.h"
@@ -265,13 +265,7 @@ void handle_metrics(struct request *request)
 {
     struct front *front = request->front;
     struct buf body = BUF_INIT;
-    bool ready = front->state.ready && !front->draining && !front->state.short_of_memory;
-    metrics_set(front->metrics, METRIC_READY, NULL, NULL, ready);
-    metrics_set(front->metrics, METRIC_HTTP_CONNECTIONS, NULL, NULL,
-                (double)http_server_connections(front->http));
-    metrics_set(front->metrics, METRIC_HTTP_UNREAD, NULL, NULL,
-                (double)http_server_unread_bytes(front->http));
-    process_stats_update(front->process, front->metrics);
+    figures_of_now(front);
     metrics_write(front->metrics, &body);
     request_reply(request, 200, "text/plain; version=0.0.4; charset=utf-8", &body);
 }

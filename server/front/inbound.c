@@ -11,6 +11,7 @@
 
 #include "config/server/config.h"
 #include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "server/doors/door.h"
 #include "server/front/guesses.h"
@@ -288,6 +289,23 @@ static void log_access(const struct request *request, bool sent, uint64_t durati
 }
 
 /* A caller who hung up before the reply is 499 in metrics and logs, as elsewhere. */
+/* Of each route what it answers when all goes well; of one that starts jobs also what alerts are made of. */
+void inbound_begin_figures(const struct front *front)
+{
+    static const char *const of_doors[] = {"400", "401", "403", "413", "429", "500", "503"};
+    const struct route *route;
+    for (size_t i = 0; (route = route_at(i)); i++) {
+        bool is_empty = strcmp(route->method, "DELETE") == 0 || strstr(route->path, "/terminate");
+        metrics_add(front->metrics, METRIC_HTTP_REQUESTS, route->path, is_empty ? "204" : "200", 0);
+        if (route->door && route->door->keeps) {
+            metrics_add(front->metrics, METRIC_HTTP_REQUESTS, route->path, "202", 0);
+        }
+        for (size_t j = 0; route->door && j < ARRAY_SIZE(of_doors); j++) {
+            metrics_add(front->metrics, METRIC_HTTP_REQUESTS, route->path, of_doors[j], 0);
+        }
+    }
+}
+
 static void on_end(void *arg, struct http_request *http, bool sent)
 {
     struct front *front = arg;

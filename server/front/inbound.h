@@ -2,6 +2,7 @@
 #pragma once
 
 struct deadline;
+struct front;
 struct http_events;
 struct turn;
 
@@ -12,3 +13,6 @@ extern const struct http_events inbound_events;
 void inbound_take_turn(struct turn *turn);
 /* Time to say that a key is none (server/front/guesses.h). */
 void inbound_refuse_key(void *arg, struct deadline *held);
+
+/* The series of HTTP requests that are there from the start, at 0. */
+void inbound_begin_figures(const struct front *front);

@@ -34,6 +34,11 @@ static const struct route routes[] = {
 #endif
 };
 
+const struct route *route_at(size_t index)
+{
+    return index < ARRAY_SIZE(routes) ? &routes[index] : NULL;
+}
+
 /* Bytes at the beginning of the route's path that a request's must have; all of them where it has no brace.
  */
 static size_t fixed_bytes(const struct route *route)

@@ -31,6 +31,9 @@ struct route {
 
 #define ROUTE_ALLOW_BYTES 64
 
+/* The routes in order; NULL past the last. */
+const struct route *route_at(size_t index);
+
 /* What stands in a path in the place of the name in braces, and in `*ret_length` its length; "" where the
  * route has none. */
 const char *route_argument(const struct route *route, const char *path, size_t *ret_length);

@@ -65,8 +65,7 @@ void kept_row_begin(struct kept_row *ret, const char *execution_id, const char *
     ident_fresh(id);
     clock_gettime(CLOCK_REALTIME, &now);
     *ret = (struct kept_row){.status = "running",
-                             .created_ms =
-                                 (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / NS_PER_MS};
+                             .created_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / NS_PER_MS};
     snprintf(ret->job_id, sizeof ret->job_id, "%.36s", id);
     snprintf(ret->execution_id, sizeof ret->execution_id, "%s", execution_id);
     snprintf(ret->runtime, sizeof ret->runtime, "%s", runtime);

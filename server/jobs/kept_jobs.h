@@ -1,5 +1,5 @@
-/* Asynchronous jobs, which the warden keeps: what it is told of them, and what callers ask it. Each belongs to
- * the key that started it. */
+/* Asynchronous jobs, which the warden keeps: what it is told of them, and what callers ask it. Each belongs
+ * to the key that started it. */
 #pragma once
 
 #include "config/message/message.h"

@@ -99,6 +99,8 @@ void front_drop_successor(struct warden *warden, const struct err *why)
     warden->successor = NULL;
     audit_trail_close(TAKE_PTR(warden->next_audit));
     log_err(warden->log, LOG_ERROR, "reload_refused", why);
+    warden->state.reload_refused = true;
+    warden_publish_state(warden);
 }
 
 static void on_exit_event(void *arg, uint32_t events)

@@ -144,7 +144,8 @@ static int handle(const struct warden *warden, const struct msg_kept_query *quer
     if (r < 0) {
         return r;
     }
-    struct kept_job *job = query->what == KEPT_LIST ? NULL : kept_job_find(warden->kept, owner, query->job_id);
+    struct kept_job *job =
+        query->what == KEPT_LIST ? NULL : kept_job_find(warden->kept, owner, query->job_id);
     if (!job && query->what != KEPT_LIST) {
         return err_set(reterr, ERR_NOT_FOUND, ENOENT, NULL, "no such job");
     }

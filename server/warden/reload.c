@@ -132,6 +132,8 @@ void warden_reload_succeeded(struct warden *warden)
     } else {
         take_settings(warden);
     }
+    warden->state.reload_refused = false;
+    warden->state.reloaded_ms = kept_jobs_now_ms();
     warden->floor_looked_ns = 0; /* another floor may be in force */
     const struct server_config *config = warden->settings->config;
     approvals_configure(warden->approvals, config);
@@ -149,4 +151,5 @@ void warden_reload_succeeded(struct warden *warden)
         warden_start_warm(warden);
         selftest_start(warden);
     }
+    warden_publish_state(warden);
 }
