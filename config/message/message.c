@@ -70,7 +70,7 @@ struct outgoing {
     Immure__MsgKeptAnswer kept_answer;
 };
 
-static void fill_config(const struct msg *msg, struct outgoing *ret)
+static void fill_config(const struct msg *msg, struct pool *pool, struct outgoing *ret)
 {
     immure__msg_config__init(&ret->config);
     ret->config.audit = msg->config.audit;
@@ -78,6 +78,8 @@ static void fill_config(const struct msg *msg, struct outgoing *ret)
     ret->config.n_held_policy = msg->config.n_held;
     ret->envelope.kind_case = IMMURE__MSG__KIND_CONFIG;
     ret->envelope.config = &ret->config;
+    ret->config.n_policy = msg->config.n_policies;
+    ret->config.policy = policies_to_messages(msg->config.policies, msg->config.n_policies, pool);
 }
 
 static void fill_hello(struct outgoing *ret)
@@ -261,7 +263,7 @@ static bool fill(const struct msg *msg, struct pool *pool, struct outgoing *ret)
     immure__msg__init(&ret->envelope);
     switch (msg->type) {
     case MSG_CONFIG:
-        fill_config(msg, ret);
+        fill_config(msg, pool, ret);
         return true;
     case MSG_HELLO:
         fill_hello(ret);
@@ -448,6 +450,12 @@ static int config_from_envelope(const Immure__MsgConfig *message, struct msg *re
         return err_errno(reterr, ENOMEM, "while reading a message");
     }
     ret->config.n_held = message->n_held_policy;
+    int r = policies_from_messages(message->policy, message->n_policy, &ret->config.policies, reterr);
+    if (r < 0) {
+        texts_free(ret->config.held, ret->config.n_held);
+        return r;
+    }
+    ret->config.n_policies = message->n_policy;
     return 0;
 }
 
@@ -576,6 +584,7 @@ void msg_clear(struct msg *msg)
         free(msg->kept_answer.rows);
     } else if (msg->type == MSG_CONFIG) {
         texts_free(msg->config.held, msg->config.n_held);
+        msg_policies_free(msg->config.policies, msg->config.n_policies);
     }
     *msg = (struct msg){.type = MSG_NONE};
 }

@@ -10,6 +10,7 @@
 #include "config/message/message_approval.h"
 #include "config/message/message_job.h"
 #include "config/message/message_kept.h"
+#include "config/message/message_policy.h"
 #include "config/message/message_session.h"
 #include "jail/base/err.h"
 
@@ -85,6 +86,8 @@ struct msg {
             bool audit;  /* a second descriptor is the audit log */
             char **held; /* policies whose jobs may need an approval; received: owned */
             size_t n_held;
+            struct msg_policy *policies; /* received: owned */
+            size_t n_policies;
         } config;
         struct job *job; /* owned */
         struct {

@@ -39,7 +39,7 @@ static ProtobufCBinaryData *bytes_of_each(char *const *texts, size_t n, struct p
     return all;
 }
 
-static Immure__MsgLimits *limits_to_message(const struct job_limits *limits, struct pool *pool)
+Immure__MsgLimits *limits_to_message(const struct job_limits *limits, struct pool *pool)
 {
     Immure__MsgLimits *message = pool_alloc(pool, 1, sizeof *message);
     if (!message) {
@@ -259,7 +259,7 @@ static int copy_each(const ProtobufCBinaryData *all, size_t n, const char *field
 }
 
 /* "No limit" is written by leaving the field out, and in no other way. */
-static int limits_from_message(const Immure__MsgLimits *message, struct job_limits *ret, struct err *reterr)
+int limits_from_message(const Immure__MsgLimits *message, struct job_limits *ret, struct err *reterr)
 {
 #define X(name)                                                                                              \
     if (message->has_##name && message->name == 0) {                                                         \

@@ -169,6 +169,9 @@ static int receive_config(struct front_process *process, struct err *reterr)
     process->held = TAKE_PTR(msg.config.held);
     process->n_held = msg.config.n_held;
     msg.config.n_held = 0;
+    process->front.policies = TAKE_PTR(msg.config.policies);
+    process->front.n_policies = msg.config.n_policies;
+    msg.config.n_policies = 0;
     msg_clear(&msg);
     CLEANUP(fd_closep) int config_fd = fds[0];
     process->audit_fd = n_fds > 1 ? fds[1] : -1;
@@ -490,6 +493,7 @@ static void clean_up(struct front_process *process)
     log_free(front->audit);
     log_free(front->log);
     server_config_free(front->config);
+    msg_policies_free(front->policies, front->n_policies);
     for (size_t i = 0; process->held && i < process->n_held; i++) {
         free(process->held[i]);
     }

@@ -7,6 +7,7 @@
 #include "jail/base/cleanup.h"
 #include "server/doors/execute.h"
 #include "server/doors/run_code.h"
+#include "server/front/catalogue.h"
 #include "server/front/handlers.h"
 #include "server/front/misbehave.h"
 
@@ -16,6 +17,8 @@ static const struct route routes[] = {
     {"POST", "/run-code/{execution_id}/terminate", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL, handle_terminate},
     {"POST", "/mcp", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL, handle_mcp},
     {"DELETE", "/mcp", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL, handle_mcp_end},
+    {"GET", "/runtimes", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL, handle_runtimes},
+    {"GET", "/policies", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL, handle_policies},
     {"GET", "/sessions", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL, handle_sessions},
     {"DELETE", "/workspace/{session_id}", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL, handle_session_end},
     {"GET", "/jobs", ROUTE_FOR_WARDEN, ROUTE_AT_END, NULL, handle_jobs},

@@ -42,6 +42,8 @@ struct front {
     struct content_types *types;       /* NULL: libmagic has no database */
     struct callback_client *callbacks; /* NULL: there is nothing that could be called */
     struct egress *egress;
+    struct msg_policy *policies; /* those that there are */
+    size_t n_policies;
     struct msg_state state; /* the warden's last word */
     bool draining;          /* the server is shutting down: nothing new is begun */
 };

@@ -202,6 +202,47 @@ static void test_session_rows_round_trip(void **state)
     msg_clear(&in);
 }
 
+/* As many as there can be, with the longest names and as much of lists as is told. */
+static void test_policies_round_trip(void **state)
+{
+    (void)state;
+    CLEANUP(buf_free) struct buf buf = BUF_INIT, again = BUF_INIT;
+    static char name[65], hash[65], module[MSG_POLICY_LISTS_MAX - 8], *modules[] = {module};
+    static struct msg_policy policies[MSG_POLICIES_MAX];
+    static char *held[MSG_POLICIES_MAX];
+    memset(name, 'n', sizeof name - 1);
+    memset(hash, 'f', sizeof hash - 1);
+    memset(module, 'm', sizeof module - 1);
+    for (size_t i = 0; i < ARRAY_SIZE(policies); i++) {
+        policies[i] = (struct msg_policy){
+            .name = name,
+            .sha256 = hash,
+            .image = name,
+            .limits = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX},
+            .approval = 2,
+            .kernel = true,
+            .loopback = true,
+            .has_lists = true};
+        held[i] = name;
+    }
+    policies[1].preload = modules;
+    policies[1].n_preload = 1;
+    const struct msg out = {.type = MSG_CONFIG,
+                            .config = {.held = held,
+                                       .n_held = ARRAY_SIZE(held),
+                                       .policies = policies,
+                                       .n_policies = ARRAY_SIZE(policies)}};
+    struct msg in = {0};
+    encode(&out, &buf);
+    decode(&buf, NULL, 0, &in);
+    assert_int_equal(in.config.n_policies, ARRAY_SIZE(policies));
+    assert_string_equal(in.config.policies[1].preload[0], module);
+    encode(&in, &again);
+    assert_int_equal(buf.len, again.len);
+    assert_memory_equal(buf.data, again.data, buf.len);
+    msg_clear(&in);
+}
+
 static void test_kept_rows_round_trip(void **state)
 {
     (void)state;
@@ -293,6 +334,7 @@ int main(void)
         cmocka_unit_test(test_too_large),
         cmocka_unit_test(test_session_rows_round_trip),
         cmocka_unit_test(test_kept_rows_round_trip),
+        cmocka_unit_test(test_policies_round_trip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,6 +69,8 @@ static void only_two_routes_start_jobs_and_only_health_is_for_anyone(void **stat
         {"POST", "/run-code/r/terminate", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
         {"POST", "/mcp", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
         {"DELETE", "/mcp", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
+        {"GET", "/runtimes", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
+        {"GET", "/policies", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
         {"GET", "/sessions", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
         {"DELETE", "/workspace/s", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
         {"GET", "/jobs", ROUTE_FOR_WARDEN, ROUTE_AT_END, false},
