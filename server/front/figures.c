@@ -42,7 +42,9 @@ static void begin_jobs(const struct front *front)
             metrics_add(front->metrics, METRIC_JOBS, config->runtimes[i].name, name, 0);
         }
         for (size_t i = 0; i < config->n_teams; i++) {
-            metrics_add(front->metrics, METRIC_TEAM_JOBS, config->teams[i].name, name, 0);
+            if (config->teams[i].enabled) {
+                metrics_add(front->metrics, METRIC_TEAM_JOBS, config->teams[i].name, name, 0);
+            }
         }
     }
     for (int class = 0; class < ERROR_CLASS_COUNT; class ++) {
