@@ -181,6 +181,9 @@ static void say_type(enum msg_type type, const int *fds, size_t n_fds)
         msg.done.policy = strdup("p");
         msg.done.policy_sha256 = strdup("0");
     }
+    if (type == MSG_KEEP) {
+        snprintf(msg.keep.status, sizeof msg.keep.status, "success");
+    }
     CLEANUP(buf_free) struct buf packed = BUF_INIT;
     if (msg_encode(&msg, &packed, NULL) == 0) {
         say(packed.data, packed.len, fds, n_fds);
@@ -271,6 +274,12 @@ static void submission_is_not_sealed(void)
 {
     const int fds[] = {memfd_create("submission", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
     say_type(MSG_SUBMIT, fds, 1);
+}
+
+static void reply_is_not_sealed(void)
+{
+    const int fds[] = {memfd_create("reply", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
+    say_type(MSG_KEEP, fds, 1);
 }
 
 static void run_of_no_approval(void)
@@ -466,6 +475,7 @@ static const struct {
     {"pong without ping", pong_without_ping},
     {"cancel with a descriptor", cancel_with_a_descriptor},
     {"submission is not sealed", submission_is_not_sealed},
+    {"reply is not sealed", reply_is_not_sealed},
     {"run of no approval", run_of_no_approval},
     {"same id twice", same_id_twice},
     {"too few descriptors", too_few_descriptors},
