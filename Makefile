@@ -12,6 +12,8 @@ Q          := $(if $(filter 1,$(V)),,@)
 say         = $(if $(filter 1,$(V)),,@printf '  %-8s %s\n' $(1) $(2);)
 
 VERSION := $(shell sed -n 's/^## \[\([0-9][^]]*\)\].*/\1/p' CHANGELOG.md 2>/dev/null | head -n 1)
+# Told by /metrics; empty where the sources lie in no repository.
+COMMIT  ?= $(if $(wildcard .git),$(shell git rev-parse --short=12 HEAD 2>/dev/null))
 PKGS    := libnl-3.0 libseccomp libprotobuf-c libcjson nettle
 
 CFLAGS   ?= -O2 -g
@@ -106,6 +108,12 @@ $(BUILD)/gen/%.o: $(BUILD)/gen/%.c
 	$(call say,CC,$<)$(CC) $(CPPFLAGS_ALL) -std=c17 $(HARDEN) $(SANFLAGS) $(CFLAGS) -c -o $@ $<
 
 gen: $(GEN)
+
+# Another commit is another program, in this one object.
+$(call obj,server/front/figures.c): CPPFLAGS_HOOKS += -DIMMURE_COMMIT='"$(or $(COMMIT),unknown)"'
+$(call obj,server/front/figures.c): $(BUILD)/gen/commit-$(or $(COMMIT),unknown)
+$(BUILD)/gen/commit-%:
+	@mkdir -p $(@D) && rm -f $(BUILD)/gen/commit-* && touch $@
 
 $(BUILD)/obj/%.o: %.c | $(GEN)
 	$(call say,CC,$<)mkdir -p $(@D) && $(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<

@@ -38,7 +38,7 @@ bool approval_may_become(enum approval_state from, enum approval_state to)
 
 bool approval_id_is_valid(const char *id)
 {
-    return strlen(id) == APPROVAL_ID_BYTES - 1 && strspn(id, "0123456789abcdef-") == APPROVAL_ID_BYTES - 1;
+    return job_id_is_valid(id);
 }
 
 static ProtobufCBinaryData bytes_of(const char *data, size_t size)
@@ -290,7 +290,7 @@ void submission_clear(struct submission *submission)
 static int check_input(const struct submission *submission, struct err *reterr)
 {
     const struct job *job = submission->job;
-    if (job->id != 0 || job->announce || job->early_ms != 0) {
+    if (job->id != 0 || job->announce || job->kept_id || job->early_ms != 0) {
         return wire_refuse(reterr, "submission.job", "says what is not known yet");
     }
     if (job->code_size == 0 || job->code_size > submission->input_size) {

@@ -8,12 +8,12 @@
 #include <stdint.h>
 
 #include "config/format/digest.h"
+#include "config/message/job.h"
 
 struct buf;
 struct err;
-struct job;
 
-#define APPROVAL_ID_BYTES     37  /* a UUID's text, with the NUL */
+#define APPROVAL_ID_BYTES     KEPT_ID_BYTES
 #define APPROVAL_NAME_BYTES   129 /* names of keys, teams, runtimes, policies, executions */
 #define APPROVAL_REASON_BYTES 513
 #define APPROVAL_KEY_BYTES    4097

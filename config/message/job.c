@@ -31,6 +31,7 @@ void job_free(struct job *job)
     free(job->key);
     free(job->session_id);
     free(job->image);
+    free(job->kept_id);
     for (size_t i = 0; i < job->n_files; i++) {
         free(job->files[i].path);
     }
@@ -89,6 +90,11 @@ bool session_id_is_valid(const char *session_id)
     static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.";
     size_t len = strlen(session_id);
     return len > 0 && len < SESSION_ID_BYTES && session_id[0] != '.' && strspn(session_id, allowed) == len;
+}
+
+bool job_id_is_valid(const char *id)
+{
+    return strlen(id) == KEPT_ID_BYTES - 1 && strspn(id, "0123456789abcdef-") == KEPT_ID_BYTES - 1;
 }
 
 bool image_name_is_valid(const char *name)

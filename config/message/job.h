@@ -8,6 +8,12 @@
 
 struct err;
 
+/* Room for the id under which a job is kept, or waits for approval: a UUID's text. */
+#define KEPT_ID_BYTES 37
+
+/* 36 of 0-9 a-f and '-': nothing that a path could misread. */
+bool job_id_is_valid(const char *id);
+
 /* Room for a session's name. */
 #define SESSION_ID_BYTES 129
 
@@ -54,11 +60,13 @@ struct job {
     char *runtime;
     char *policy; /* NULL: the runtime's own */
     char *execution_id;
-    char *key;         /* the calling key's name */
-    char *session_id;  /* NULL: a workspace of its own */
-    char *image;       /* the image that it is to run in; "": the policy's; NULL: as the policy says */
-    bool announce;     /* the warden says when the program has started */
-    uint64_t early_ms; /* that it ends before its timeout, at most a tenth of that */
+    char *key;           /* the calling key's name */
+    char *session_id;    /* NULL: a workspace of its own */
+    char *image;         /* the image that it is to run in; "": the policy's; NULL: as the policy says */
+    bool announce;       /* the warden says when the program has started */
+    char *kept_id;       /* the id under which the warden keeps its result; NULL: nobody asks later */
+    uint64_t created_ms; /* of one that is kept: when it was asked for, since the epoch */
+    uint64_t early_ms;   /* that it ends before its timeout, at most a tenth of that */
     uint64_t code_size;
     struct job_file *files;
     size_t n_files;

@@ -36,6 +36,9 @@ const char *msg_type_to_string(enum msg_type type)
         [MSG_APPROVAL_CHANGED] = "approval_changed",
         [MSG_APPROVAL_RUN] = "approval_run",
         [MSG_RUN] = "run",
+        [MSG_KEEP] = "keep",
+        [MSG_KEPT_QUERY] = "kept_query",
+        [MSG_KEPT_ANSWER] = "kept_answer",
     };
     return (size_t)type < MSG_TYPE_COUNT ? names[type] : "unknown";
 }
@@ -62,9 +65,12 @@ struct outgoing {
     Immure__MsgApprovalChanged approval_changed;
     Immure__MsgApprovalRun approval_run;
     Immure__MsgRun run;
+    Immure__MsgKeep keep;
+    Immure__MsgKeptQuery kept_query;
+    Immure__MsgKeptAnswer kept_answer;
 };
 
-static void fill_config(const struct msg *msg, struct outgoing *ret)
+static void fill_config(const struct msg *msg, struct pool *pool, struct outgoing *ret)
 {
     immure__msg_config__init(&ret->config);
     ret->config.audit = msg->config.audit;
@@ -72,6 +78,8 @@ static void fill_config(const struct msg *msg, struct outgoing *ret)
     ret->config.n_held_policy = msg->config.n_held;
     ret->envelope.kind_case = IMMURE__MSG__KIND_CONFIG;
     ret->envelope.config = &ret->config;
+    ret->config.n_policy = msg->config.n_policies;
+    ret->config.policy = policies_to_messages(msg->config.policies, msg->config.n_policies, pool);
 }
 
 static void fill_hello(struct outgoing *ret)
@@ -169,6 +177,10 @@ static bool fill_state(const struct msg *msg, struct pool *pool, struct outgoing
     ret->state.approvals_rejected = msg->state.approvals_rejected;
     ret->state.approvals_expired = msg->state.approvals_expired;
     ret->state.approvals_lost = msg->state.approvals_lost;
+    ret->state.reload_refused = msg->state.reload_refused;
+    ret->state.reloaded_ms = msg->state.reloaded_ms;
+    ret->state.log_lines_lost = msg->state.log_lines_lost;
+    ret->state.audit_lines_lost = msg->state.audit_lines_lost;
     ret->envelope.kind_case = IMMURE__MSG__KIND_STATE;
     ret->envelope.state = &ret->state;
     return fill_warm(&msg->state, pool, &ret->state);
@@ -222,27 +234,37 @@ static void fill_session_answer(const struct msg *msg, struct pool *pool, struct
     ret->envelope.session_answer = &ret->session_answer;
 }
 
-/* Those about approvals: each is the envelope's own member of the same name. */
-#define FILL_APPROVAL(name, NAME)                                                                            \
+/* Those about approvals, and others without a list: each is the envelope's own member of the same name. */
+#define FILL_OWN(name, NAME)                                                                                 \
     static void fill_##name(const struct msg *msg, struct outgoing *ret)                                     \
     {                                                                                                        \
         name##_to_message(&msg->name, &ret->name);                                                           \
         ret->envelope.kind_case = IMMURE__MSG__KIND_##NAME;                                                  \
         ret->envelope.name = &ret->name;                                                                     \
     }
-FILL_APPROVAL(approval_query, APPROVAL_QUERY)
-FILL_APPROVAL(approval_answer, APPROVAL_ANSWER)
-FILL_APPROVAL(approval_changed, APPROVAL_CHANGED)
-FILL_APPROVAL(approval_run, APPROVAL_RUN)
-FILL_APPROVAL(run, RUN)
-#undef FILL_APPROVAL
+FILL_OWN(approval_query, APPROVAL_QUERY)
+FILL_OWN(approval_answer, APPROVAL_ANSWER)
+FILL_OWN(approval_changed, APPROVAL_CHANGED)
+FILL_OWN(approval_run, APPROVAL_RUN)
+FILL_OWN(run, RUN)
+FILL_OWN(keep, KEEP)
+FILL_OWN(kept_query, KEPT_QUERY)
+#undef FILL_OWN
+
+static void fill_kept_answer(const struct msg *msg, struct pool *pool, struct outgoing *ret)
+{
+    immure__msg_kept_answer__init(&ret->kept_answer);
+    kept_answer_to_message(&msg->kept_answer, pool, &ret->kept_answer);
+    ret->envelope.kind_case = IMMURE__MSG__KIND_KEPT_ANSWER;
+    ret->envelope.kept_answer = &ret->kept_answer;
+}
 
 static bool fill(const struct msg *msg, struct pool *pool, struct outgoing *ret)
 {
     immure__msg__init(&ret->envelope);
     switch (msg->type) {
     case MSG_CONFIG:
-        fill_config(msg, ret);
+        fill_config(msg, pool, ret);
         return true;
     case MSG_HELLO:
         fill_hello(ret);
@@ -296,6 +318,15 @@ static bool fill(const struct msg *msg, struct pool *pool, struct outgoing *ret)
         return true;
     case MSG_RUN:
         fill_run(msg, ret);
+        return true;
+    case MSG_KEEP:
+        fill_keep(msg, ret);
+        return true;
+    case MSG_KEPT_QUERY:
+        fill_kept_query(msg, ret);
+        return true;
+    case MSG_KEPT_ANSWER:
+        fill_kept_answer(msg, pool, ret);
         return true;
     case MSG_NONE:
     case MSG_TYPE_COUNT:
@@ -387,6 +418,10 @@ static int state_from_message(const Immure__MsgState *message, struct msg_state 
     ret->approvals_rejected = message->approvals_rejected;
     ret->approvals_expired = message->approvals_expired;
     ret->approvals_lost = message->approvals_lost;
+    ret->reload_refused = message->reload_refused;
+    ret->reloaded_ms = message->reloaded_ms;
+    ret->log_lines_lost = message->log_lines_lost;
+    ret->audit_lines_lost = message->audit_lines_lost;
     int r = warm_from_message(message, ret, reterr);
     r = r < 0 ? r : take_text(message->why, ret->why, sizeof ret->why, "state.why", reterr);
     return r < 0
@@ -417,6 +452,12 @@ static int config_from_envelope(const Immure__MsgConfig *message, struct msg *re
         return err_errno(reterr, ENOMEM, "while reading a message");
     }
     ret->config.n_held = message->n_held_policy;
+    int r = policies_from_messages(message->policy, message->n_policy, &ret->config.policies, reterr);
+    if (r < 0) {
+        texts_free(ret->config.held, ret->config.n_held);
+        return r;
+    }
+    ret->config.n_policies = message->n_policy;
     return 0;
 }
 
@@ -486,6 +527,15 @@ static int from_envelope(const Immure__Msg *envelope, const int *fds, size_t n_f
     case IMMURE__MSG__KIND_RUN:
         ret->type = MSG_RUN;
         return run_from_message(envelope->run, &ret->run, reterr);
+    case IMMURE__MSG__KIND_KEEP:
+        ret->type = MSG_KEEP;
+        return keep_from_message(envelope->keep, &ret->keep, reterr);
+    case IMMURE__MSG__KIND_KEPT_QUERY:
+        ret->type = MSG_KEPT_QUERY;
+        return kept_query_from_message(envelope->kept_query, &ret->kept_query, reterr);
+    case IMMURE__MSG__KIND_KEPT_ANSWER:
+        ret->type = MSG_KEPT_ANSWER;
+        return kept_answer_from_message(envelope->kept_answer, &ret->kept_answer, reterr);
     case IMMURE__MSG__KIND__NOT_SET:
     default:
         return err_set(reterr, ERR_INVALID, EBADMSG, "kind", "is missing");
@@ -532,8 +582,11 @@ void msg_clear(struct msg *msg)
         msg_outputs_clear(&msg->outputs);
     } else if (msg->type == MSG_SESSION_ANSWER) {
         free(msg->session_answer.rows);
+    } else if (msg->type == MSG_KEPT_ANSWER) {
+        free(msg->kept_answer.rows);
     } else if (msg->type == MSG_CONFIG) {
         texts_free(msg->config.held, msg->config.n_held);
+        msg_policies_free(msg->config.policies, msg->config.n_policies);
     }
     *msg = (struct msg){.type = MSG_NONE};
 }

@@ -9,6 +9,8 @@
 #include "config/message/job.h"
 #include "config/message/message_approval.h"
 #include "config/message/message_job.h"
+#include "config/message/message_kept.h"
+#include "config/message/message_policy.h"
 #include "config/message/message_session.h"
 #include "jail/base/err.h"
 
@@ -35,6 +37,9 @@ enum msg_type {
     MSG_APPROVAL_CHANGED,
     MSG_APPROVAL_RUN,
     MSG_RUN,
+    MSG_KEEP,
+    MSG_KEPT_QUERY,
+    MSG_KEPT_ANSWER,
     MSG_TYPE_COUNT
 };
 const char *msg_type_to_string(enum msg_type type);
@@ -70,6 +75,9 @@ struct msg_state {
     uint32_t sessions, kernels, approvals_pending;
     uint32_t jobs_elsewhere; /* run for other fronts */
     uint64_t approvals_approved, approvals_rejected, approvals_expired, approvals_lost;
+    bool reload_refused;  /* the last one */
+    uint64_t reloaded_ms; /* when the configuration in force was taken, since the epoch */
+    uint64_t log_lines_lost, audit_lines_lost;
 };
 
 struct msg {
@@ -79,6 +87,8 @@ struct msg {
             bool audit;  /* a second descriptor is the audit log */
             char **held; /* policies whose jobs may need an approval; received: owned */
             size_t n_held;
+            struct msg_policy *policies; /* received: owned */
+            size_t n_policies;
         } config;
         struct job *job; /* owned */
         struct {
@@ -97,6 +107,9 @@ struct msg {
         struct msg_approval_answer approval_answer;
         struct msg_approval_changed approval_changed;
         struct msg_approval_run approval_run, run;
+        struct msg_keep keep;
+        struct msg_kept_query kept_query;
+        struct msg_kept_answer kept_answer;
     };
 };
 

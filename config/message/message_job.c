@@ -39,7 +39,7 @@ static ProtobufCBinaryData *bytes_of_each(char *const *texts, size_t n, struct p
     return all;
 }
 
-static Immure__MsgLimits *limits_to_message(const struct job_limits *limits, struct pool *pool)
+Immure__MsgLimits *limits_to_message(const struct job_limits *limits, struct pool *pool)
 {
     Immure__MsgLimits *message = pool_alloc(pool, 1, sizeof *message);
     if (!message) {
@@ -103,6 +103,9 @@ void job_to_message(const struct job *job, struct pool *pool, Immure__MsgJob *re
     ret->has_announce = ret->announce = job->announce;
     ret->has_early_ms = job->early_ms > 0;
     ret->early_ms = job->early_ms;
+    ret->kept_id = job->kept_id;
+    ret->has_created_ms = job->kept_id != NULL;
+    ret->created_ms = job->created_ms;
 }
 
 static Immure__MsgDenied **denied_to_messages(const struct job_result *result, struct pool *pool)
@@ -258,7 +261,7 @@ static int copy_each(const ProtobufCBinaryData *all, size_t n, const char *field
 }
 
 /* "No limit" is written by leaving the field out, and in no other way. */
-static int limits_from_message(const Immure__MsgLimits *message, struct job_limits *ret, struct err *reterr)
+int limits_from_message(const Immure__MsgLimits *message, struct job_limits *ret, struct err *reterr)
 {
 #define X(name)                                                                                              \
     if (message->has_##name && message->name == 0) {                                                         \
@@ -319,6 +322,10 @@ static int job_texts_from_message(const Immure__MsgJob *message, struct job *job
         return wire_refuse(reterr, "job.image", "is not an image's name");
     }
     r = r < 0 ? r : copy_text(message->image, &job->image, reterr);
+    if (r == 0 && message->kept_id && !job_id_is_valid(message->kept_id)) {
+        return wire_refuse(reterr, "job.kept_id", "is not the id of a job");
+    }
+    r = r < 0 ? r : copy_text(message->kept_id, &job->kept_id, reterr);
     return r < 0 ? r : copy_text(message->key, &job->key, reterr);
 }
 
@@ -342,10 +349,14 @@ int job_from_message(const Immure__MsgJob *message, struct job **ret, struct err
     if (message->has_early_ms && message->early_ms == 0) {
         return wire_refuse(reterr, "job.early_ms", "is 0");
     }
+    if ((message->kept_id != NULL) != message->has_created_ms) {
+        return wire_refuse(reterr, "job.created_ms", "does not go with the rest");
+    }
     job->id = message->id;
     job->code_size = message->code_size;
     job->announce = message->announce;
     job->early_ms = message->early_ms;
+    job->created_ms = message->created_ms;
     int r = check_counts(message, reterr);
     r = r < 0 ? r : limits_from_message(message->limits, &job->limits, reterr);
     r = r < 0 ? r : job_texts_from_message(message, job, reterr);

@@ -9,6 +9,7 @@
 
 struct Immure__MsgDone;
 struct Immure__MsgJob;
+struct Immure__MsgLimits;
 struct Immure__MsgOutputs;
 struct err;
 struct pool;
@@ -30,6 +31,9 @@ void job_to_message(const struct job *job, struct pool *pool, struct Immure__Msg
 void job_result_to_message(const struct job_result *result, struct pool *pool, struct Immure__MsgDone *ret);
 
 void outputs_to_message(const struct msg_outputs *outputs, struct pool *pool, struct Immure__MsgOutputs *ret);
+
+struct Immure__MsgLimits *limits_to_message(const struct job_limits *limits, struct pool *pool);
+int limits_from_message(const struct Immure__MsgLimits *message, struct job_limits *ret, struct err *reterr);
 
 /* Check and copy. ERR_INVALID names the field that no honest peer would have sent. */
 int job_from_message(const struct Immure__MsgJob *message, struct job **ret, struct err *reterr);

@@ -93,6 +93,19 @@ void server_config_free(struct server_config *config)
     free(config);
 }
 
+void server_config_swap_callers(struct server_config *a, struct server_config *b)
+{
+    const struct server_config was = *a;
+    a->keys = b->keys;
+    a->n_keys = b->n_keys;
+    a->teams = b->teams;
+    a->n_teams = b->n_teams;
+    b->keys = was.keys;
+    b->n_keys = was.n_keys;
+    b->teams = was.teams;
+    b->n_teams = was.n_teams;
+}
+
 const struct runtime_config *server_config_runtime(const struct server_config *config, const char *name)
 {
     for (size_t i = 0; i < config->n_runtimes; i++) {

@@ -181,6 +181,9 @@ int server_config_decode(const void *data, size_t size, struct server_config **r
 
 void server_config_free(struct server_config *config);
 
+/* Keys and teams change their places; nothing that points to either may be left. */
+void server_config_swap_callers(struct server_config *a, struct server_config *b);
+
 /* By name or alias; NULL: none. */
 const struct runtime_config *server_config_runtime(const struct server_config *config, const char *name);
 /* Takes an optional runtime out of those that are offered. */

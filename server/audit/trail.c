@@ -42,7 +42,8 @@ struct audit_trail {
     size_t torn_bytes; /* of a line that a crash cut off, whose hash is `last`'s; 0: none */
     bool torn_here;    /* at the end of this very file */
     uint64_t lost;     /* lines that could not be written since the last one that could */
-    struct buf line;   /* kept between lines */
+    uint64_t lost_in_all;
+    struct buf line; /* kept between lines */
 };
 
 /* ---- The end of a chain ---- */
@@ -297,6 +298,7 @@ static int catch_up(struct audit_trail *trail)
 
 static void lose(struct audit_trail *trail, int r)
 {
+    trail->lost_in_all++;
     if (trail->lost++ == 0) {
         LOG(*trail->options.log, LOG_ERROR, "audit_not_written", LOG_FIELD_STR("audit_log", trail->path),
             LOG_FIELD_STR("error", strerror(-r)));
@@ -523,6 +525,11 @@ void audit_trail_close(struct audit_trail *trail)
 const char *audit_trail_path(const struct audit_trail *trail)
 {
     return trail->path;
+}
+
+uint64_t audit_trail_lost(const struct audit_trail *trail)
+{
+    return trail->lost_in_all;
 }
 
 void audit_trail_set_max_bytes(struct audit_trail *trail, uint64_t max_bytes)

@@ -30,6 +30,8 @@ static inline void audit_trail_closep(struct audit_trail **trail)
 }
 
 const char *audit_trail_path(const struct audit_trail *trail);
+/* Lines that could not be written, since it was opened. */
+uint64_t audit_trail_lost(const struct audit_trail *trail);
 void audit_trail_set_max_bytes(struct audit_trail *trail, uint64_t max_bytes);
 
 /* One line that audit_chain_takes(). What cannot be written is counted, and the trail says so as soon as it

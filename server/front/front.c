@@ -26,6 +26,7 @@
 #include "server/bridge/egress.h"
 #include "server/doors/content_type.h"
 #include "server/doors/mcp_session.h"
+#include "server/front/figures.h"
 #include "server/front/guesses.h"
 #include "server/front/inbound.h"
 #include "server/front/sandbox.h"
@@ -170,6 +171,9 @@ static int receive_config(struct front_process *process, struct err *reterr)
     process->held = TAKE_PTR(msg.config.held);
     process->n_held = msg.config.n_held;
     msg.config.n_held = 0;
+    process->front.policies = TAKE_PTR(msg.config.policies);
+    process->front.n_policies = msg.config.n_policies;
+    msg.config.n_policies = 0;
     msg_clear(&msg);
     CLEANUP(fd_closep) int config_fd = fds[0];
     process->audit_fd = n_fds > 1 ? fds[1] : -1;
@@ -196,33 +200,6 @@ static int receive_state(struct front_process *process, struct err *reterr)
     }
     msg_clear(&msg);
     return r;
-}
-
-static void state_metrics(struct front *front)
-{
-    const struct msg_state *state = &front->state;
-    metrics_set(front->metrics, METRIC_LIMITS_ENFORCED_BY, "cgroup2", NULL, state->enforced_by_cgroup);
-    metrics_set(front->metrics, METRIC_LIMITS_ENFORCED_BY, "rlimit", NULL, !state->enforced_by_cgroup);
-    metrics_set(front->metrics, METRIC_FRONT_RESTARTS, NULL, NULL, (double)state->front_restarts);
-    metrics_set(front->metrics, METRIC_LEFTOVERS_SWEPT, NULL, NULL, (double)state->leftovers_swept);
-    metrics_set(front->metrics, METRIC_SHORT_OF_MEMORY, NULL, NULL, state->short_of_memory);
-    metrics_set(front->metrics, METRIC_ENDED_FOR_MEMORY, NULL, NULL, (double)state->ended_for_memory);
-    metrics_set(front->metrics, METRIC_SESSIONS, NULL, NULL, state->sessions);
-    metrics_set(front->metrics, METRIC_KERNELS, NULL, NULL, state->kernels);
-    metrics_set(front->metrics, METRIC_HEAP, "warden", NULL, (double)state->heap_bytes);
-    metrics_set(front->metrics, METRIC_APPROVALS_PENDING, NULL, NULL, state->approvals_pending);
-    metrics_set(front->metrics, METRIC_APPROVALS, "approved", NULL, (double)state->approvals_approved);
-    metrics_set(front->metrics, METRIC_APPROVALS, "rejected", NULL, (double)state->approvals_rejected);
-    metrics_set(front->metrics, METRIC_APPROVALS, "expired", NULL, (double)state->approvals_expired);
-    metrics_set(front->metrics, METRIC_APPROVALS, "lost", NULL, (double)state->approvals_lost);
-    for (size_t i = 0; i < state->n_warm; i++) {
-        const struct msg_warm *warm = &state->warm[i];
-        metrics_set(front->metrics, METRIC_WARM_JAILS, warm->runtime, "parked", warm->parked);
-        metrics_set(front->metrics, METRIC_WARM_JAILS, warm->runtime, "building", warm->building);
-        metrics_set(front->metrics, METRIC_WARM_JAIL_PSS, warm->runtime, NULL, (double)warm->pss_bytes);
-        metrics_set(front->metrics, METRIC_WARM_TEMPLATES_REPLACED, warm->runtime, NULL,
-                    (double)warm->templates_replaced);
-    }
 }
 
 /* The listening socket is closed here; when the warden has closed its own, callers are refused by the kernel.
@@ -253,7 +230,7 @@ static void take_state(struct front_process *process, const struct msg_state *st
     struct front *front = &process->front;
     front->state = *state;
     front->draining = state->draining;
-    state_metrics(front);
+    figures_of_state(front);
     if (state->draining) {
         dispatch_stop_waiting(front->dispatch);
     }
@@ -283,6 +260,8 @@ static int take_message(struct front_process *process, struct msg *msg, const in
         return dispatch_started(front->dispatch, msg->started.id);
     case MSG_SESSION_ANSWER:
         return session_queries_answered(front->session_queries, &msg->session_answer);
+    case MSG_KEPT_ANSWER:
+        return kept_queries_answered(front->kept_queries, &msg->kept_answer, n_fds > 0 ? fds[0] : -1);
     case MSG_APPROVAL_ANSWER:
         return front_approvals_answered(front->approvals, &msg->approval_answer, fds, n_fds);
     case MSG_APPROVAL_CHANGED:
@@ -307,6 +286,11 @@ static int take_bare(struct front_process *process, struct msg *msg)
         msg->approval_answer.kind = ERR_BUSY;
         snprintf(msg->approval_answer.text, sizeof msg->approval_answer.text,
                  "server busy: no descriptor is free for the answer; what was asked for may have been done");
+    }
+    if (msg->type == MSG_KEPT_ANSWER) {
+        msg->kept_answer.kind = ERR_BUSY;
+        snprintf(msg->kept_answer.text, sizeof msg->kept_answer.text,
+                 "server busy: no descriptor is free for the answer");
     }
     return take_message(process, msg, NULL, 0); /* a verdict's files are told, without what is in them */
 }
@@ -412,7 +396,8 @@ static int start(struct front_process *process, struct err *reterr)
     if (!front->metrics) {
         return err_errno(reterr, ENOMEM, "making the metrics");
     }
-    metrics_set(front->metrics, METRIC_BUILD_INFO, IMMURE_VERSION, NULL, 1);
+    figures_begin(front);
+    inbound_begin_figures(front);
     int r = loop_new(&front->loop, reterr);
     if (r == 0) {
         r = dispatch_new(front, process->channel, &front->dispatch, reterr);
@@ -424,7 +409,7 @@ static int start(struct front_process *process, struct err *reterr)
         r = session_queries_new(front, process->channel, &front->session_queries, reterr);
     }
     if (r == 0) {
-        r = kept_jobs_new(front, &front->kept_jobs, reterr);
+        r = kept_queries_new(front, process->channel, &front->kept_queries, reterr);
     }
     if (r == 0) {
         r = front_approvals_new(front, process->channel, process->held, process->n_held, &front->approvals,
@@ -503,7 +488,7 @@ static void clean_up(struct front_process *process)
     content_types_free(front->types);
     guesses_free(front->guesses);
     session_queries_free(front->session_queries);
-    kept_jobs_free(front->kept_jobs);
+    kept_queries_free(front->kept_queries);
     front_approvals_free(front->approvals);
     streams_free(front->streams);
     decoder_free(front->decoder);
@@ -516,6 +501,7 @@ static void clean_up(struct front_process *process)
     log_free(front->audit);
     log_free(front->log);
     server_config_free(front->config);
+    msg_policies_free(front->policies, front->n_policies);
     for (size_t i = 0; process->held && i < process->n_held; i++) {
         free(process->held[i]);
     }

@@ -13,8 +13,8 @@
 #include "jail/base/err.h"
 #include "server/doors/approval.h"
 #include "server/doors/door.h"
+#include "server/front/figures.h"
 #include "server/front/openapi.h"
-#include "server/host/process_stats.h"
 #include "server/http/http.h"
 #include "server/jobs/approvals.h"
 #include "server/jobs/dispatch.h"
@@ -119,40 +119,32 @@ void handle_terminate(struct request *request)
     }
 }
 
-/* The job that the request's path names. Answers and returns NULL where the caller has none of that name. */
-static struct kept_job *find_job(struct request *request)
+static void ask_of_jobs(struct request *request, enum kept_query what, const char *reason)
 {
-    struct kept_job *job = kept_job_find(request->front->kept_jobs, &request->caller, request->argument);
-    if (!job) {
+    struct err err = {0};
+    if (what != KEPT_LIST && !job_id_is_valid(request->argument)) {
         request_refuse(request, ERROR_NO_SUCH_PATH, "no such job", NULL);
+    } else if (kept_query_send(request, what, request->argument, reason, &err) < 0) {
+        request_refuse_err(request, &err, 0);
     }
-    return job;
+}
+
+void handle_jobs(struct request *request)
+{
+    ask_of_jobs(request, KEPT_LIST, NULL);
 }
 
 void handle_job(struct request *request)
 {
-    const struct kept_job *job = find_job(request);
-    if (job) {
-        struct buf body = BUF_INIT;
-        kept_job_write(job, &body);
-        request_reply(request, 200, "application/json", &body);
-    }
+    ask_of_jobs(request, KEPT_GET, NULL);
 }
 
-/* One that runs is ended, and its verdict kept; one that has ended is forgotten. */
 void handle_job_end(struct request *request)
 {
     char reason[REASON_BYTES];
-    struct kept_job *job = find_job(request);
-    if (!job || !reason_read(request, reason)) {
-        return;
+    if (reason_read(request, reason)) {
+        ask_of_jobs(request, KEPT_DELETE, reason);
     }
-    if (kept_job_running(job)) {
-        dispatch_end(kept_job_running(job), *reason ? reason : NULL);
-    } else {
-        kept_job_drop(job);
-    }
-    request_reply_empty(request);
 }
 
 void handle_sessions(struct request *request)
@@ -258,13 +250,7 @@ void handle_metrics(struct request *request)
 {
     struct front *front = request->front;
     struct buf body = BUF_INIT;
-    bool ready = front->state.ready && !front->draining && !front->state.short_of_memory;
-    metrics_set(front->metrics, METRIC_READY, NULL, NULL, ready);
-    metrics_set(front->metrics, METRIC_HTTP_CONNECTIONS, NULL, NULL,
-                (double)http_server_connections(front->http));
-    metrics_set(front->metrics, METRIC_HTTP_UNREAD, NULL, NULL,
-                (double)http_server_unread_bytes(front->http));
-    process_stats_update(front->process, front->metrics);
+    figures_of_now(front);
     metrics_write(front->metrics, &body);
     request_reply(request, 200, "text/plain; version=0.0.4; charset=utf-8", &body);
 }

@@ -10,6 +10,7 @@ void handle_session_end(struct request *request);
 void handle_approvals(struct request *request);
 void handle_approval(struct request *request);
 void handle_approval_decision(struct request *request);
+void handle_jobs(struct request *request);
 void handle_job(struct request *request);
 void handle_job_end(struct request *request);
 void handle_healthz(struct request *request);

@@ -26,6 +26,7 @@
 #include "server/jobs/dispatch.h"
 #include "server/jobs/front_context.h"
 #include "server/jobs/request.h"
+#include "server/jobs/kept_jobs.h"
 #include "server/jobs/session_queries.h"
 #include "server/jobs/stream.h"
 #include "server/kit/deadline.h"
@@ -82,7 +83,7 @@ static bool identify(struct inbound *inbound)
     struct http_request *http = request->http;
     bool identified = auth_identify(request->front->config, http_header(http, "X-Service-API-Key"),
                                     http_header(http, "Authorization"), &request->caller);
-    if (identified && inbound->route && inbound->route->access == ROUTE_FOR_APPROVALS) {
+    if (identified && inbound->route && inbound->route->access == ROUTE_FOR_WARDEN) {
         request->shown_key =
             auth_shown_key(http_header(http, "X-Service-API-Key"), http_header(http, "Authorization"));
     }
@@ -118,7 +119,7 @@ static void refuse_key(struct inbound *inbound, bool presented)
 
 static bool needs_key(const struct front *front, const struct route *route)
 {
-    return !route || route->access == ROUTE_FOR_KEYS || route->access == ROUTE_FOR_APPROVALS ||
+    return !route || route->access == ROUTE_FOR_KEYS || route->access == ROUTE_FOR_WARDEN ||
            (route->access == ROUTE_FOR_METRICS && !front->config->metrics_open);
 }
 
@@ -356,6 +357,23 @@ static void log_access(const struct request *request, bool sent, uint64_t durati
 }
 
 /* A caller who hung up before the reply is 499 in metrics and logs, as elsewhere. */
+/* Of each route what it answers when all goes well; of one that starts jobs also what alerts are made of. */
+void inbound_begin_figures(const struct front *front)
+{
+    static const char *const of_doors[] = {"400", "401", "403", "413", "429", "500", "503"};
+    const struct route *route;
+    for (size_t i = 0; (route = route_at(i)); i++) {
+        bool is_empty = strcmp(route->method, "DELETE") == 0 || strstr(route->path, "/terminate");
+        metrics_add(front->metrics, METRIC_HTTP_REQUESTS, route->path, is_empty ? "204" : "200", 0);
+        if (route->door && route->door->keeps) {
+            metrics_add(front->metrics, METRIC_HTTP_REQUESTS, route->path, "202", 0);
+        }
+        for (size_t j = 0; route->door && j < ARRAY_SIZE(of_doors); j++) {
+            metrics_add(front->metrics, METRIC_HTTP_REQUESTS, route->path, of_doors[j], 0);
+        }
+    }
+}
+
 static void on_end(void *arg, struct http_request *http, bool sent)
 {
     struct front *front = arg;
@@ -368,6 +386,7 @@ static void on_end(void *arg, struct http_request *http, bool sent)
         dispatch_cancel(request->job);
     }
     session_query_forget(request);
+    kept_query_forget(request);
     front_approvals_forget(request);
     stream_free(request->stream);
     if (request->call) {

@@ -140,7 +140,7 @@ static void make_job(struct job_parts *parts)
         job->id = clock_now_ns() * 2; /* above every number of the front's own */
         job->runtime = strdup("none");
         job->execution_id = strdup("e");
-        job->key = strdup("k");
+        job->key = strdup("default");
     }
     parts->fds[0] = memfd_create("input", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     fcntl(parts->fds[0], F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW);
@@ -180,6 +180,9 @@ static void say_type(enum msg_type type, const int *fds, size_t n_fds)
     if (type == MSG_DONE) {
         msg.done.policy = strdup("p");
         msg.done.policy_sha256 = strdup("0");
+    }
+    if (type == MSG_KEEP) {
+        snprintf(msg.keep.status, sizeof msg.keep.status, "success");
     }
     CLEANUP(buf_free) struct buf packed = BUF_INIT;
     if (msg_encode(&msg, &packed, NULL) == 0) {
@@ -271,6 +274,12 @@ static void submission_is_not_sealed(void)
 {
     const int fds[] = {memfd_create("submission", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
     say_type(MSG_SUBMIT, fds, 1);
+}
+
+static void reply_is_not_sealed(void)
+{
+    const int fds[] = {memfd_create("reply", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
+    say_type(MSG_KEEP, fds, 1);
 }
 
 static void run_of_no_approval(void)
@@ -466,6 +475,7 @@ static const struct {
     {"pong without ping", pong_without_ping},
     {"cancel with a descriptor", cancel_with_a_descriptor},
     {"submission is not sealed", submission_is_not_sealed},
+    {"reply is not sealed", reply_is_not_sealed},
     {"run of no approval", run_of_no_approval},
     {"same id twice", same_id_twice},
     {"too few descriptors", too_few_descriptors},

@@ -8,6 +8,7 @@
 #include "jail/base/cleanup.h"
 #include "server/doors/execute.h"
 #include "server/doors/run_code.h"
+#include "server/front/catalogue.h"
 #include "server/front/handlers.h"
 #include "server/front/misbehave.h"
 
@@ -17,13 +18,16 @@ static const struct route routes[] = {
     {"POST", "/run-code/{execution_id}/terminate", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL, handle_terminate},
     {"POST", "/mcp", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL, handle_mcp},
     {"DELETE", "/mcp", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL, handle_mcp_end},
+    {"GET", "/runtimes", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL, handle_runtimes},
+    {"GET", "/policies", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL, handle_policies},
     {"GET", "/sessions", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL, handle_sessions},
     {"DELETE", "/workspace/{session_id}", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL, handle_session_end},
-    {"GET", "/jobs/{job_id}", ROUTE_FOR_KEYS, ROUTE_AT_HEADERS, NULL, handle_job},
-    {"DELETE", "/jobs/{job_id}", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL, handle_job_end},
-    {"GET", "/approvals", ROUTE_FOR_APPROVALS, ROUTE_AT_END, NULL, handle_approvals},
-    {"GET", "/approvals/{approval_id}", ROUTE_FOR_APPROVALS, ROUTE_AT_END, NULL, handle_approval},
-    {"POST", "/approvals/{approval_id}", ROUTE_FOR_APPROVALS, ROUTE_AT_END, NULL, handle_approval_decision},
+    {"GET", "/jobs", ROUTE_FOR_WARDEN, ROUTE_AT_END, NULL, handle_jobs},
+    {"GET", "/jobs/{job_id}", ROUTE_FOR_WARDEN, ROUTE_AT_END, NULL, handle_job},
+    {"DELETE", "/jobs/{job_id}", ROUTE_FOR_WARDEN, ROUTE_AT_END, NULL, handle_job_end},
+    {"GET", "/approvals", ROUTE_FOR_WARDEN, ROUTE_AT_END, NULL, handle_approvals},
+    {"GET", "/approvals/{approval_id}", ROUTE_FOR_WARDEN, ROUTE_AT_END, NULL, handle_approval},
+    {"POST", "/approvals/{approval_id}", ROUTE_FOR_WARDEN, ROUTE_AT_END, NULL, handle_approval_decision},
     {"GET", "/healthz", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, NULL, handle_healthz},
     {"GET", "/health", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, NULL, handle_healthz},
     {"GET", "/readyz", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, NULL, handle_readyz},
@@ -42,6 +46,11 @@ static const struct {
     {"POST", "/run-code/{execution_id}/terminate", "reason"},
     {"DELETE", "/jobs/{job_id}", "reason"},
 };
+
+const struct route *route_at(size_t index)
+{
+    return index < ARRAY_SIZE(routes) ? &routes[index] : NULL;
+}
 
 /* Bytes at the beginning of the route's path that a request's must have; all of them where it has no brace.
  */

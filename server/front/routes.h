@@ -10,8 +10,8 @@ struct request;
 enum route_access {
     ROUTE_FOR_ANYONE,
     ROUTE_FOR_KEYS,
-    ROUTE_FOR_APPROVALS, /* for keys, which the warden looks at itself */
-    ROUTE_FOR_METRICS,   /* for keys, unless the configuration opens it */
+    ROUTE_FOR_WARDEN,  /* for keys, which the warden looks at itself */
+    ROUTE_FOR_METRICS, /* for keys, unless the configuration opens it */
 };
 
 enum route_when {
@@ -32,6 +32,9 @@ struct route {
 #define ROUTE_ALLOW_BYTES    64
 #define ROUTE_NEAR_BYTES     128
 #define ROUTE_PARAMETERS_MAX 8
+
+/* The routes in order; NULL past the last. */
+const struct route *route_at(size_t index);
 
 /* What stands in a path in the place of the name in braces, and in `*ret_length` its length; "" where the
  * route has none. */

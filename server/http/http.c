@@ -501,6 +501,11 @@ void http_stream_holds(struct http_request *request, size_t bytes)
     http_unread_hold(request, bytes);
 }
 
+uint64_t http_server_refused(const struct http_server *server)
+{
+    return server->refused;
+}
+
 size_t http_server_unread_bytes(const struct http_server *server)
 {
     return server->unread.used_bytes;

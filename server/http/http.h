@@ -136,5 +136,7 @@ void http_stream(struct http_request *request, unsigned status, const struct htt
 void http_stream_wake(struct http_request *request);
 /* So many bytes are kept by the caller to be told in it, in all. May drop it, or others. */
 void http_stream_holds(struct http_request *request, size_t bytes);
+/* Connections that were closed unheard, or had to make room for others. */
+uint64_t http_server_refused(const struct http_server *server);
 /* What is kept of all replies. */
 size_t http_server_unread_bytes(const struct http_server *server);

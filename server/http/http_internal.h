@@ -27,6 +27,7 @@ struct http_server {
     struct deadlines replies;
     struct deadline_queue replies_sent; /* that are on their way */
     uint64_t paused_until_ns;           /* there is no room for another connection; 0: there is */
+    uint64_t refused;                   /* connections */
     bool draining;
 };
 

@@ -106,6 +106,7 @@ static bool make_room_for(struct http_server *server, const union http_address *
     }
     dispensed = dispensed ? dispensed : beyond_share(server, most, &network);
     if (dispensed) {
+        server->refused++;
         http_connection_reset(dispensed);
     }
     return dispensed;
@@ -137,9 +138,11 @@ static bool accept_one(struct http_server *server)
     bool welcome = make_room_for(server, &address);
     if (welcome && is_full(server)) {
         http_connection_reset(dispensable(server));
+        server->refused++;
     }
     if (!welcome || !http_connection_new(&server->connections, fd, &address)) {
         close(fd);
+        server->refused++;
     }
     return true;
 }

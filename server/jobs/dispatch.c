@@ -490,6 +490,16 @@ static void heed_termination(struct running *job)
     }
 }
 
+/* The warden keeps its result, for whoever asks under its id. */
+static int keep(struct running *job, struct job *asked, struct err *reterr)
+{
+    kept_row_begin(&job->kept, job->execution_id, job->runtime->name);
+    free(asked->kept_id);
+    asked->kept_id = strdup(job->kept.job_id);
+    asked->created_ms = job->kept.created_ms;
+    return asked->kept_id ? 0 : err_errno(reterr, ENOMEM, "starting a job");
+}
+
 int dispatch_start(struct dispatch *dispatch, struct request *request, struct execute_request *execute,
                    enum dispatch_way way, uint64_t *ret_retry_after_ms, struct err *reterr)
 {
@@ -512,13 +522,9 @@ int dispatch_start(struct dispatch *dispatch, struct request *request, struct ex
     r = waits && !dispatch_may_wait(job)
             ? dispatch_no_slot(dispatch, &job->caller, ret_retry_after_ms, reterr)
             : keep_code(job, reterr);
-    if (r == 0 && way == DISPATCH_KEEP) {
-        r = kept_job_new(dispatch->front->kept_jobs, job, &request->caller, job->execution_id, &job->kept,
-                         reterr);
-    }
+    r = r == 0 && way == DISPATCH_KEEP ? keep(job, job->execute.job, reterr) : r;
     r = r < 0 || waits ? r : dispatch_launch(job, reterr);
     if (r < 0) {
-        kept_job_drop(job->kept);
         dispatch_job_free(job);
         return r;
     }
@@ -540,12 +546,8 @@ int dispatch_run(struct dispatch *dispatch, struct request *request, const struc
     }
     job->approved = true;
     int r = keep_code(job, reterr);
-    r = r < 0 ? r
-              : kept_job_new_approved(dispatch->front->kept_jobs, job, origin->caller, job->execution_id,
-                                      origin->approval_id, &job->kept, reterr);
     r = r < 0 ? r : send_job(job, origin->approval_id, reterr);
     if (r < 0) {
-        kept_job_drop(job->kept);
         dispatch_job_free(job);
         return r;
     }
@@ -572,7 +574,7 @@ void dispatch_cancel(struct running *job)
     if (job->approved) {
         return; /* it was somebody's decision that it runs; its result is kept */
     }
-    kept_job_drop(TAKE_PTR(job->kept)); /* nobody has heard of it */
+    job->kept.job_id[0] = '\0'; /* nobody has heard of it: with this the warden forgets it, too */
     if (job->wait.queue) {
         dispatch_unlink(job);
         dispatch_job_free(job);

@@ -32,7 +32,7 @@ void dispatch_stop_waiting(struct dispatch *dispatch);
 /* When a request is answered. */
 enum dispatch_way {
     DISPATCH_REPLY,  /* when the verdict is there */
-    DISPATCH_KEEP,   /* when the program has started; the verdict is kept (server/jobs/kept_jobs.h) */
+    DISPATCH_KEEP,   /* when the program has started; the warden keeps its result */
     DISPATCH_STREAM, /* from then on, until the verdict is there (server/jobs/stream.h) */
 };
 
@@ -75,11 +75,8 @@ int dispatch_run(struct dispatch *dispatch, struct request *request, const struc
 /* The caller has gone: the job is to end, and nobody waits for its verdict but the audit log. */
 void dispatch_cancel(struct running *job);
 
-/* Ends a job for which no request waits. `reason` (NULL: none) becomes the verdict's sentence. */
-void dispatch_end(struct running *job, const char *reason);
-
 /* Ends the runs of an evaluator that this caller has given this name; the others go on. Where there is none,
- * it is kept for the one that may come (server/jobs/terminations.h). */
+ * it is kept for the one that may come (server/callers/terminations.h). */
 int dispatch_terminate(struct dispatch *dispatch, const struct key_config *key, const char *execution_id,
                        const char *reason, struct err *reterr);
 

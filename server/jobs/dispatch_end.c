@@ -35,7 +35,7 @@ static void reply_kept(struct running *job)
     struct request *request = job->request;
     request->job = NULL;
     job->request = NULL;
-    kept_job_reply_accepted(job->kept, request);
+    kept_row_reply_accepted(&job->kept, request);
 }
 
 int dispatch_started(struct dispatch *dispatch, uint64_t id)
@@ -45,7 +45,7 @@ int dispatch_started(struct dispatch *dispatch, uint64_t id)
         return -ENOENT;
     }
     execute_request_clear(&job->execute);
-    if (job->kept && job->request) {
+    if (job->kept.job_id[0] != '\0' && job->request) {
         reply_kept(job);
     } else if (job->streams && job->request) {
         dispatch_begin_stream(job);
@@ -188,8 +188,8 @@ static void note_end(const struct running *job)
     }
 }
 
-/* What the caller of DELETE /jobs/{job_id} gave as its reason. A run that was terminated before it had begun
- * may have been quicker than its end. */
+/* What the caller of POST /run-code/{execution_id}/terminate gave as its reason. A run that was terminated
+ * before it had begun may have been quicker than its end. */
 static void take_reason(struct running *job, struct job_result *result)
 {
     if (job->terminated && result->status != JOB_SETUP_ERROR) {
@@ -220,6 +220,11 @@ static void reply_copy(struct running *job, const struct job_result *result, con
     }
 }
 
+static void send_kept(const struct running *job, const char *status, struct buf *reply)
+{
+    kept_result_send(job->dispatch->front->kept_queries, job->id, status, reply);
+}
+
 static void keep_approved(struct running *job, const struct job_result *result)
 {
     struct buf body = BUF_INIT;
@@ -232,7 +237,7 @@ static void keep_approved(struct running *job, const struct job_result *result)
     if (job->request) {
         reply_copy(job, result, &body, r < 0 ? &err : NULL);
     }
-    kept_job_end(job->kept, job_status_to_string(result->status), &body);
+    send_kept(job, job_status_to_string(result->status), &body);
 }
 
 /* A caller that was to hear of the start has waited for nothing if there was none. */
@@ -243,7 +248,6 @@ static void keep_result(struct running *job, const struct job_result *result)
     if (job->request && result->status == JOB_SETUP_ERROR) {
         job->request->job = NULL;
         reply_setup_error(job->request, result);
-        kept_job_drop(job->kept);
         return;
     }
     if (job->request) {
@@ -253,7 +257,7 @@ static void keep_result(struct running *job, const struct job_result *result)
         log_err(job->dispatch->front->log, LOG_ERROR, "reply_lost", &err);
         buf_free(&body);
     }
-    kept_job_end(job->kept, job_status_to_string(result->status), &body);
+    send_kept(job, job_status_to_string(result->status), &body);
 }
 
 int dispatch_done(struct dispatch *dispatch, struct job_result *result)
@@ -274,7 +278,7 @@ int dispatch_done(struct dispatch *dispatch, struct job_result *result)
     note_end(job);
     if (job->approved) {
         keep_approved(job, result);
-    } else if (job->kept) {
+    } else if (job->kept.job_id[0] != '\0') {
         keep_result(job, result);
     } else if (job->request) {
         job->request->job = NULL;
@@ -310,7 +314,6 @@ static void end_waiting(struct running *job)
         reply_result(job, &result);
     }
     note_end(job);
-    kept_job_drop(job->kept);
     dispatch_job_free(job);
     job_result_clear(&result);
 }
@@ -366,7 +369,6 @@ static void wait_on(struct running *job)
         struct dispatch_waiting *waiting = TAKE_PTR(job->waiting);
         waiting->resume(waiting, job->request);
     }
-    kept_job_drop(job->kept);
     dispatch_job_free(job);
 }
 
@@ -406,7 +408,7 @@ int dispatch_refused(struct dispatch *dispatch, const struct msg_refused *refuse
         wait_on(job);
         return 0;
     }
-    bool was_told = job->kept && !job->request; /* that it runs */
+    bool was_told = job->kept.job_id[0] != '\0' && !job->request; /* that it runs */
     if (job->request) {
         job->request->job = NULL;
         refuse(job, &err, retry_after_ms);
@@ -414,9 +416,7 @@ int dispatch_refused(struct dispatch *dispatch, const struct msg_refused *refuse
     if (job->approved || was_told) {
         struct buf body = BUF_INIT;
         error_write_err(&body, &err);
-        kept_job_end(job->kept, "refused", &body);
-    } else {
-        kept_job_drop(job->kept);
+        send_kept(job, "refused", &body);
     }
     dispatch_job_free(job);
     dispatch_tend(dispatch); /* it was thought to have a slot */

@@ -7,12 +7,13 @@
 #include <stdint.h>
 
 #include "config/format/digest.h"
+#include "config/message/message_kept.h"
 #include "server/bridge/tools.h"
 #include "server/callers/auth.h"
 #include "server/doors/door.h"
 #include "server/jobs/request.h"
-#include "server/jobs/slot_queue.h"
-#include "server/jobs/terminations.h"
+#include "server/callers/slot_queue.h"
+#include "server/callers/terminations.h"
 #include "server/kit/ident.h"
 
 struct running {
@@ -35,9 +36,9 @@ struct running {
     char *callback_url;
     struct bridge *bridge;
     struct egress_job *egress;        /* NULL: it has not asked for a package index */
-    struct kept_job *kept;            /* NULL: nobody asks later */
+    struct kept_row kept;             /* of one that the warden keeps; its id is "" where nobody asks later */
     char *code;                       /* the beginning of its code, for the audit trail; NULL: not wanted */
-    char *reason;                     /* why it was ended; NULL: none */
+    char *reason;                     /* why an evaluator's run was ended; NULL: none */
     bool approved;                    /* it runs whoever waits for it */
     bool ended;                       /* by somebody's word; the warden may not have heard of it */
     bool terminated;                  /* before it had begun: whatever it gives is not told */
@@ -92,6 +93,8 @@ int dispatch_check_load(const struct dispatch *dispatch, const struct caller *ca
 
 /* NULL: none of that number is with the warden. */
 struct running *dispatch_find(const struct dispatch *dispatch, uint64_t id);
+/* Ends it. `reason` (NULL: none) becomes the verdict's sentence. One that waits is gone afterwards. */
+void dispatch_end(struct running *job, const char *reason);
 /* Out of the table. */
 void dispatch_unlink(struct running *job);
 /* Takes NULL. */

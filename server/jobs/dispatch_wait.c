@@ -23,7 +23,6 @@
 #include "server/jobs/dispatch_internal.h"
 #include "server/jobs/front_context.h"
 #include "server/jobs/job_io.h"
-#include "server/jobs/kept_jobs.h"
 #include "server/jobs/request.h"
 
 /* Places for each slot, where the configuration does not say. */
@@ -73,7 +72,6 @@ static void drop(struct running *job, const struct err *err, uint64_t retry_afte
 {
     struct request *request = job->request;
     dispatch_unlink(job);
-    kept_job_drop(job->kept);
     dispatch_job_free(job);
     request->job = NULL;
     request_refuse_err(request, err, retry_after_ms);

@@ -13,7 +13,7 @@ struct egress;
 struct front_approvals;
 struct guesses;
 struct http_server;
-struct kept_jobs;
+struct kept_queries;
 struct log;
 struct loop;
 struct mcp_sessions;
@@ -34,7 +34,7 @@ struct front {
     struct dispatch *dispatch;
     struct guesses *guesses;
     struct session_queries *session_queries;
-    struct kept_jobs *kept_jobs;
+    struct kept_queries *kept_queries;
     struct front_approvals *approvals;
     struct streams *streams;
     struct decoder *decoder;
@@ -42,6 +42,8 @@ struct front {
     struct content_types *types;       /* NULL: libmagic has no database */
     struct callback_client *callbacks; /* NULL: there is nothing that could be called */
     struct egress *egress;
+    struct msg_policy *policies; /* those that there are */
+    size_t n_policies;
     struct msg_state state; /* the warden's last word */
     bool draining;          /* the server is shutting down: nothing new is begun */
 };

@@ -1,302 +1,256 @@
-/* Asynchronous jobs, in memory, for callers that ask later. Runs in the front.
- *
- * A job is kept from its start on; once it has ended, for a time, and as long as all replies together are
- * within their limits. Each key has a share of those, as large as any other's, that no other key can take: a
- * key that has used up its own makes room itself, the one that ended first; for a key that has not, whoever
- * is furthest beyond its share does. They end with this process: after its end, whatever the reason, nobody
- * finds them any more. To another key than its own a job does not exist. */
+/* Asynchronous jobs: GET /jobs, GET and DELETE /jobs/{job_id}. Runs in the front, which keeps no result: the
+ * warden does, and is asked, and a request waits for its answer as one does for a verdict. */
 #include "server/jobs/kept_jobs.h"
 
 #include <errno.h>
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "config/server/config.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
+#include "jail/base/io.h"
 #include "server/jobs/front_context.h"
 #include "server/jobs/request.h"
-#include "server/kit/deadline.h"
 #include "server/kit/ident.h"
 #include "server/kit/json_out.h"
+#include "server/kit/log.h"
+#include "server/link/channel.h"
 
-/* What is one key's. */
-struct kept_share {
-    size_t count, n_ended, reply_bytes;
+struct kept_query_pending {
+    struct kept_query_pending *next;
+    struct request *request; /* NULL: the caller has gone */
+    enum kept_query what;
+    uint64_t id;
 };
 
-struct kept_job {
-    struct deadline deadline; /* first, so that one is the other; joined when it has ended */
-    struct kept_jobs *kept;
-    struct kept_job *previous, *next;
-    struct running *running; /* NULL: it has ended */
-    const struct key_config *key;
-    struct kept_share *share; /* of that key */
-    char id[IDENT_BYTES], execution_id[IDENT_BYTES];
-    const char *status;
-    uint64_t created_ms, ended_ms; /* since the epoch */
-    struct buf reply;
-};
-
-struct kept_jobs {
+struct kept_queries {
     struct front *front;
-    struct kept_job *first;
-    size_t count, reply_bytes;
-    struct deadlines deadlines;
-    struct deadline_queue ended; /* in the order of their ends */
-    size_t n_shares;
-    struct kept_share shares[]; /* of each key, and in front of them that of an open server */
+    struct channel *channel;
+    struct kept_query_pending *first;
+    uint64_t last_id;
 };
 
-static uint64_t now_ms(void)
+int kept_queries_new(struct front *front, struct channel *channel, struct kept_queries **ret,
+                     struct err *reterr)
 {
-    struct timespec ts;
-    clock_gettime(CLOCK_REALTIME, &ts);
-    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / NS_PER_MS;
-}
-
-void kept_job_drop(struct kept_job *job)
-{
-    if (!job) {
-        return;
+    struct kept_queries *queries = calloc(1, sizeof *queries);
+    if (!queries) {
+        return err_errno(reterr, ENOMEM, "making the table of queries");
     }
-    struct kept_jobs *kept = job->kept;
-    job->share->n_ended -= job->deadline.queue != NULL;
-    deadline_join(&kept->deadlines, &job->deadline, NULL);
-    *(job->previous ? &job->previous->next : &kept->first) = job->next;
-    if (job->next) {
-        job->next->previous = job->previous;
-    }
-    kept->count--;
-    kept->reply_bytes -= job->reply.len;
-    job->share->count--;
-    job->share->reply_bytes -= job->reply.len;
-    buf_free(&job->reply);
-    free(job);
-}
-
-static void on_expiry(void *arg, struct deadline *deadline)
-{
-    (void)arg;
-    struct kept_job *job = (struct kept_job *)(void *)deadline;
-    job->share->n_ended--; /* it has left the queue already */
-    kept_job_drop(job);
-}
-
-int kept_jobs_new(struct front *front, struct kept_jobs **ret, struct err *reterr)
-{
-    size_t n_shares = front->config->n_keys + 1;
-    struct kept_jobs *kept = calloc(1, sizeof *kept + n_shares * sizeof kept->shares[0]);
-    if (!kept) {
-        return err_errno(reterr, ENOMEM, "making the table of asynchronous jobs");
-    }
-    kept->n_shares = n_shares;
-    kept->front = front;
-    kept->ended.timeout_ns = front->config->kept_job_ttl_ms * NS_PER_MS;
-    kept->deadlines =
-        (struct deadlines){.queues = &kept->ended, .n_queues = 1, .passed = on_expiry, .arg = kept};
-    int r = deadlines_start(&kept->deadlines, front->loop, reterr);
-    if (r < 0) {
-        free(kept);
-        return r;
-    }
-    *ret = kept;
+    *queries = (struct kept_queries){.front = front, .channel = channel};
+    *ret = queries;
     return 0;
 }
 
-void kept_jobs_free(struct kept_jobs *kept)
+void kept_queries_free(struct kept_queries *queries)
 {
-    while (kept && kept->first) {
-        kept_job_drop(kept->first);
+    while (queries && queries->first) {
+        struct kept_query_pending *query = queries->first;
+        queries->first = query->next;
+        free(query);
     }
-    if (kept) {
-        deadlines_stop(&kept->deadlines);
-        free(kept);
-    }
+    free(queries);
 }
 
-/* One of two limits: of jobs, or of bytes. */
-struct measure {
-    size_t used, most, fresh; /* of all; what one more needs */
-    size_t offset;            /* of the same in struct kept_share */
-};
-
-static size_t used_by(const struct kept_share *share, const struct measure *measure)
+void kept_row_begin(struct kept_row *ret, const char *execution_id, const char *runtime)
 {
-    return *(const size_t *)(const void *)((const char *)share + measure->offset);
+    char id[IDENT_BYTES];
+    struct timespec now;
+    ident_fresh(id);
+    clock_gettime(CLOCK_REALTIME, &now);
+    *ret = (struct kept_row){.status = "running",
+                             .created_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / NS_PER_MS};
+    snprintf(ret->job_id, sizeof ret->job_id, "%.36s", id);
+    snprintf(ret->execution_id, sizeof ret->execution_id, "%s", execution_id);
+    snprintf(ret->runtime, sizeof ret->runtime, "%s", runtime);
 }
 
-/* Who has to make room for one more of `own`: itself where it has used up its share, else the one that is
- * furthest beyond its own. NULL: nobody who could. */
-static struct kept_share *find_debtor(struct kept_jobs *kept, struct kept_share *own,
-                                      const struct measure *measure)
+static void put_row(struct buf *ret, const struct kept_row *row)
 {
-    size_t n_keys = kept->front->config->n_keys;
-    size_t share = measure->most / (n_keys > 0 ? n_keys : 1);
-    if (own->n_ended > 0 && used_by(own, measure) > 0 && used_by(own, measure) + measure->fresh > share) {
-        return own;
-    }
-    struct kept_share *most = NULL;
-    for (size_t i = 0; i < kept->n_shares; i++) {
-        struct kept_share *each = &kept->shares[i];
-        if (each->n_ended > 0 && used_by(each, measure) > share &&
-            (!most || used_by(each, measure) > used_by(most, measure))) {
-            most = each;
-        }
-    }
-    return most;
+    json_out_text(ret, "job_id", row->job_id);
+    json_out_text(ret, "execution_id", row->execution_id);
+    json_out_text(ret, "runtime", row->runtime);
+    json_out_text(ret, "status", row->status);
+    json_out_time(ret, "created_at", row->created_ms);
+    json_out_time(ret, "ended_at", row->ended_ms);
+    json_out_time(ret, "expires_at", row->expires_ms);
 }
 
-/* What has ended first of a share's. */
-static void drop_oldest(struct kept_jobs *kept, const struct kept_share *share)
-{
-    struct deadline *ended = kept->ended.first;
-    while (((struct kept_job *)(void *)ended)->share != share) {
-        ended = ended->next;
-    }
-    kept_job_drop((struct kept_job *)(void *)ended);
-}
-
-/* Drops jobs that have ended until so many more of this share fit. False: they do not. */
-static bool make_room(struct kept_jobs *kept, struct kept_share *own, size_t n_jobs, size_t bytes)
-{
-    const struct server_config *config = kept->front->config;
-    for (;;) {
-        const struct measure measures[] = {
-            {kept->count, config->max_kept_jobs, n_jobs, offsetof(struct kept_share, count)},
-            {kept->reply_bytes, config->max_kept_bytes, bytes, offsetof(struct kept_share, reply_bytes)},
-        };
-        bool over_jobs = measures[0].used + n_jobs > measures[0].most;
-        bool over_bytes = measures[1].used + bytes > measures[1].most;
-        if (!over_jobs && !over_bytes) {
-            return true;
-        }
-        struct kept_share *debtor = find_debtor(kept, own, &measures[over_jobs ? 0 : 1]);
-        if (!debtor) {
-            return false;
-        }
-        drop_oldest(kept, debtor);
-    }
-}
-
-static struct kept_share *share_of(struct kept_jobs *kept, const struct caller *caller)
-{
-    return &kept->shares[caller->key ? caller->key - kept->front->config->keys + 1 : 0];
-}
-
-static struct kept_job *job_new(struct kept_jobs *kept, struct running *running, const struct caller *caller,
-                                const char *execution_id)
-{
-    struct kept_job *job = calloc(1, sizeof *job);
-    if (!job) {
-        return NULL;
-    }
-    *job = (struct kept_job){.kept = kept,
-                             .share = share_of(kept, caller),
-                             .next = kept->first,
-                             .running = running,
-                             .key = caller->key,
-                             .status = "running",
-                             .created_ms = now_ms()};
-    ident_fresh(job->id);
-    snprintf(job->execution_id, sizeof job->execution_id, "%s", execution_id);
-    if (job->next) {
-        job->next->previous = job;
-    }
-    kept->first = job;
-    kept->count++;
-    job->share->count++;
-    return job;
-}
-
-int kept_job_new(struct kept_jobs *kept, struct running *running, const struct caller *caller,
-                 const char *execution_id, struct kept_job **ret, struct err *reterr)
-{
-    if (!make_room(kept, share_of(kept, caller), 1, 0)) {
-        return err_set(reterr, ERR_BUSY, EAGAIN, NULL, "server busy: too many asynchronous jobs run");
-    }
-    *ret = job_new(kept, running, caller, execution_id);
-    return *ret ? 0 : err_errno(reterr, ENOMEM, "starting a job");
-}
-
-int kept_job_new_approved(struct kept_jobs *kept, struct running *running, const struct caller *caller,
-                          const char *execution_id, const char *approval_id, struct kept_job **ret,
-                          struct err *reterr)
-{
-    make_room(kept, share_of(kept, caller), 1, 0);
-    *ret = job_new(kept, running, caller, execution_id);
-    if (!*ret) {
-        return err_errno(reterr, ENOMEM, "starting a job");
-    }
-    snprintf((*ret)->id, sizeof(*ret)->id, "%s", approval_id);
-    return 0;
-}
-
-/* A reply for which there is no room is not kept; that the job has ended, and how, is. */
-void kept_job_end(struct kept_job *job, const char *status, struct buf *reply)
-{
-    struct kept_jobs *kept = job->kept;
-    job->running = NULL;
-    job->status = status;
-    job->ended_ms = now_ms();
-    bool fits = !reply->failed && reply->len <= kept->front->config->max_kept_bytes;
-    if (!fits || !make_room(kept, job->share, 0, reply->len)) {
-        buf_free(reply);
-        *reply = BUF_INIT;
-    }
-    job->reply = *reply;
-    *reply = BUF_INIT;
-    kept->reply_bytes += job->reply.len;
-    job->share->reply_bytes += job->reply.len;
-    job->share->n_ended++;
-    deadline_join(&kept->deadlines, &job->deadline, &kept->ended);
-}
-
-void kept_job_write(const struct kept_job *job, struct buf *ret)
+static void put_job(struct buf *ret, const struct kept_row *row, const struct buf *reply)
 {
     buf_putc(ret, '{');
-    json_out_text(ret, "job_id", job->id);
-    json_out_text(ret, "execution_id", job->execution_id);
-    json_out_text(ret, "status", job->status);
-    json_out_time(ret, "created_at", job->created_ms);
-    json_out_time(ret, "ended_at", job->ended_ms);
-    json_out_time(ret, "expires_at",
-                  job->ended_ms ? job->ended_ms + job->kept->ended.timeout_ns / NS_PER_MS : 0);
-    if (job->reply.len > 0) {
+    put_row(ret, row);
+    if (reply && reply->len > 0) {
         json_out_key(ret, "reply");
-        size_t end_of_line = job->reply.data[job->reply.len - 1] == '\n';
-        buf_append(ret, job->reply.data, job->reply.len - end_of_line);
+        size_t end_of_line = reply->data[reply->len - 1] == '\n';
+        buf_append(ret, reply->data, reply->len - end_of_line);
     } else {
         json_out_null(ret, "reply");
     }
     buf_puts(ret, "}\n");
 }
 
-void kept_job_reply_accepted(const struct kept_job *job, struct request *request)
+void kept_row_reply_accepted(const struct kept_row *row, struct request *request)
 {
     struct buf body = BUF_INIT;
-    char location[IDENT_BYTES + 8];
-    snprintf(location, sizeof location, "/jobs/%s", job->id);
-    kept_job_write(job, &body);
+    char location[KEPT_ID_BYTES + 8];
+    snprintf(location, sizeof location, "/jobs/%s", row->job_id);
+    put_job(&body, row, NULL);
     request_reply_accepted(request, location, &body);
 }
 
-struct kept_job *kept_job_find(struct kept_jobs *kept, const struct caller *caller, const char *id)
+static int pack_reply(const struct kept_queries *queries, const struct buf *reply, int *ret_fd)
 {
-    struct kept_job *job = kept->first;
-    while (job && (strcmp(job->id, id) != 0 || job->key != caller->key)) {
-        job = job->next;
+    CLEANUP(fd_closep) int fd = -1;
+    if (reply->failed || reply->len == 0 || reply->len > queries->front->config->max_kept_bytes) {
+        return 0;
     }
-    return job;
+    int r = io_memfd("reply", reply->data, reply->len, &fd);
+    r = r < 0 ? r : io_memfd_seal(&fd, reply->len);
+    if (r == 0) {
+        *ret_fd = TAKE_FD(fd);
+    }
+    return r;
 }
 
-struct running *kept_job_running(const struct kept_job *job)
+void kept_result_send(struct kept_queries *queries, uint64_t id, const char *status, struct buf *reply)
 {
-    return job->running;
+    CLEANUP(fd_closep) int fd = -1;
+    struct msg msg = {.type = MSG_KEEP, .keep = {.id = id}};
+    struct err err = {0};
+    snprintf(msg.keep.status, sizeof msg.keep.status, "%s", status);
+    int r = pack_reply(queries, reply, &fd);
+    if (r < 0) {
+        err_errno(&err, -r, "keeping a reply");
+        log_err(queries->front->log, LOG_ERROR, "reply_lost", &err);
+    }
+    if (channel_send(queries->channel, &msg, &fd, fd >= 0, &err) < 0) {
+        log_err(queries->front->log, LOG_ERROR, "reply_lost", &err);
+    }
+    buf_free(reply);
+    *reply = BUF_INIT;
+}
+
+int kept_query_send(struct request *request, enum kept_query what, const char *job_id, const char *reason,
+                    struct err *reterr)
+{
+    struct kept_queries *queries = request->front->kept_queries;
+    struct msg msg = {.type = MSG_KEPT_QUERY, .kept_query = {.what = what}};
+    const char *key = request->shown_key ? request->shown_key : "";
+    if (strlen(key) >= sizeof msg.kept_query.key) {
+        return err_set(reterr, ERR_NOT_FOUND, ENOENT, NULL, "no such job"); /* a longer key starts none */
+    }
+    struct kept_query_pending *query = calloc(1, sizeof *query);
+    if (!query) {
+        return err_errno(reterr, ENOMEM, "asking about jobs");
+    }
+    *query = (struct kept_query_pending){
+        .next = queries->first, .request = request, .what = what, .id = ++queries->last_id};
+    msg.kept_query.id = query->id;
+    memcpy(msg.kept_query.key, key, strlen(key) + 1);
+    snprintf(msg.kept_query.job_id, sizeof msg.kept_query.job_id, "%s", job_id ? job_id : "");
+    snprintf(msg.kept_query.reason, sizeof msg.kept_query.reason, "%s", reason ? reason : "");
+    int r = channel_send(queries->channel, &msg, NULL, 0, reterr);
+    explicit_bzero(msg.kept_query.key, sizeof msg.kept_query.key);
+    if (r < 0) {
+        free(query);
+        return r;
+    }
+    queries->first = query;
+    request->kept_query = query;
+    return 0;
+}
+
+void kept_query_forget(struct request *request)
+{
+    if (request->kept_query) {
+        request->kept_query->request = NULL;
+        request->kept_query = NULL;
+    }
+}
+
+/* Whoever has it shares its offset, so that is not used. */
+static int read_reply(int fd, struct buf *ret, struct err *reterr)
+{
+    off_t size = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);
+    if (size < 0 || !buf_reserve(ret, (size_t)size)) {
+        return err_errno(reterr, size < 0 ? errno : ENOMEM, "reading a kept reply");
+    }
+    while (ret->len < (size_t)size) {
+        ssize_t n = pread(fd, ret->data + ret->len, (size_t)size - ret->len, (off_t)ret->len);
+        if (n == 0 || (n < 0 && errno != EINTR)) {
+            return err_errno(reterr, n < 0 ? errno : EIO, "reading a kept reply");
+        }
+        ret->len += n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+static void reply_job(struct request *request, const struct kept_row *row, int reply_fd)
+{
+    CLEANUP(buf_free) struct buf reply = BUF_INIT;
+    struct buf body = BUF_INIT;
+    struct err err = {0};
+    if (read_reply(reply_fd, &reply, &err) < 0) {
+        request_refuse_err(request, &err, 0);
+        return;
+    }
+    put_job(&body, row, &reply);
+    request_reply(request, 200, "application/json", &body);
+}
+
+static void reply_list(struct request *request, const struct msg_kept_answer *answer)
+{
+    struct buf body = BUF_INIT;
+    buf_putc(&body, '{');
+    json_out_open(&body, "jobs", '[');
+    for (size_t i = 0; i < answer->n_rows; i++) {
+        json_out_separator(&body);
+        buf_putc(&body, '{');
+        put_row(&body, &answer->rows[i]);
+        buf_putc(&body, '}');
+    }
+    buf_puts(&body, "]}\n");
+    request_reply(request, 200, "application/json", &body);
+}
+
+static void reply(struct request *request, enum kept_query what, const struct msg_kept_answer *answer,
+                  int reply_fd)
+{
+    if (answer->kind != ERR_NONE) {
+        struct err err = {.kind = answer->kind};
+        memcpy(err.text, answer->text, sizeof err.text);
+        request_refuse_err(request, &err, 0);
+    } else if (what == KEPT_DELETE) {
+        request_reply_empty(request);
+    } else if (what == KEPT_LIST) {
+        reply_list(request, answer);
+    } else {
+        reply_job(request, &answer->rows[0], reply_fd);
+    }
+}
+
+int kept_queries_answered(struct kept_queries *queries, const struct msg_kept_answer *answer, int reply_fd)
+{
+    struct kept_query_pending **at = &queries->first;
+    while (*at && (*at)->id != answer->id) {
+        at = &(*at)->next;
+    }
+    struct kept_query_pending *query = *at;
+    if (!query || (query->what == KEPT_GET && answer->kind == ERR_NONE && answer->n_rows != 1)) {
+        return -ENOENT;
+    }
+    *at = query->next;
+    if (query->request) {
+        query->request->kept_query = NULL;
+        reply(query->request, query->what, answer, reply_fd);
+    }
+    free(query);
+    return 0;
 }

@@ -1,39 +1,34 @@
-/* Asynchronous jobs: what GET and DELETE /jobs/{job_id} find. Each belongs to the key that started it. */
+/* Asynchronous jobs, which the warden keeps: what it is told of them, and what callers ask it. Each belongs
+ * to the key that started it. */
 #pragma once
 
-#include <stddef.h>
+#include "config/message/message.h"
 
 struct buf;
-struct caller;
+struct channel;
 struct err;
 struct front;
-struct kept_job;
-struct kept_jobs;
+struct kept_queries;
 struct request;
-struct running;
 
-int kept_jobs_new(struct front *front, struct kept_jobs **ret, struct err *reterr);
-/* Takes NULL. */
-void kept_jobs_free(struct kept_jobs *kept);
+/* Both stay the caller's. */
+int kept_queries_new(struct front *front, struct channel *channel, struct kept_queries **ret,
+                     struct err *reterr);
+/* Forgets what is still open; the requests must have ended. Takes NULL. */
+void kept_queries_free(struct kept_queries *queries);
 
-/* One that is about to run. Where there are as many as there may be, one that has ended makes room, the
- * key's own first; ERR_BUSY: none can. */
-int kept_job_new(struct kept_jobs *kept, struct running *running, const struct caller *caller,
-                 const char *execution_id, struct kept_job **ret, struct err *reterr);
-/* The same for one that has been approved, under the approval's id. It is kept however many there are. */
-int kept_job_new_approved(struct kept_jobs *kept, struct running *running, const struct caller *caller,
-                          const char *execution_id, const char *approval_id, struct kept_job **ret,
-                          struct err *reterr);
+/* A row for a job that starts now, under an id of its own. */
+void kept_row_begin(struct kept_row *ret, const char *execution_id, const char *runtime);
 /* 202: it runs. */
-void kept_job_reply_accepted(const struct kept_job *job, struct request *request);
-/* It has ended: `status` is a constant; takes the reply, an empty one if it was lost. */
-void kept_job_end(struct kept_job *job, const char *status, struct buf *reply);
-/* It never ran. Takes NULL. */
-void kept_job_drop(struct kept_job *job);
+void kept_row_reply_accepted(const struct kept_row *row, struct request *request);
+/* Tells the warden what the job of this number has come to; takes the reply, an empty one if it was lost. */
+void kept_result_send(struct kept_queries *queries, uint64_t id, const char *status, struct buf *reply);
 
-/* A job of this caller's key. NULL: it has none of that id. */
-struct kept_job *kept_job_find(struct kept_jobs *kept, const struct caller *caller, const char *id);
-/* NULL: it has ended. */
-struct running *kept_job_running(const struct kept_job *job);
-/* Appends its JSON. */
-void kept_job_write(const struct kept_job *job, struct buf *ret);
+/* Asks with the key that the request's caller has shown; the request is answered when the warden has.
+ * `job_id` is of all but LIST, `reason` ("": none) of DELETE. */
+int kept_query_send(struct request *request, enum kept_query what, const char *job_id, const char *reason,
+                    struct err *reterr);
+/* The request has ended, whether it waited for an answer or not. */
+void kept_query_forget(struct request *request);
+/* `reply_fd` -1: there is no reply. -ENOENT where the warden answers what it was not asked. */
+int kept_queries_answered(struct kept_queries *queries, const struct msg_kept_answer *answer, int reply_fd);

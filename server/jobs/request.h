@@ -17,6 +17,7 @@ struct door;
 struct err;
 struct front;
 struct http_request;
+struct kept_query_pending;
 struct running;
 struct session_query_pending;
 struct stream;
@@ -43,6 +44,7 @@ struct request {
     struct approval_pending *approval;   /* what the warden is to say about an approval */
     char *shown_key;                     /* the key itself, of routes that hand it to the warden; else NULL */
     struct session_query_pending *query; /* whose answer it waits for */
+    struct kept_query_pending *kept_query; /* the same about kept jobs */
 };
 
 /* Each answers the request and takes the body. */

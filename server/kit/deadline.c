@@ -1,5 +1,5 @@
-/* Deadline queues. Runs in the front. Joining and leaving cost a few pointers: there are several per request.
- */
+/* Deadline queues. Runs in the front, and in the warden. Joining and leaving cost a few pointers: there are
+ * several per request. */
 #include "server/kit/deadline.h"
 
 #include "jail/base/clock.h"

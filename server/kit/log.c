@@ -29,7 +29,8 @@ struct log {
     enum log_level level;
     const char *who;
     bool loses_none;
-    uint64_t lost;   /* lines, since there was no room for one */
+    uint64_t lost; /* lines, since there was no room for one */
+    uint64_t lost_in_all;
     struct buf line; /* kept between lines, so that a line costs no allocation */
 };
 
@@ -241,6 +242,7 @@ void log_tell(struct log *log, enum log_level level, const char *event, const st
         told = !log->line.failed && write_whole(log, log->line.data, log->line.len);
     }
     log->lost += !told;
+    log->lost_in_all += !told;
 }
 
 void log_write(struct log *log, enum log_level level, const char *event, const struct log_field *fields,
@@ -255,13 +257,21 @@ void log_line(struct log *log, const char *line, size_t size)
 {
     if (log) {
         /* Of a longer one a pipe would take the beginning, and then wait. */
-        log->lost += size > PIPE_BUF || !may_write(log) || !write_whole(log, line, size);
+        bool told = size <= PIPE_BUF && may_write(log) && write_whole(log, line, size);
+        log->lost += !told;
+        log->lost_in_all += !told;
     }
 }
 
 void log_succeed(struct log *log, const struct log *before)
 {
     log->lost += before->lost;
+    log->lost_in_all += before->lost_in_all;
+}
+
+uint64_t log_lost(const struct log *log)
+{
+    return log->lost_in_all;
 }
 
 void log_err(struct log *log, enum log_level level, const char *event, const struct err *err)

@@ -42,8 +42,10 @@ void log_tell(struct log *log, enum log_level level, const char *event, const st
               size_t n);
 /* A line that another process has composed, with its line feed. One of more than PIPE_BUF bytes is lost. */
 void log_line(struct log *log, const char *line, size_t size);
-/* `before` ends, and what it has lost and not told of is `log`'s to tell. */
+/* `before` ends, and what it has lost and not told of is `log`'s to tell and count. */
 void log_succeed(struct log *log, const struct log *before);
+/* Lines that nobody has read, since its start. */
+uint64_t log_lost(const struct log *log);
 /* Appends the line of JSON that log_write() would write, without its line feed. */
 void log_compose(const char *who, enum log_level level, const char *event, const struct log_field *fields,
                  size_t n, struct buf *ret);

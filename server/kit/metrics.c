@@ -46,6 +46,7 @@ static const struct family families[] = {
     [METRIC_JOBS_RUNNING] =
         {"immure_jobs_running", GAUGE, "Jobs given to the warden and not yet ended.", {0}, {0}},
     [METRIC_JOBS_QUEUED] = {"immure_jobs_queued", GAUGE, "Jobs that wait for a slot.", {0}, {0}},
+    [METRIC_JOB_SLOTS] = {"immure_job_slots", GAUGE, "Jobs that may run at once.", {0}, {0}},
     [METRIC_JOBS_REJECTED] =
         {"immure_jobs_rejected_total", COUNTER, "Job requests that were refused.", {"reason"}, {0}},
     [METRIC_JOB_QUEUE] = {"immure_job_queue_seconds",
@@ -57,8 +58,11 @@ static const struct family families[] = {
         {"immure_job_duration_seconds", HISTOGRAM, "Wall clock of programs.", {0}, SECONDS_BUCKETS},
     [METRIC_JAIL_SETUP] = {"immure_jail_setup_seconds", HISTOGRAM, "From clone to exec.", {0}, SETUP_BUCKETS},
     [METRIC_JOB_CPU] = {"immure_job_cpu_seconds_total", COUNTER, "Processor time of jobs.", {0}, {0}},
-    [METRIC_JOB_MEMORY_PEAK] =
-        {"immure_job_memory_peak_bytes", HISTOGRAM, "Most memory that a job used.", {0}, MEMORY_BUCKETS},
+    [METRIC_JOB_MEMORY_PEAK] = {"immure_job_memory_peak_bytes",
+                                HISTOGRAM,
+                                "Most memory that a job used, where cgroups count it.",
+                                {0},
+                                MEMORY_BUCKETS},
     [METRIC_DENIED_SYSCALLS] =
         {"immure_denied_syscalls_total", COUNTER, "System calls that a filter denied.", {"syscall"}, {0}},
     [METRIC_TOOL_CALLS] =
@@ -81,6 +85,11 @@ static const struct family families[] = {
                               {0},
                               SECONDS_BUCKETS},
     [METRIC_HTTP_CONNECTIONS] = {"immure_http_connections", GAUGE, "Open connections.", {0}, {0}},
+    [METRIC_HTTP_REFUSED] = {"immure_http_connections_refused_total",
+                             COUNTER,
+                             "Connections closed unheard, or idle ones that made room for another.",
+                             {0},
+                             {0}},
     [METRIC_HTTP_UNREAD] =
         {"immure_http_unread_bytes", GAUGE, "Of replies that wait for their callers to read them.", {0}, {0}},
     [METRIC_REPLIES_DROPPED] = {"immure_http_replies_dropped_total",
@@ -130,6 +139,7 @@ static const struct family families[] = {
         {"immure_heap_bytes", GAUGE, "What a process has allocated and not freed.", {"process"}, {0}},
     [METRIC_SESSIONS] = {"immure_sessions", GAUGE, "Sessions that there are.", {0}, {0}},
     [METRIC_KERNELS] = {"immure_kernels", GAUGE, "Interpreters of sessions that live on.", {0}, {0}},
+    [METRIC_KERNEL_SLOTS] = {"immure_kernel_slots", GAUGE, "Interpreters that may live on.", {0}, {0}},
     [METRIC_APPROVALS_PENDING] =
         {"immure_approvals_pending", GAUGE, "Jobs that wait for an approval.", {0}, {0}},
     [METRIC_APPROVALS] = {"immure_approvals_total",
@@ -137,7 +147,25 @@ static const struct family families[] = {
                           "What became of jobs that waited for an approval.",
                           {"decision"},
                           {0}},
-    [METRIC_BUILD_INFO] = {"immure_build_info", GAUGE, "1, with the version as a label.", {"version"}, {0}},
+    [METRIC_RELOAD_SUCCESSFUL] = {"immure_config_last_reload_successful",
+                                  GAUGE,
+                                  "0 if the last configuration that was read was refused.",
+                                  {0},
+                                  {0}},
+    [METRIC_RELOAD_TIME] = {"immure_config_last_reload_success_timestamp_seconds",
+                            GAUGE,
+                            "When the configuration in force was taken, since the epoch.",
+                            {0},
+                            {0}},
+    [METRIC_LOG_LINES_LOST] =
+        {"immure_log_lines_lost_total", COUNTER, "Lines of the log that nobody read.", {"process"}, {0}},
+    [METRIC_AUDIT_LINES_LOST] = {"immure_audit_lines_lost_total",
+                                 COUNTER,
+                                 "Lines of the audit log that could not be written.",
+                                 {0},
+                                 {0}},
+    [METRIC_BUILD_INFO] =
+        {"immure_build_info", GAUGE, "1, with version and commit as labels.", {"version", "commit"}, {0}},
     [METRIC_PROCESS_CPU] =
         {"process_cpu_seconds_total", COUNTER, "Processor time of the HTTP process.", {0}, {0}},
     [METRIC_PROCESS_OPEN_FDS] =

@@ -58,6 +58,11 @@ static const struct channel_rule channel_rules[] = {
     {MSG_SESSION_ANSWER, CHANNEL_WARDEN, CHANNEL_SERVING, 0, 0, 0},
     /* output files */
     {MSG_DONE, CHANNEL_WARDEN, CHANNEL_SERVING, 0, 0, IO_FDS_MAX},
+    /* a reply, unless it is lost */
+    {MSG_KEEP, CHANNEL_FRONT, CHANNEL_SERVING, 0, 0, 1},
+    {MSG_KEPT_QUERY, CHANNEL_FRONT, CHANNEL_SERVING, 0, 0, 0},
+    /* a reply */
+    {MSG_KEPT_ANSWER, CHANNEL_WARDEN, CHANNEL_SERVING, 0, 0, 1},
     {MSG_PING, CHANNEL_WARDEN, CHANNEL_SERVING, 0, 0, 0},
     {MSG_PONG, CHANNEL_FRONT, CHANNEL_SERVING, 0, 0, 0},
 };
@@ -306,6 +311,8 @@ static size_t fds_of_bare(enum msg_type type)
     case MSG_DONE:
     case MSG_APPROVAL_ANSWER:
     case MSG_APPROVAL_RUN:
+    case MSG_KEEP:
+    case MSG_KEPT_ANSWER:
         return 1;
     default:
         return 0;

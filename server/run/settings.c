@@ -259,6 +259,37 @@ const char *settings_fixed_difference(const struct settings *old, const struct s
     return NULL;
 }
 
+static int encode_without_callers(const struct server_config *config, struct buf *ret)
+{
+    struct server_config bare = *config;
+    bare.n_keys = bare.n_teams = 0;
+    return server_config_encode(&bare, ret, NULL);
+}
+
+static bool same_policies(const struct policy_set *old, const struct policy_set *new)
+{
+    size_t n = policy_set_count(old);
+    if (n != policy_set_count(new)) {
+        return false;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const struct policy *policy = policy_set_at(old, i);
+        const struct policy *other = policy_set_find(new, policy_spec(policy)->name);
+        if (!other || strcmp(policy_sha256(policy), policy_sha256(other)) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool settings_same_but_callers(const struct settings *old, const struct settings *new)
+{
+    CLEANUP(buf_free) struct buf a = BUF_INIT, b = BUF_INIT;
+    return encode_without_callers(old->config, &a) == 0 && encode_without_callers(new->config, &b) == 0 &&
+           a.len == b.len && memcmp(a.data, b.data, a.len) == 0 &&
+           same_policies(old->policies, new->policies);
+}
+
 static int unsupported_runtime(const struct server_config *config, const char *name, struct err *reterr)
 {
     CLEANUP(buf_free) struct buf names = BUF_INIT;

@@ -2,6 +2,7 @@
  * jobs of the old one keep theirs until they have ended. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "policy/policy.h"
@@ -37,6 +38,9 @@ int settings_check_start(const struct settings *settings, struct err *reterr);
 
 /* Warns where nobody may call, because there is no key or every key has expired. */
 void settings_log_no_caller(const struct settings *settings, struct log *log);
+
+/* Whether nothing but keys and teams has changed. False where that cannot be told. */
+bool settings_same_but_callers(const struct settings *old, const struct settings *new);
 
 /* The field that a running server cannot change and that differs, or NULL. */
 const char *settings_fixed_difference(const struct settings *old, const struct settings *new);

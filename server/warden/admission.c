@@ -4,12 +4,14 @@
  * jobs of the front before run on, of which the new one knows nothing. */
 #include "server/warden/warden_internal.h"
 
+#include <errno.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "config/message/job.h"
 #include "config/server/config.h"
 #include "jail/base/clock.h"
+#include "jail/base/err.h"
 #include "server/callers/admission.h"
 #include "server/callers/auth.h"
 #include "server/run/execution.h"
@@ -36,6 +38,9 @@ int job_check_load(const struct front *front, const struct job *asked, uint64_t 
     const struct caller caller = {.key = server_config_key(config, asked->key), .name = asked->key};
     const struct team_config *team = auth_team(config, &caller);
     struct admission_load load = {.earliest_end_ns = UINT64_MAX};
+    if (!caller.key && !config->open) {
+        return err_set(reterr, ERR_DENIED, EPERM, NULL, "this key is not valid any more");
+    }
     if (is_free(config, caller.key, team)) {
         return 0;
     }

@@ -99,6 +99,8 @@ void front_drop_successor(struct warden *warden, const struct err *why)
     warden->successor = NULL;
     audit_trail_close(TAKE_PTR(warden->next_audit));
     log_err(warden->log, LOG_ERROR, "reload_refused", why);
+    warden->state.reload_refused = true;
+    warden_publish_state(warden);
 }
 
 static void on_exit_event(void *arg, uint32_t events)
@@ -111,6 +113,7 @@ static void on_exit_event(void *arg, uint32_t events)
         return;
     }
     log_exit(front, &info);
+    warden->hear(front, 1024); /* what it has said before its end */
     bool was_current = front == warden->current;
     bool was_successor = front == warden->successor;
     uint64_t lived_ns = clock_now_ns() - front->started_ns;
@@ -128,6 +131,60 @@ static void on_exit_event(void *arg, uint32_t events)
     }
     approvals_tend(warden); /* what it had been told to run and did not is another's */
     warden_check_drained(warden);
+}
+
+static size_t lists_bytes(const struct policy_spec *spec)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < spec->n_images; i++) {
+        bytes += strlen(spec->images[i]) + 8;
+    }
+    for (size_t i = 0; i < spec->n_preload; i++) {
+        bytes += strlen(spec->preload[i]) + 8;
+    }
+    return bytes;
+}
+
+static struct msg_policy describe_policy(const struct policy *policy, size_t *bytes_left)
+{
+    const struct policy_spec *spec = policy_spec(policy);
+    const struct policy_limits *limits = &spec->limits;
+    size_t bytes = lists_bytes(spec);
+    bool has_lists = bytes <= *bytes_left;
+    *bytes_left -= has_lists ? bytes : 0;
+    return (struct msg_policy){.name = spec->name,
+                               .sha256 = (char *)(uintptr_t)policy_sha256(policy),
+                               .image = spec->image,
+                               .limits = {.memory_bytes = limits->memory_bytes,
+                                          .pids = limits->pids,
+                                          .cpu_percent = limits->cpu_percent,
+                                          .cpu_ms = limits->cpu_ms,
+                                          .scratch_bytes = limits->scratch_bytes,
+                                          .output_bytes = limits->output_bytes,
+                                          .timeout_ms = limits->timeout_ms},
+                               .approval = spec->approval,
+                               .kernel = spec->state == POLICY_STATE_KERNEL,
+                               .loopback = spec->loopback,
+                               .has_lists = has_lists,
+                               .images = spec->images,
+                               .preload = spec->preload,
+                               .n_images = spec->n_images,
+                               .n_preload = spec->n_preload};
+}
+
+/* Those that jobs can name; the texts are the settings'. */
+static int describe_policies(const struct settings *settings, struct msg_policy **ret, size_t *ret_n)
+{
+    size_t n = policy_set_count(settings->policies), bytes_left = MSG_POLICY_LISTS_MAX;
+    struct msg_policy *rows = calloc(n + 1, sizeof *rows);
+    for (size_t i = 0; rows && i < n; i++) {
+        const struct policy *policy = policy_set_at(settings->policies, i);
+        if (policy_set_find(settings->policies, policy_name(policy)) == policy) {
+            rows[(*ret_n)++] = describe_policy(policy, &bytes_left);
+        }
+    }
+    *ret = rows;
+    return rows ? 0 : -ENOMEM;
 }
 
 /* The first words: the configuration, then how things stand. One that cannot hear them any more, since a
@@ -154,8 +211,17 @@ static int send_config(struct front *front, struct err *reterr)
     if (approval_held_policies(front->settings, &held, &n_held) < 0) {
         return err_errno(reterr, ENOMEM, "handing the configuration to the front");
     }
+    CLEANUP(freep) struct msg_policy *policies = NULL;
+    size_t n_policies = 0;
+    if (describe_policies(front->settings, &policies, &n_policies) < 0) {
+        return err_errno(reterr, ENOMEM, "handing the configuration to the front");
+    }
     struct msg msg = {.type = MSG_CONFIG,
-                      .config = {.audit = audit_fd >= 0, .held = (char **)(uintptr_t)held, .n_held = n_held}};
+                      .config = {.audit = audit_fd >= 0,
+                                 .held = (char **)(uintptr_t)held,
+                                 .n_held = n_held,
+                                 .policies = policies,
+                                 .n_policies = n_policies}};
     int fds[] = {config_fd, audit_fd};
     front_send(front, &msg, fds, msg.config.audit ? 2 : 1);
     front_send_state(front);

@@ -223,6 +223,7 @@ static void finish(struct warden_job *job)
                      : r < 0     ? "its verdict could not be read"
                                  : job_status_to_string(result.status));
     }
+    kept_take_verdict(job, r, &result);
     tell_verdict(job, r, &result, &err);
     void (*done)(struct warden * warden, const struct job_result *result) = job->done;
     bool is_elsewhere = !job->is_selftest && counts_elsewhere(warden, job->front);
@@ -500,8 +501,14 @@ void job_accept(struct front *front, struct job *asked, int fds[JOB_FD_COUNT])
         refuse(front, id, &err, true, retry_after_ms);
         return;
     }
+    if (kept_begin(front, asked, &err) < 0) {
+        job_free(asked);
+        report_failure(front, id, &err, 0);
+        return;
+    }
     struct warden_job *job;
     if (start(warden, front->settings, asked, fds, false, NULL, &job, &retry_after_ms, &err) < 0) {
+        kept_forget(front, id);
         report_failure(front, id, &err, retry_after_ms);
     } else {
         give_to(front, job);
@@ -522,6 +529,7 @@ void job_run(struct front *front, uint64_t id, const char *approval_id, const in
     }
     struct warden_job *job = NULL;
     uint64_t retry_after_ms = 0;
+    kept_begin_approved(front, id, approval_id);
     int r = approval_take(front, approval_id, &asked, &fds[JOB_FD_INPUT], &err);
     if (r == 0) {
         asked->id = id;
@@ -530,6 +538,9 @@ void job_run(struct front *front, uint64_t id, const char *approval_id, const in
         if (r < 0) {
             approval_not_begun(front, approval_id, &err);
         }
+    }
+    if (r < 0 && err.kind == ERR_BUSY) {
+        kept_forget(front, id);
     }
     if (r < 0) {
         report_failure(front, id, &err, retry_after_ms);

@@ -39,6 +39,7 @@ static void handle(struct front *front, struct msg *msg, int *fds, size_t n_fds)
         job_accept(front, TAKE_PTR(msg->job), fds);
         break;
     case MSG_CANCEL:
+        kept_forget(front, msg->cancel.id);
         job_cancel(front, msg->cancel.id);
         break;
     case MSG_PONG:
@@ -60,6 +61,13 @@ static void handle(struct front *front, struct msg *msg, int *fds, size_t n_fds)
     case MSG_SESSION_QUERY:
         session_query_answer(front, &msg->session_query);
         break;
+    case MSG_KEEP:
+        kept_end(front, &msg->keep, n_fds > 0 ? TAKE_FD(fds[0]) : -1);
+        break;
+    case MSG_KEPT_QUERY:
+        kept_query_answer(front, &msg->kept_query);
+        explicit_bzero(msg->kept_query.key, sizeof msg->kept_query.key);
+        break;
     default: /* channel_recv() lets nothing else through */
         break;
     }
@@ -75,7 +83,9 @@ static void refuse_bare(struct front *front, struct msg *msg)
     struct err err = {0};
     err_set(&err, ERR_BUSY, EMFILE, NULL, "server busy: no descriptor is free");
     log_err(front->warden->log, LOG_WARNING, "job_refused", &err);
-    if (msg->type == MSG_SUBMIT) {
+    if (msg->type == MSG_KEEP) {
+        kept_end(front, &msg->keep, -1);
+    } else if (msg->type == MSG_SUBMIT) {
         approval_refuse(front, msg->submit.id, &err);
     } else {
         /* An approved job waits on: it is handed over again. */

@@ -2,7 +2,8 @@
  *
  * A new front is started with the new settings while the old one goes on serving. Only when the new one has
  * said hello do the new settings count, and the old front drains: its running jobs keep their channel and
- * what they went by. Whatever fails before that leaves everything as it was. */
+ * what they went by. Whatever fails before that leaves everything as it was. Where the file of keys alone has
+ * changed, the settings that there are get its keys, and templates and stock stay. */
 #include "server/warden/warden_internal.h"
 
 #include "config/server/config.h"
@@ -14,6 +15,7 @@
 #include "server/run/settings.h"
 #include "server/run/warm.h"
 #include "server/warden/kept_environment.h"
+#include "server/warden/kept_jobs.h"
 #include "server/warden/warden.h"
 
 static int load(const struct warden *warden, struct settings **ret, struct err *reterr)
@@ -42,7 +44,7 @@ static int load_and_compare(struct warden *warden, struct settings **ret, struct
     return r;
 }
 
-void warden_reload(struct warden *warden)
+static void reload(struct warden *warden, bool for_keys)
 {
     CLEANUP(settings_unrefp) struct settings *settings = NULL;
     struct err err = {0};
@@ -57,11 +59,22 @@ void warden_reload(struct warden *warden)
     audit_trail_close(TAKE_PTR(warden->next_audit));
     int r = load_and_compare(warden, &settings, &err);
     if (r == 0) {
+        warden->brings_callers = for_keys && settings_same_but_callers(warden->settings, settings);
         r = front_start(warden, settings, &warden->successor, &err);
     }
     if (r < 0) {
         front_drop_successor(warden, &err);
     }
+}
+
+void warden_reload(struct warden *warden)
+{
+    reload(warden, false);
+}
+
+void warden_reload_keys(struct warden *warden)
+{
+    reload(warden, true);
 }
 
 void warden_start_warm(struct warden *warden)
@@ -83,26 +96,50 @@ void warden_start_warm(struct warden *warden)
     }
 }
 
-void warden_reload_succeeded(struct warden *warden)
+static void take_settings(struct warden *warden)
 {
-    struct front *old = warden->current;
-    warden->current = warden->successor;
-    warden->successor = NULL;
     warm_free(warden->warm);
     warden->warm = NULL;
     settings_unref(warden->settings);
     warden->settings = settings_ref(warden->current->settings);
-    warden->floor_looked_ns = 0; /* another floor may be in force */
     const struct server_config *config = warden->settings->config;
-    approvals_configure(warden->approvals, config);
     struct log *log = log_new(2, config->log_format, config->log_level, "warden");
     if (log) {
         log_succeed(log, warden->log);
         log_free(warden->log);
         warden->log = log;
     }
+}
+
+/* What has been made from the settings goes on with them: templates, jails that stand ready. The front before
+ * shares them, so whoever has lost its key starts nothing over a connection to that. The log stays, too: the
+ * stock has it. */
+static void take_callers(struct warden *warden)
+{
+    struct front *front = warden->current;
+    server_config_swap_callers(warden->settings->config, front->settings->config);
+    settings_unref(front->settings);
+    front->settings = settings_ref(warden->settings);
+}
+
+void warden_reload_succeeded(struct warden *warden)
+{
+    struct front *old = warden->current;
+    warden->current = warden->successor;
+    warden->successor = NULL;
+    if (warden->brings_callers) {
+        take_callers(warden);
+    } else {
+        take_settings(warden);
+    }
+    warden->state.reload_refused = false;
+    warden->state.reloaded_ms = kept_jobs_now_ms();
+    warden->floor_looked_ns = 0; /* another floor may be in force */
+    const struct server_config *config = warden->settings->config;
+    approvals_configure(warden->approvals, config);
+    kept_jobs_configure(warden->kept, config, job_cancel);
     warden_audit_change(warden);
-    warden_keys_watch(warden, warden_reload);
+    warden_keys_watch(warden, warden_reload_keys);
     LOG(warden->log, LOG_INFO, "reloaded", LOG_FIELD_U64("runtimes", config->n_runtimes),
         LOG_FIELD_U64("keys", config->n_keys), LOG_FIELD_BOOL("open", config->open));
     settings_log_absent(warden->settings, warden->log);
@@ -110,6 +147,9 @@ void warden_reload_succeeded(struct warden *warden)
     if (old) {
         front_drain(old);
     }
-    warden_start_warm(warden);
-    selftest_start(warden);
+    if (!warden->brings_callers) {
+        warden_start_warm(warden);
+        selftest_start(warden);
+    }
+    warden_publish_state(warden);
 }

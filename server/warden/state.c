@@ -15,6 +15,7 @@
 #include "jail/base/err.h"
 #include "jail/base/loop.h"
 #include "server/approvals/approvals.h"
+#include "server/audit/trail.h"
 #include "server/host/notify.h"
 #include "server/host/process_stats.h"
 #include "server/kit/log.h"
@@ -23,6 +24,7 @@
 #include "server/run/kernels.h"
 #include "server/run/warm.h"
 #include "server/sessions/sessions.h"
+#include "server/warden/kept_jobs.h"
 
 /* Between the end of one self-test and the next that a job's failure asks for: callers can make those. */
 #ifndef DOUBT_PAUSE_NS
@@ -84,6 +86,7 @@ void front_close_channel(struct front *front)
     channel_free(front->channel);
     front->channel = NULL;
     cancel_jobs_of(front);
+    kept_jobs_lose_front(front->warden->kept, front);
     take_approved_from(front);
 }
 
@@ -159,6 +162,8 @@ void front_send_state(struct front *front)
     struct msg msg = {.type = MSG_STATE, .state = front->warden->state};
     msg.state.draining = front->warden->draining;
     msg.state.heap_bytes = process_heap_bytes();
+    msg.state.log_lines_lost = log_lost(front->warden->log);
+    msg.state.audit_lines_lost = front->warden->audit ? audit_trail_lost(front->warden->audit) : 0;
     msg.state.jobs_elsewhere = count_jobs_elsewhere(front);
     msg.state.superseded = front->state == FRONT_DRAINING && !front->warden->draining;
     front_send(front, &msg, NULL, 0);

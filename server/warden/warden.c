@@ -37,6 +37,7 @@
 #include "server/sessions/sessions.h"
 #include "server/warden/filter.h"
 #include "server/warden/kept_environment.h"
+#include "server/warden/kept_jobs.h"
 #include "server/warden/warden_internal.h"
 
 /* Fewer for a test that counts them. */
@@ -229,6 +230,7 @@ static int open_host(struct warden *warden, struct err *reterr)
                           "limits are enforced by rlimits and by watching memory every few milliseconds"));
     }
     warden->state.enforced_by_cgroup = warden->host.cgroups != NULL;
+    warden->state.reloaded_ms = kept_jobs_now_ms();
     warden->state.leftovers_swept = warden->host.leftovers_swept;
     snprintf(warden->state.degraded, sizeof warden->state.degraded, "%s", warden->host.degraded);
     snprintf(warden->state.why, sizeof warden->state.why, "the self-test has not ended yet");
@@ -310,6 +312,9 @@ static int start(struct warden *warden, struct err *reterr)
         r = warden_approvals_open(warden, reterr);
     }
     if (r == 0) {
+        r = kept_jobs_new(warden->loop, config, &warden->kept, reterr);
+    }
+    if (r == 0) {
         r = front_start(warden, warden->settings, &warden->current, reterr);
     }
     if (r < 0) {
@@ -318,7 +323,7 @@ static int start(struct warden *warden, struct err *reterr)
     LOG(warden->log, LOG_INFO, "listening", LOG_FIELD_STR("address", warden->bound),
         LOG_FIELD_STR("environment", config->environment), LOG_FIELD_BOOL("open", config->open),
         LOG_FIELD_STR("enforced_by", warden->host.cgroups ? "cgroup2" : "rlimit"));
-    warden_keys_watch(warden, warden_reload);
+    warden_keys_watch(warden, warden_reload_keys);
     warden_start_warm(warden);
     selftest_start(warden);
     return 0;
@@ -331,6 +336,7 @@ static void stop(struct warden *warden)
         front_discard(warden->fronts);
     }
     approvals_free(TAKE_PTR(warden->approvals));
+    kept_jobs_free(TAKE_PTR(warden->kept));
     warden_audit_stop(warden);
     warden_keys_stop(warden);
     while (warden->jobs) {

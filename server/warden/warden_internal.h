@@ -38,6 +38,7 @@ struct channel;
 struct execution;
 struct job_result;
 struct key_config;
+struct kept_jobs;
 struct kernels;
 struct log;
 struct loop;
@@ -139,6 +140,7 @@ struct warden {
     void (*hear)(struct front *front, int most); /* front_receive() */
     struct front *current;                       /* the one that serves, or starts to */
     struct front *successor;                     /* after a reload: takes over when it says hello */
+    bool brings_callers;                         /* and nothing else: keys and teams */
     struct backoff backoff;
     bool has_served;     /* one of them */
     struct err hopeless; /* why this server gives up */
@@ -153,6 +155,7 @@ struct warden {
     struct sessions *sessions;
     struct kernels *kernels;
     struct approvals *approvals;
+    struct kept_jobs *kept;
     struct selftest selftest;
     struct audit_trail *audit;      /* NULL: audit lines go to the log */
     struct audit_trail *next_audit; /* of a reload that has not succeeded yet; NULL: the same */
@@ -176,6 +179,8 @@ void front_receive(struct front *front, int most);
 /* reload.c */
 
 void warden_reload(struct warden *warden);
+/* The same because the file of keys has changed: what else is as it was goes on. */
+void warden_reload_keys(struct warden *warden);
 /* The successor has said hello. */
 void warden_reload_succeeded(struct warden *warden);
 /* Starts the templates of the settings in force. */
@@ -215,6 +220,21 @@ void selftest_stop(struct warden *warden);
 /* Handles MSG_SESSION_QUERY. */
 void session_query_answer(struct front *front, const struct msg_session_query *query);
 
+/* kept_answers.c */
+
+/* A job is about to run whose result may be to be kept. */
+int kept_begin(struct front *front, const struct job *asked, struct err *reterr);
+/* The same for one that has been approved, if this front has been told to run it. */
+void kept_begin_approved(struct front *front, uint64_t id, const char *approval_id);
+/* It has not begun, or nobody has heard of it. */
+void kept_forget(const struct front *front, uint64_t id);
+/* Its verdict has come, and goes to the front next: `r` < 0: it is lost. */
+void kept_take_verdict(const struct warden_job *job, int r, struct job_result *result);
+/* Handles MSG_KEEP; `fd` is -1 or to be taken. */
+void kept_end(struct front *front, const struct msg_keep *keep, int fd);
+/* Handles MSG_KEPT_QUERY. */
+void kept_query_answer(struct front *front, const struct msg_kept_query *query);
+
 /* jobs.c */
 
 /* Handles MSG_JOB: takes the job and the descriptors. */
@@ -241,8 +261,8 @@ int job_start_selftest(struct warden *warden, const struct settings *settings, s
 
 /* admission.c */
 
-/* ERR_RATE: its key, or its team, runs as many as it may; `*ret_retry_after_ms` is when the first of them has
- * to end, or stays. */
+/* ERR_DENIED: its key is no longer there. ERR_RATE: it, or its team, runs as many as it may;
+ * `*ret_retry_after_ms` is when the first of them has to end, or stays. */
 int job_check_load(const struct front *front, const struct job *asked, uint64_t *ret_retry_after_ms,
                    struct err *reterr);
 

@@ -13,7 +13,7 @@ from harness import call, config_key, wait_for
 WITHOUT_NODE = True
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-FIELDS = {"job_id", "execution_id", "status", "created_at", "ended_at", "expires_at", "reply"}
+FIELDS = {"job_id", "execution_id", "runtime", "status", "created_at", "ended_at", "expires_at", "reply"}
 
 
 def post(server, code, key=None, **fields):
@@ -134,7 +134,7 @@ def test_unknown_ones(server):
         for method in ("GET", "DELETE"):
             reply = call(server, method, f"/jobs/{name}")
             assert reply.status == 404 and reply.json["code"] == "not_found", name
-    assert call(server, "GET", "/jobs").status == call(server, "GET", "/jobs/").status == 404
+    assert call(server, "GET", "/jobs/").status == 404
     assert call(server, "POST", "/jobs/x", {}).headers["Allow"] == "GET, HEAD, DELETE"
     assert call(server, "GET", "/jobs/x", key="wrong").status == 401
 
@@ -249,14 +249,93 @@ def test_a_drain_waits_for_them(serve):
     assert any("event=audit" in line and "status=success" in line for line in server.log().splitlines())
 
 
-def test_they_end_with_the_front(serve):
-    server = serve()
-    path = start(server, "import time; time.sleep(50)", timeout=50)
+def kill_front(server):
+    fronts = server.log().count("event=front_serving")
     os.kill(int(re.findall(r"event=front_serving pid=(\d+)", server.log())[-1]), signal.SIGKILL)
-    wait_for(lambda: server.log().count("event=front_serving") == 2, "another front")
+    wait_for(lambda: server.log().count("event=front_serving") == fronts + 1, "another front")
     wait_for(server.ready, "ready again")
-    assert call(server, "GET", path).status == 404
+
+
+def test_a_front_that_dies_takes_what_runs_and_no_result(serve):
+    server = serve()
+    kept = start(server, "print(1)")
+    done = ended(server, kept)
+    path = start(server, "import time; time.sleep(50)", timeout=50)
+    kill_front(server)
+    lost = call(server, "GET", path).json
+    assert lost["status"] == "lost" and lost["reply"] is None and lost["ended_at"]
+    assert call(server, "GET", kept).json == done
     wait_for(lambda: post(server, "1").status == 202, "slots")
+
+
+def reload(server, number=1):
+    server.process.send_signal(signal.SIGHUP)
+    server.reloaded(number)
+
+
+WAITS = "import os, time\nprint('on', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('done')"
+
+
+def test_reloads_leave_them_as_they_are(serve):
+    server = serve()
+    kept = start(server, "print('before')")
+    done = ended(server, kept)
+    running = [start(server, WAITS, session_id=name, execution_id=name, timeout=60) for name in ("a", "b")]
+    reload(server)
+    reload(server, 2)
+    assert call(server, "GET", kept).json == done
+    assert [call(server, "GET", path).json["status"] for path in running] == ["running"] * 2
+    assert [job["execution_id"] for job in call(server, "GET", "/jobs").json["jobs"]] == ["b", "a", done["execution_id"]]
+    # One ends by itself, in a front that no longer serves; the other by its caller's word, which another front takes.
+    assert server.execute("open('go', 'w').close()", session_id="a")["status"] == "success"
+    assert ended(server, running[0])["reply"]["stdout"] == "on\ndone\n"
+    assert call(server, "DELETE", running[1] + "?reason=enough").status == 204
+    job = ended(server, running[1])
+    assert job["status"] == job["reply"]["status"] == "cancelled" and job["reply"]["error_message"] == "enough"
+    wait_for(lambda: server.log().count("event=front_exited") == 2, "the end of the fronts before")
+    assert ended(server, running[0])["status"] == "success" and call(server, "GET", kept).json == done
+    assert call(server, "DELETE", kept).status == 204 and call(server, "GET", kept).status == 404
+
+
+def test_a_key_that_is_taken_away_has_nothing_left(serve, tmp_path):
+    path = tmp_path / "keys" / "keys.textproto"
+    path.parent.mkdir()
+    alice, bob = config_key("alice", "alice-key", policy="*"), config_key("bob", "bob-key", policy="*")
+    path.write_text(alice + bob)
+    server = serve(f'key_file: "{path}"\n')
+    jobs = {key: start(server, "print(1)", key) for key in ("alice-key", "bob-key")}
+    for key, job in jobs.items():
+        ended(server, job, key)
+    running = start(server, "import time; time.sleep(50)", "bob-key", timeout=50)
+    path.write_text(alice)
+    server.reloaded()
+    wait_for(lambda: "immure_jobs_running 0\n" in server.get("/metrics").body.decode(), "the end of what nobody can ask about")
+    assert ended(server, jobs["alice-key"], "alice-key")["status"] == "success"
+    for job in (jobs["bob-key"], running):
+        assert call(server, "GET", job, key="bob-key").status == 401
+    # The same key again is the same caller, and yet nothing of before is there; another secret never was.
+    path.write_text(alice + bob)
+    server.reloaded(2)
+    assert [call(server, "GET", job, key="bob-key").status for job in (jobs["bob-key"], running)] == [404] * 2
+    assert call(server, "GET", "/jobs", key="bob-key").json == {"jobs": []}
+    path.write_text(bob + config_key("alice", "another-key", policy="*"))
+    server.reloaded(3)
+    assert call(server, "GET", jobs["alice-key"], key="another-key").status == 404
+
+
+def test_the_list(serve):
+    server = serve(config=config_key("alice", "alice-key", policy="*") + config_key("bob", "bob-key", policy="*"))
+    assert call(server, "GET", "/jobs", key="alice-key").json == {"jobs": []}
+    paths = [start(server, f"print({number})", "alice-key", execution_id=f"e{number}") for number in range(3)]
+    done = [ended(server, path, "alice-key") for path in paths]
+    running = post(server, "import time; time.sleep(50)", "alice-key", timeout=50).json
+    listed = call(server, "GET", "/jobs", key="alice-key").json["jobs"]
+    assert listed == [{name: value for name, value in job.items() if name != "reply"} for job in [running, *reversed(done)]]
+    assert {job["runtime"] for job in listed} == {"python"}
+    assert call(server, "GET", "/jobs", key="bob-key").json == {"jobs": []}
+    assert call(server, "GET", "/jobs", key="wrong").status == 401
+    assert call(server, "POST", "/jobs", {}).headers["Allow"] == "GET, HEAD"
+    assert call(server, "DELETE", f"/jobs/{running['job_id']}", key="alice-key").status == 204
 
 
 def test_the_audit_trail_has_them(serve):

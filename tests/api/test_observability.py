@@ -6,9 +6,10 @@ import os
 import re
 import shutil
 import subprocess
+import time
 
 import pytest
-from harness import BUILD, CGROUP, wait_for
+from harness import BUILD, CGROUP, ROOT, wait_for
 
 ENFORCED_BY = "cgroup2" if CGROUP == "REQUIRED" else "rlimit"
 FAMILIES = {
@@ -50,7 +51,9 @@ def test_metrics_are_all_there(server):
     assert set(re.findall(r"^# HELP (\S+) \S", text, re.MULTILINE)) == set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
     assert re.search(r'^immure_jobs_total{runtime="python",status="success"} [1-9]', text, re.MULTILINE)
     assert f'immure_limits_enforced_by{{backend="{ENFORCED_BY}"}} 1\n' in text
-    assert re.search(r'^immure_build_info{version="[^"]+"} 1$', text, re.MULTILINE)
+    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True).stdout.strip()
+    told, = re.findall(r'^immure_build_info{version="[^"]+",commit="([0-9a-f]{12}|unknown)"} 1$', text, re.MULTILINE)
+    assert (told == "unknown") == (commit == "" or not (ROOT / ".git").exists())
 
 
 def test_promtool_finds_nothing(server):
@@ -84,19 +87,66 @@ def test_metrics_count(serve):
 
 def test_labels_do_not_grow_with_what_callers_send(serve):
     server = serve()
+    server.get("/metrics")
+    before = server.get("/metrics").body.decode()
     for number in range(50):
         server.get(f"/path{number}")
         server.request(f"METHOD{number}", "/execute")
         server.request("POST", "/execute", json.dumps({"code": "1", "runtime": f"r{number}"}))
     text = server.get("/metrics").body.decode()
-    assert len([line for line in text.splitlines() if line.startswith("immure_http_requests_total{")]) < 8
+    assert len(text.splitlines()) - len(before.splitlines()) < 4
     assert "path1" not in text and "r1" not in re.findall(r'runtime="([^"]*)"', text)
+
+
+def test_closed_sets_of_labels_are_there_from_the_start(serve):
+    """A series that begins with its first event shows no increase."""
+    text = serve().get("/metrics").body.decode()
+    for runtime in ("python", "bash"):
+        for status in ("success", "execution_error", "timeout", "oom", "cancelled", "setup_error"):
+            assert f'immure_jobs_total{{runtime="{runtime}",status="{status}"}} 0\n' in text
+    for family, label, values in (("immure_jobs_rejected_total", "reason", ("invalid_field", "busy", "rate_limited", "unauthorized", "too_large")),
+                                  ("immure_tool_calls_total", "outcome", ("success", "tool_error", "http_error", "request_failed", "refused", "cancelled")),
+                                  ("immure_egress_connections_total", "outcome", ("closed", "refused", "failed", "limit", "timeout", "cancelled")),
+                                  ("immure_egress_bytes_total", "direction", ("sent", "received")),
+                                  ("immure_http_replies_dropped_total", "reason", ("stalled", "budget")),
+                                  ("immure_auth_failures_total", "reason", ("missing", "wrong")),
+                                  ("immure_log_lines_lost_total", "process", ("front", "warden"))):
+        for value in values:
+            assert f'{family}{{{label}="{value}"}} 0\n' in text, (family, value)
+    for code in ("200", "202", "400", "401", "403", "413", "429", "500", "503"):
+        assert f'immure_http_requests_total{{path="/execute",code="{code}"}} 0\n' in text
+    for line in ("immure_job_slots 4", "immure_jobs_running 0", "immure_kernel_slots 16", "immure_http_connections_refused_total 0",
+                 "immure_audit_lines_lost_total 0", "immure_config_last_reload_successful 1"):
+        assert line + "\n" in text, line
+
+
+def test_reloads_are_told(serve, tmp_path):
+    path = tmp_path / "keys.textproto"
+    path.write_text("")
+    begun = time.time()
+    server = serve(f'key_file: "{path}"\n')
+    started = server.metric("immure_config_last_reload_success_timestamp_seconds")
+    assert begun - 1 < started < time.time()
+    path.write_text("nonsense")
+    wait_for(lambda: server.metric("immure_config_last_reload_successful") == 0, "the refusal")
+    assert server.metric("immure_config_last_reload_success_timestamp_seconds") == started
+    path.write_text("")
+    wait_for(lambda: server.metric("immure_config_last_reload_successful") == 1, "the reload")
+    assert server.metric("immure_config_last_reload_success_timestamp_seconds") > started
+
+
+def test_connections_that_find_no_room_are_counted(serve, wire):
+    server = serve("max_connections_per_address: 4\n")
+    assert server.metric("immure_http_connections_refused_total") == 0
+    for _ in range(8):
+        wire(server)
+    wait_for(lambda: server.metric("immure_http_connections_refused_total") >= 4, "the older ones' end")
 
 
 def test_openapi_describes_this_interface(server):
     document = server.get("/openapi.json").json
     assert document["openapi"].startswith("3.")
-    assert set(document["paths"]) == {"/approvals", "/approvals/{approval_id}", "/execute", "/mcp", "/run-code", "/run-code/{execution_id}/terminate", "/jobs/{job_id}", "/sessions", "/workspace/{session_id}", "/healthz", "/health", "/readyz", "/metrics", "/openapi.json"}
+    assert set(document["paths"]) == {"/approvals", "/approvals/{approval_id}", "/execute", "/mcp", "/run-code", "/run-code/{execution_id}/terminate", "/jobs", "/jobs/{job_id}", "/runtimes", "/policies", "/sessions", "/workspace/{session_id}", "/healthz", "/health", "/readyz", "/metrics", "/openapi.json"}
     assert server.get("/openapi.json").headers["Content-Type"] == "application/json"
     schemas = document["components"]["schemas"]
     verdict = server.execute("print(1)", language="python", files=[{"name": "a"}])

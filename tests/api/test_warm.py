@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import BUILD, ROOT, WARM, config_key, descendants, wait_for
+from harness import BUILD, ROOT, WARM, call, config_key, descendants, wait_for
 
 pytestmark = [
     pytest.mark.skipif(WARM != "pool", reason="the tests run without parked jails"),
@@ -45,6 +45,22 @@ def test_stock_is_filled_and_renewed(serve):
     for _ in range(6):
         assert server.execute(WHO)["stdout"] == "/immure/template\n"
     full(server)
+
+
+def test_another_key_leaves_templates_and_stock(serve, tmp_path):
+    path = tmp_path / "keys" / "keys.textproto"
+    path.parent.mkdir()
+    path.write_text(config_key("alice", "alice-key"))
+    server = full(serve(config=SHIPPED + f'key_file: "{path}"\n'))
+    before = set(templates(server))
+    path.write_text(config_key("bob", "bob-key"))
+    server.reloaded()
+    assert set(templates(server)) == before and server.log().count("event=template_ready runtime=python ") == 1
+    assert call(server, "POST", "/execute", {"code": WHO}, "bob-key").json["stdout"] == "/immure/template\n"
+    assert call(server, "POST", "/execute", {"code": WHO}, "alice-key").status == 401
+    server.process.send_signal(signal.SIGHUP)  # an operator who says so has everything begun again
+    server.reloaded(2)
+    wait_for(lambda: before.isdisjoint(templates(server)) and server.log().count("event=template_ready runtime=python ") == 2, "another template", 120)
 
 
 MANY = "max_concurrent_jobs: 160 max_timeout_ms: 600000\n"

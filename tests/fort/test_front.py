@@ -36,6 +36,7 @@ REASONS = {
     "ping from the front": "received a 'ping' message: not the sender's to say",
     "pong without ping": "it answered a ping that was not sent",
     "cancel with a descriptor": "received a 'cancel' message: wrong number of descriptors",
+    "reply is not sealed": "a job's reply is not a sealed anonymous file",
     "submission is not sealed": "a job's submission is not a sealed anonymous file",
     "run of no approval": "is not the name of an approval",
     "same id twice": "a job's id was used before",

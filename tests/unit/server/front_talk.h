@@ -116,7 +116,7 @@ static inline struct msg job_message(uint64_t id, const char *runtime)
     msg.job->id = id;
     msg.job->runtime = strdup(runtime);
     msg.job->execution_id = strdup("e");
-    msg.job->key = strdup("k");
+    msg.job->key = strdup("default");
     msg.job->code_size = strlen("import time\ntime.sleep(100)\n");
     return msg;
 }

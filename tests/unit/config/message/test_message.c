@@ -133,6 +133,10 @@ static void test_small_messages_round_trip(void **state)
                    .approvals_rejected = 3,
                    .approvals_expired = 4,
                    .approvals_lost = 5,
+                   .reload_refused = true,
+                   .reloaded_ms = 6,
+                   .log_lines_lost = 7,
+                   .audit_lines_lost = 8,
                    .warm = {{.runtime = "python",
                              .parked = 4,
                              .building = 1,
@@ -146,6 +150,13 @@ static void test_small_messages_round_trip(void **state)
         {.type = MSG_SESSION_ANSWER, .session_answer = {.id = 4}},
         {.type = MSG_SESSION_ANSWER,
          .session_answer = {.id = 5, .kind = ERR_DENIED, .text = "another key's"}},
+        {.type = MSG_KEEP, .keep = {.id = 6, .status = "success"}},
+        {.type = MSG_KEPT_QUERY, .kept_query = {.id = 1, .what = KEPT_LIST, .key = "secret"}},
+        {.type = MSG_KEPT_QUERY, .kept_query = {.id = 2, .what = KEPT_GET, .job_id = APPROVAL_ID}},
+        {.type = MSG_KEPT_QUERY,
+         .kept_query = {.id = 3, .what = KEPT_DELETE, .key = "k", .job_id = APPROVAL_ID, .reason = "why"}},
+        {.type = MSG_KEPT_ANSWER, .kept_answer = {.id = 4}},
+        {.type = MSG_KEPT_ANSWER, .kept_answer = {.id = 5, .kind = ERR_NOT_FOUND, .text = "no such job"}},
     };
     for (size_t i = 0; i < ARRAY_SIZE(messages); i++) {
         CLEANUP(buf_free) struct buf buf = BUF_INIT, again = BUF_INIT;
@@ -195,6 +206,70 @@ static void test_session_rows_round_trip(void **state)
     assert_int_equal(in.session_answer.kind, ERR_NONE);
     assert_int_equal(in.session_answer.n_rows, ARRAY_SIZE(rows));
     assert_memory_equal(in.session_answer.rows, rows, sizeof rows);
+    msg_clear(&in);
+}
+
+/* As many as there can be, with the longest names and as much of lists as is told. */
+static void test_policies_round_trip(void **state)
+{
+    (void)state;
+    CLEANUP(buf_free) struct buf buf = BUF_INIT, again = BUF_INIT;
+    static char name[65], hash[65], module[MSG_POLICY_LISTS_MAX - 8], *modules[] = {module};
+    static struct msg_policy policies[MSG_POLICIES_MAX];
+    static char *held[MSG_POLICIES_MAX];
+    memset(name, 'n', sizeof name - 1);
+    memset(hash, 'f', sizeof hash - 1);
+    memset(module, 'm', sizeof module - 1);
+    for (size_t i = 0; i < ARRAY_SIZE(policies); i++) {
+        policies[i] = (struct msg_policy){
+            .name = name,
+            .sha256 = hash,
+            .image = name,
+            .limits = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX},
+            .approval = 2,
+            .kernel = true,
+            .loopback = true,
+            .has_lists = true};
+        held[i] = name;
+    }
+    policies[1].preload = modules;
+    policies[1].n_preload = 1;
+    const struct msg out = {.type = MSG_CONFIG,
+                            .config = {.held = held,
+                                       .n_held = ARRAY_SIZE(held),
+                                       .policies = policies,
+                                       .n_policies = ARRAY_SIZE(policies)}};
+    struct msg in = {0};
+    encode(&out, &buf);
+    decode(&buf, NULL, 0, &in);
+    assert_int_equal(in.config.n_policies, ARRAY_SIZE(policies));
+    assert_string_equal(in.config.policies[1].preload[0], module);
+    encode(&in, &again);
+    assert_int_equal(buf.len, again.len);
+    assert_memory_equal(buf.data, again.data, buf.len);
+    msg_clear(&in);
+}
+
+static void test_kept_rows_round_trip(void **state)
+{
+    (void)state;
+    CLEANUP(buf_free) struct buf buf = BUF_INIT;
+    static struct kept_row rows[MSG_KEPT_MAX];
+    /* As many as there can be, with the longest texts. */
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        memcpy(rows[i].job_id, APPROVAL_ID, sizeof rows[i].job_id);
+        memset(rows[i].execution_id, 'e', sizeof rows[i].execution_id - 1);
+        memset(rows[i].runtime, 'r', sizeof rows[i].runtime - 1);
+        memset(rows[i].status, 's', sizeof rows[i].status - 1);
+        rows[i].created_ms = rows[i].ended_ms = rows[i].expires_ms = UINT64_C(1) << 48;
+    }
+    const struct msg out = {.type = MSG_KEPT_ANSWER,
+                            .kept_answer = {.id = 9, .rows = rows, .n_rows = ARRAY_SIZE(rows)}};
+    struct msg in = {0};
+    encode(&out, &buf);
+    decode(&buf, NULL, 0, &in);
+    assert_int_equal(in.kept_answer.n_rows, ARRAY_SIZE(rows));
+    assert_memory_equal(in.kept_answer.rows, rows, sizeof rows);
     msg_clear(&in);
 }
 
@@ -265,6 +340,8 @@ int main(void)
         cmocka_unit_test(test_descriptors_must_match),
         cmocka_unit_test(test_too_large),
         cmocka_unit_test(test_session_rows_round_trip),
+        cmocka_unit_test(test_kept_rows_round_trip),
+        cmocka_unit_test(test_policies_round_trip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

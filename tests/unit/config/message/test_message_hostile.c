@@ -21,6 +21,11 @@ struct hostile {
     Immure__MsgSessionAnswer answer;
     Immure__MsgSession row;
     Immure__MsgSession *rows[1];
+    Immure__MsgKeep keep;
+    Immure__MsgKeptQuery kept_query;
+    Immure__MsgKeptAnswer kept_answer;
+    Immure__MsgKept kept;
+    Immure__MsgKept *kept_rows[1];
 };
 
 static ProtobufCBinaryData bytes(const char *data, size_t len)
@@ -79,6 +84,73 @@ static void offer(const struct hostile *h, const char *item)
     assert_int_equal(err.kind, ERR_INVALID);
     assert_string_equal(err.item, item);
     assert_int_equal(in.type, MSG_NONE);
+}
+
+static void test_hostile_kept_jobs(void **state)
+{
+    (void)state;
+    static char status[33], empty[] = "", id[] = "00000000-0000-4000-8000-000000000000", no_id[] = "x";
+    struct hostile h = {0};
+    immure__msg__init(&h.envelope);
+    immure__msg_keep__init(&h.keep);
+    h.envelope.kind_case = IMMURE__MSG__KIND_KEEP;
+    h.envelope.keep = &h.keep;
+    h.keep.status = empty;
+    offer(&h, "keep.status");
+    memset(status, 's', sizeof status - 1);
+    h.keep.status = status;
+    offer(&h, "keep.status");
+    status[31] = '\0';
+    offer(&h, NULL);
+
+    immure__msg_kept_query__init(&h.kept_query);
+    h.envelope.kind_case = IMMURE__MSG__KIND_KEPT_QUERY;
+    h.envelope.kept_query = &h.kept_query;
+    h.kept_query.key = bytes("k\0k", 3);
+    offer(&h, "kept_query.key");
+    h.kept_query.key = bytes("k", 1);
+    offer(&h, NULL);
+    h.kept_query.job_id = id;
+    offer(&h, "kept_query");
+    h.kept_query.what = KEPT_GET;
+    offer(&h, NULL);
+    h.kept_query.job_id = no_id;
+    offer(&h, "kept_query.job_id");
+    h.kept_query.job_id = id;
+    h.kept_query.reason = empty;
+    offer(&h, "kept_query");
+    h.kept_query.what = KEPT_DELETE;
+    offer(&h, NULL);
+    h.kept_query.what = KEPT_QUERY_COUNT;
+    offer(&h, "kept_query.what");
+
+    immure__msg_kept_answer__init(&h.kept_answer);
+    immure__msg_kept__init(&h.kept);
+    h.envelope.kind_case = IMMURE__MSG__KIND_KEPT_ANSWER;
+    h.envelope.kept_answer = &h.kept_answer;
+    h.kept_rows[0] = &h.kept;
+    h.kept_answer.job = h.kept_rows;
+    h.kept_answer.n_job = 1;
+    h.kept.job_id = id;
+    h.kept.execution_id = h.kept.runtime = h.kept.status = empty;
+    offer(&h, NULL);
+    h.kept.job_id = no_id;
+    offer(&h, "kept_answer.job.job_id");
+    h.kept_answer.n_job = 0;
+    h.kept_answer.text = empty;
+    offer(&h, "kept_answer.text");
+    h.kept_answer.has_kind = true;
+    offer(&h, "kept_answer.kind");
+    h.kept_answer.kind = ERR_BUSY;
+    offer(&h, NULL);
+
+    hostile_job(&h);
+    h.job.kept_id = id;
+    offer(&h, "job.created_ms");
+    h.job.has_created_ms = true;
+    offer(&h, NULL);
+    h.job.kept_id = no_id;
+    offer(&h, "job.kept_id");
 }
 
 static void test_hostile_session_queries(void **state)
@@ -403,6 +475,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hostile_approval_queries),
         cmocka_unit_test(test_hostile_approval_answers),
+        cmocka_unit_test(test_hostile_kept_jobs),
         cmocka_unit_test(test_hostile_session_queries),
         cmocka_unit_test(test_hostile_session_answers),
         cmocka_unit_test(test_hostile_jobs),

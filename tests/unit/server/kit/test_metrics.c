@@ -67,12 +67,12 @@ static void counts_by_labels(void **state)
     metrics_add(metrics, METRIC_JOBS, "python", "success", 1);
     metrics_add(metrics, METRIC_JOBS, "python", "timeout", 1);
     metrics_add(metrics, METRIC_JOB_CPU, NULL, NULL, 0.25);
-    metrics_set(metrics, METRIC_BUILD_INFO, "1.0\"\\\n", NULL, 1);
+    metrics_set(metrics, METRIC_BUILD_INFO, "1.0\"\\\n", "c", 1);
     char *text = written(metrics);
     assert_has_line(text, "immure_jobs_total{runtime=\"python\",status=\"success\"} 2");
     assert_has_line(text, "immure_jobs_total{runtime=\"python\",status=\"timeout\"} 1");
     assert_has_line(text, "immure_job_cpu_seconds_total 0.25");
-    assert_has_line(text, "immure_build_info{version=\"1.0\\\"\\\\\\n\"} 1");
+    assert_has_line(text, "immure_build_info{version=\"1.0\\\"\\\\\\n\",commit=\"c\"} 1");
     free(text);
     metrics_free(metrics);
 }

@@ -75,6 +75,9 @@ static struct msg make_msg(enum msg_type type)
     if (type == MSG_APPROVAL_CHANGED) {
         strcpy(msg.approval_changed.approval_id, APPROVAL_ID);
     }
+    if (type == MSG_KEEP) {
+        msg.keep = (struct msg_keep){.id = 1, .status = "success"};
+    }
     if (type == MSG_APPROVAL_RUN || type == MSG_RUN) {
         strcpy(msg.run.approval_id, APPROVAL_ID);
     }
@@ -222,6 +225,9 @@ static const struct {
     {MSG_APPROVAL_CHANGED, {false, false, false}, {false, false, true}},
     {MSG_APPROVAL_RUN, {false, false, false}, {false, false, true}},
     {MSG_RUN, {false, false, true}, {false, false, false}},
+    {MSG_KEEP, {false, false, true}, {false, false, false}},
+    {MSG_KEPT_QUERY, {false, false, true}, {false, false, false}},
+    {MSG_KEPT_ANSWER, {false, false, false}, {false, false, true}},
 };
 
 static void check_permission(enum msg_type type, enum channel_side side, int steps, bool permitted)
@@ -298,6 +304,9 @@ static void test_foreign_descriptors(void **state)
         {MSG_APPROVAL_RUN, CHANNEL_WARDEN, 2, 2},
         {MSG_RUN, CHANNEL_FRONT, 2, MSG_RUN_FDS - 1},
         {MSG_RUN, CHANNEL_FRONT, 2, MSG_RUN_FDS + 1},
+        {MSG_KEEP, CHANNEL_FRONT, 2, 2},
+        {MSG_KEPT_QUERY, CHANNEL_FRONT, 2, 1},
+        {MSG_KEPT_ANSWER, CHANNEL_WARDEN, 2, 2},
     };
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         int before = count_fds();
@@ -436,6 +445,8 @@ static void test_no_free_descriptor(void **state)
         {MSG_SUBMIT, true, 1, CHANNEL_BARE},
         {MSG_APPROVAL_RUN, false, 1, CHANNEL_BARE},
         {MSG_APPROVAL_ANSWER, false, 2, CHANNEL_BARE},
+        {MSG_KEEP, true, 1, CHANNEL_BARE},
+        {MSG_KEPT_ANSWER, false, 1, CHANNEL_BARE},
         {MSG_DONE, false, 1, CHANNEL_BARE},
         {MSG_PING, false, 1, -EPROTO},
         {MSG_JOB, false, MSG_JOB_FDS, -EPROTO},

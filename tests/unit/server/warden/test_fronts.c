@@ -32,6 +32,7 @@
 #include "server/approvals/approvals.h"
 #include "server/kit/log.h"
 #include "server/run/settings.h"
+#include "server/warden/kept_jobs.h"
 #include "server/warden/warden_internal.h"
 #include "tests/unit/server/front_talk.h"
 
@@ -89,12 +90,14 @@ static void open_warden(struct warden *warden)
     assert_int_equal(loop_add_timer(warden->loop, job_watch_due, warden, &warden->watch_timer, NULL), 0);
     assert_int_equal(loop_add_timer(warden->loop, guard_tick, warden, &warden->guard_timer, NULL), 0);
     assert_int_equal(warden_approvals_open(warden, NULL), 0);
+    assert_int_equal(kept_jobs_new(warden->loop, warden->settings->config, &warden->kept, NULL), 0);
     assert_int_equal(warden_floor_open(warden, NULL), 0);
 }
 
 static void close_warden(struct warden *warden)
 {
     approvals_free(warden->approvals);
+    kept_jobs_free(warden->kept);
     warden_floor_close(warden);
     loop_remove(warden->restart_timer);
     loop_remove(warden->watch_timer);

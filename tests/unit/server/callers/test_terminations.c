@@ -1,4 +1,4 @@
-/* server/jobs/terminations.c: kept for a while, for one run of one key, and not beyond the key's share. */
+/* server/callers/terminations.c: kept for a while, for one run of one key, and not beyond the key's share. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include "config/server/config.h"
 #include "jail/base/clock.h"
-#include "server/jobs/terminations.h"
+#include "server/callers/terminations.h"
 
 #define NOW (1000 * NS_PER_S)
 

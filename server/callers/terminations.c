@@ -2,7 +2,7 @@
  * requests arrive in the wrong order, so that a termination without a run waits for it a while. One that
  * comes behind its run means nothing, and would end the next run of that name: so runs that have ended are
  * noted, too. Each key has a share of its own, so that none takes another's away. */
-#include "server/jobs/terminations.h"
+#include "server/callers/terminations.h"
 
 #include <errno.h>
 #include <stdlib.h>

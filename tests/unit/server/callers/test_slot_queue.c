@@ -1,4 +1,4 @@
-/* server/jobs/slot_queue.c: first come first served within a key, keys by turns, and no more than there is
+/* server/callers/slot_queue.c: first come first served within a key, keys by turns, and no more than there is
  * room for. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "server/jobs/slot_queue.h"
+#include "server/callers/slot_queue.h"
 
 #define BYTES 1000
 

@@ -2,7 +2,7 @@
  *
  * A key's jobs begin in the order in which they came, and keys by turns, so that a key with one job does not
  * wait for all of another's. Who may not begin yet, because its key runs as many as it may, is passed by. */
-#include "server/jobs/slot_queue.h"
+#include "server/callers/slot_queue.h"
 
 #include <stdlib.h>
 
