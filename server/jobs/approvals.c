@@ -327,12 +327,22 @@ int front_approvals_submit(struct request *request, struct execute_request *exec
     return 0;
 }
 
+static int start_at_once(struct request *request, struct execute_request *execute, enum dispatch_way way,
+                         uint64_t *ret_retry_after_ms, struct err *reterr)
+{
+    int r = dispatch_start(request->front->dispatch, request, execute, way, ret_retry_after_ms, reterr);
+    if (r == 0) {
+        dispatch_heed_termination(request);
+    }
+    return r;
+}
+
 int front_approvals_start(struct request *request, struct execute_request *execute, enum dispatch_way way,
                           uint64_t *ret_retry_after_ms, struct err *reterr)
 {
     return front_approvals_holds(request->front->approvals, execute)
                ? front_approvals_submit(request, execute, way, ret_retry_after_ms, reterr)
-               : dispatch_start(request->front->dispatch, request, execute, way, ret_retry_after_ms, reterr);
+               : start_at_once(request, execute, way, ret_retry_after_ms, reterr);
 }
 
 int front_approvals_ask(struct request *request, const struct msg_approval_query *query, struct err *reterr)
@@ -404,7 +414,7 @@ static void start_ordinary(struct request *request, struct execute_request *exec
 {
     struct err err = {0};
     uint64_t retry_after_ms = 0;
-    if (dispatch_start(request->front->dispatch, request, execute, way, &retry_after_ms, &err) < 0) {
+    if (start_at_once(request, execute, way, &retry_after_ms, &err) < 0) {
         request_refuse_err(request, &err, retry_after_ms);
     }
 }

@@ -479,17 +479,6 @@ void dispatch_count(struct dispatch *dispatch, const struct caller *caller)
     admission_take(dispatch->admission, caller, clock_now_ns());
 }
 
-/* A caller may have given up before its run was here. */
-static void heed_termination(struct running *job)
-{
-    const struct termination *early =
-        terminations_find(&job->dispatch->terminations, job->caller.key, job->execution_id, clock_now_ns());
-    if (job->door->evaluator && early && !early->is_late) {
-        job->terminated = true;
-        dispatch_end(job, early->reason);
-    }
-}
-
 /* The warden keeps its result, for whoever asks under its id. */
 static int keep(struct running *job, struct job *asked, struct err *reterr)
 {
@@ -533,7 +522,6 @@ int dispatch_start(struct dispatch *dispatch, struct request *request, struct ex
     if (waits) {
         dispatch_wait(job, false);
     }
-    heed_termination(job);
     return 0;
 }
 

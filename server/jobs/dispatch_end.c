@@ -318,7 +318,8 @@ static void end_waiting(struct running *job)
     job_result_clear(&result);
 }
 
-void dispatch_end(struct running *job, const char *reason)
+/* `reason` (NULL: none) becomes the verdict's sentence. One that waits is gone afterwards. */
+static void end(struct running *job, const char *reason)
 {
     if (!job->reason && reason) {
         job->reason = strdup(reason);
@@ -331,6 +332,19 @@ void dispatch_end(struct running *job, const char *reason)
     }
 }
 
+void dispatch_heed_termination(struct request *request)
+{
+    struct running *job = request->job;
+    const struct termination *early = job && job->door->evaluator
+                                          ? terminations_find(&job->dispatch->terminations, job->caller.key,
+                                                              job->execution_id, clock_now_ns())
+                                          : NULL;
+    if (early && !early->is_late) {
+        job->terminated = true;
+        end(job, early->reason);
+    }
+}
+
 int dispatch_terminate(struct dispatch *dispatch, const struct key_config *key, const char *execution_id,
                        const char *reason, struct err *reterr)
 {
@@ -339,7 +353,7 @@ int dispatch_terminate(struct dispatch *dispatch, const struct key_config *key, 
     for (struct running *job = dispatch->jobs, *next; job; job = next) {
         next = job->next;
         if (job->door->evaluator && job->caller.key == key && strcmp(job->execution_id, execution_id) == 0) {
-            dispatch_end(job, reason);
+            end(job, reason);
             known = true;
         }
     }

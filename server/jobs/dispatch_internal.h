@@ -93,8 +93,6 @@ int dispatch_check_load(const struct dispatch *dispatch, const struct caller *ca
 
 /* NULL: none of that number is with the warden. */
 struct running *dispatch_find(const struct dispatch *dispatch, uint64_t id);
-/* Ends it. `reason` (NULL: none) becomes the verdict's sentence. One that waits is gone afterwards. */
-void dispatch_end(struct running *job, const char *reason);
 /* Out of the table. */
 void dispatch_unlink(struct running *job);
 /* Takes NULL. */
