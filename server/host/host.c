@@ -3,12 +3,17 @@
 #include "server/host/host.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/keyctl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "jail/base/cleanup.h"
@@ -33,10 +38,47 @@ static int without_cgroups(const struct host_options *options, const struct err 
     return 0;
 }
 
+/* Where it may, a process gets the root of its mount namespace back by entering that again. */
+static int enter_own_mount_namespace(void)
+{
+    CLEANUP(fd_closep) int self = pidfd_open(getpid(), 0);
+    return self < 0 || setns(self, CLONE_NEWNS) < 0 ? -errno : 0;
+}
+
+static bool same_root(const struct statx *a, const struct statx *b)
+{
+    return a->stx_mnt_id == b->stx_mnt_id && a->stx_ino == b->stx_ino &&
+           a->stx_dev_major == b->stx_dev_major && a->stx_dev_minor == b->stx_dev_minor;
+}
+
+bool host_is_chroot(void)
+{
+    struct statx ours, real;
+    const unsigned wanted = STATX_INO | STATX_MNT_ID;
+    if (statx(AT_FDCWD, "/", 0, wanted, &ours) < 0 || !(ours.stx_mask & STATX_MNT_ID)) {
+        return false;
+    }
+    if (ours.stx_attributes_mask & ~ours.stx_attributes & STATX_ATTR_MOUNT_ROOT) {
+        return true;
+    }
+    pid_t pid = fork();
+    if (pid == 0) {
+        _exit(enter_own_mount_namespace() == 0 && statx(AT_FDCWD, "/", 0, wanted, &real) == 0 &&
+              !same_root(&ours, &real));
+    }
+    int status = 0;
+    return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 1;
+}
+
 int host_open(const struct host_options *options, struct host *ret, struct err *reterr)
 {
     struct host host = {.landlock_abi = landlock_abi()};
     uint32_t base;
+    if (host_is_chroot()) {
+        return err_set(reterr, ERR_HOST, EPERM, NULL,
+                       "we are in a chroot, where the kernel makes no user namespaces, and so no "
+                       "jails; " HOST_CHROOT_REMEDY);
+    }
     int r = outer_ids_take(options->outer_uid_base, options->n_outer_uids, options->outer_uids_fixed, &base,
                            &host.outer_uids_told, reterr);
     r = r < 0 ? r : idmap_pool_new(base, options->n_outer_uids, &host.ids, reterr);

@@ -56,6 +56,7 @@ void warden_reload(struct warden *warden)
     }
     audit_trail_close(TAKE_PTR(warden->next_audit));
     int r = load_and_compare(warden, &settings, &err);
+    r = r < 0 ? r : settings_check_open_files(settings, &err);
     if (r == 0) {
         r = front_start(warden, settings, &warden->successor, &err);
     }
@@ -107,6 +108,7 @@ void warden_reload_succeeded(struct warden *warden)
         LOG_FIELD_U64("keys", config->n_keys), LOG_FIELD_BOOL("open", config->open));
     settings_log_absent(warden->settings, warden->log);
     settings_log_no_caller(warden->settings, warden->log);
+    settings_log_teams_off(warden->settings, warden->log);
     if (old) {
         front_drain(old);
     }
