@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 from conftest import IMMURE
-from harness import CGROUP, Server, config_key, wait_for
+from harness import CGROUP, ROOT, Server, config_key, runtimes, wait_for
 
 WITHOUT_NODE = True
 
@@ -36,6 +36,22 @@ def test_too_few_open_files(most):
     assert refused("prlimit", f"--nofile={most}:{most}") == (
         f"the limit of open files is {most}, and jobs under policy python may have 320: "
         "raise it (systemd: LimitNOFILE=, containers: --ulimit nofile=, shells: ulimit -n)")
+
+
+def test_too_few_open_files_to_look_at_the_configuration():
+    said = refused("prlimit", "--nofile=4:4")
+    assert said.endswith(": Too many open files; the limit of open files is too low: raise it (systemd: LimitNOFILE=, containers: --ulimit nofile=, "
+                         "shells: ulimit -n)"), said
+
+
+def test_a_job_that_may_have_more_open_files_than_the_server(tmp_path):
+    (tmp_path / "more.textproto").write_text((ROOT / "config/policies/python.textproto").read_text().replace('name: "python"', 'name: "more"')
+                                             .replace("resource: NOFILE soft: 320", "resource: NOFILE soft: 900"))
+    (tmp_path / "server.textproto").write_text(f'policy_path: "{tmp_path}/more.textproto"\n' + runtimes())
+    with Server(tmp_path / "log", ["prlimit", "--nofile=800:800"], SANDBOX_EXECUTOR_CONFIG=str(tmp_path / "server.textproto")) as server:
+        reply = server.request("POST", "/execute", '{"code": "1", "policy": "more"}')
+        assert reply.status == 500 and "a job cannot have more than its jail's maker, whose own hard limit" in reply.body.decode(), reply.body
+        assert server.execute("print(1)")["stdout"] == "1\n"
 
 
 def test_too_few_open_files_for_the_slots():
@@ -112,6 +128,8 @@ def test_words_of_the_configuration(tmp_path):
     for name, text in (("c", "cgroup: best-effort"), ("c.json", '{"cgroup": "best-effort"}')):
         said = refused("env", "-u", "SANDBOX_EXECUTOR_CGROUP", config=text, path=tmp_path / name)
         assert said.endswith("cgroup: CgroupMode has no value best-effort; did you mean BEST_EFFORT?"), said
+    assert refused("env", "-u", "SANDBOX_EXECUTOR_CGROUP", config="cgroup: none", path=tmp_path / "c").endswith(
+        "cgroup: CgroupMode has no value none; it has BEST_EFFORT, REQUIRED")
     assert refused(SANDBOX_EXECUTOR_CGROUP="best_efort") == (
         'SANDBOX_EXECUTOR_CGROUP: "best_efort" is not REQUIRED or BEST_EFFORT; did you mean BEST_EFFORT?')
 

@@ -299,7 +299,7 @@ static void test_refused(void **state)
         {"max_concurrent_jobs: 0", ":1:22", "max_concurrent_jobs: must be 1 to 4096, not 0"},
         {"max_body_bytes: 1", ":1:17", "max_body_bytes: must be 1024 to 1073741824, not 1"},
         {"outer_uid_base: 0", ":1:17", "outer_uid_base: must be 1000 to 4294901759, not 0"},
-        {"cgroup: NONE", ":1:9", "cgroup: CgroupMode has no value NONE"},
+        {"cgroup: NONE", ":1:9", "cgroup: CgroupMode has no value NONE; it has BEST_EFFORT, REQUIRED"},
         {"policy_path: ''", ":1:14", "policy_path[0]: must not be empty"},
         {"default_runtime: 'perl'", ":1:18", "default_runtime: there is no runtime \"perl\""},
         {"\ndefault_runtime: 'isolate'", ":2:18",
