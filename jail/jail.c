@@ -214,6 +214,9 @@ static const char *setup_hint(const struct jail_plan *plan, uint32_t index, int 
         return "; a job cannot have more than its jail's maker, whose own hard limit (ulimit -H, systemd: "
                "Limit...=) is lower";
     }
+    if (error == ENOSPC && strcmp(call, "unshare") == 0) {
+        return JAIL_MORE_NAMESPACES;
+    }
     return alone && error == EINVAL && strcmp(call, "open_tree") == 0
                ? "; a source with mounts below it can be bound together with them only (recursive)"
                : "";

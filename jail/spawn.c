@@ -112,7 +112,7 @@ static const char *clone_hint(int code)
 {
     return code == EAGAIN   ? "; it needs more processes (systemd: TasksMax=, containers: --pids-limit=, "
                               "shells: ulimit -u)"
-           : code == ENOSPC ? "; it needs more namespaces of a kind (/proc/sys/user/max_*_namespaces)"
+           : code == ENOSPC ? JAIL_MORE_NAMESPACES
            : code == EPERM || code == ENOSYS || code == EINVAL ? "; `immure check` says what forbids it"
                                                                : "";
 }

@@ -19,10 +19,8 @@ static const struct {
     {ENFILE, "the host has too many open files: raise fs.file-max (sysctl)"},
     {ENOMEM, "give it more memory (systemd: MemoryMax=, containers: --memory=, shells: ulimit -v)"},
     {EAGAIN, "it may need more processes (systemd: TasksMax=, containers: --pids-limit=, shells: ulimit -u)"},
-    {ENOSPC, "a disk is full, or a limit of the kernel is reached (/proc/sys/user, /proc/sys/fs)"},
     {ENOSYS, "this kernel, or a filter around us, has no such call: `immure check` says what is missing"},
     {EPERM, "something around us forbids it: `immure check` says what"},
-    {EACCES, "something around us forbids it: `immure check` says what"},
 };
 
 static const char *remedy_of(const struct err *err)

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/pidfd.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
@@ -88,10 +89,29 @@ void probe_seccomp_notify(const struct probe *probe, struct probe_result *ret)
     }
 }
 
+/* Who may enter its own mount namespace again gets the root of that. */
+static int try_real_root(unsigned long argument)
+{
+    (void)argument;
+    struct statx ours, real;
+    const unsigned wanted = STATX_INO | STATX_MNT_ID;
+    CLEANUP(fd_closep) int self = pidfd_open(getpid(), 0);
+    if (statx(AT_FDCWD, "/", 0, wanted, &ours) < 0 || self < 0 || setns(self, CLONE_NEWNS) < 0 ||
+        statx(AT_FDCWD, "/", 0, wanted, &real) < 0 || !(real.stx_mask & STATX_MNT_ID)) {
+        return 0;
+    }
+    return ours.stx_ino == real.stx_ino && ours.stx_mnt_id == real.stx_mnt_id ? 0 : -EXDEV;
+}
+
+static bool is_chroot(void)
+{
+    return host_is_chroot() || probe_in_child(try_real_root, 0) == -EXDEV;
+}
+
 void probe_chroot(const struct probe *probe, struct probe_result *ret)
 {
     (void)probe;
-    if (host_is_chroot()) {
+    if (is_chroot()) {
         probe_fail(ret, PROBE_MISSING, "a chroot, where the kernel makes no user namespaces",
                    "no jail can be made", HOST_CHROOT_REMEDY);
     } else {
@@ -102,10 +122,10 @@ void probe_chroot(const struct probe *probe, struct probe_result *ret)
 /* What forbids a call that the kernel has. Only root can tell every chroot. */
 static const char *forbids(int code)
 {
-    return code != EPERM      ? CONTAINER_FILTER
-           : host_is_chroot() ? HOST_CHROOT_REMEDY
-           : geteuid() == 0   ? CONTAINER_FILTER
-                              : CONTAINER_FILTER "; if it is a chroot: " HOST_CHROOT_REMEDY;
+    return code != EPERM    ? CONTAINER_FILTER
+           : is_chroot()    ? HOST_CHROOT_REMEDY
+           : geteuid() == 0 ? CONTAINER_FILTER
+                            : CONTAINER_FILTER "; if it is a chroot: " HOST_CHROOT_REMEDY;
 }
 
 static int try_unshare(unsigned long flags)
@@ -246,7 +266,7 @@ void probe_proc(const struct probe *probe, struct probe_result *ret)
     } else {
         probe_fail(ret, PROBE_WARN, strerror(-r),
                    "jobs get no /proc; a policy whose proc mount is required instead of optional fails",
-                   r == -EPERM && host_is_chroot()
+                   r == -EPERM && is_chroot()
                        ? HOST_CHROOT_REMEDY
                        : "the host's own /proc is masked in part, as containers do: give the container an "
                          "unmasked one "

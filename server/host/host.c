@@ -6,14 +6,11 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/keyctl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "jail/base/cleanup.h"
@@ -38,36 +35,23 @@ static int without_cgroups(const struct host_options *options, const struct err 
     return 0;
 }
 
-/* Where it may, a process gets the root of its mount namespace back by entering that again. */
-static int enter_own_mount_namespace(void)
+static bool same_place(const char *path, const char *other)
 {
-    CLEANUP(fd_closep) int self = pidfd_open(getpid(), 0);
-    return self < 0 || setns(self, CLONE_NEWNS) < 0 ? -errno : 0;
-}
-
-static bool same_root(const struct statx *a, const struct statx *b)
-{
-    return a->stx_mnt_id == b->stx_mnt_id && a->stx_ino == b->stx_ino &&
-           a->stx_dev_major == b->stx_dev_major && a->stx_dev_minor == b->stx_dev_minor;
+    struct statx a, b;
+    const unsigned wanted = STATX_INO | STATX_MNT_ID;
+    return statx(AT_FDCWD, path, 0, wanted, &a) == 0 && statx(AT_FDCWD, other, 0, wanted, &b) == 0 &&
+           a.stx_ino == b.stx_ino && a.stx_mnt_id == b.stx_mnt_id;
 }
 
 bool host_is_chroot(void)
 {
-    struct statx ours, real;
-    const unsigned wanted = STATX_INO | STATX_MNT_ID;
-    if (statx(AT_FDCWD, "/", 0, wanted, &ours) < 0 || !(ours.stx_mask & STATX_MNT_ID)) {
-        return false;
-    }
-    if (ours.stx_attributes_mask & ~ours.stx_attributes & STATX_ATTR_MOUNT_ROOT) {
+    struct statx root;
+    bool known = statx(AT_FDCWD, "/", 0, STATX_INO, &root) == 0;
+    if (known && root.stx_attributes_mask & ~root.stx_attributes & STATX_ATTR_MOUNT_ROOT) {
         return true;
     }
-    pid_t pid = fork();
-    if (pid == 0) {
-        _exit(enter_own_mount_namespace() == 0 && statx(AT_FDCWD, "/", 0, wanted, &real) == 0 &&
-              !same_root(&ours, &real));
-    }
-    int status = 0;
-    return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 1;
+    return same_place("/proc/self/ns/mnt", "/proc/1/ns/mnt") && access("/proc/1/root/", X_OK) == 0 &&
+           !same_place("/proc/1/root/", "/");
 }
 
 int host_open(const struct host_options *options, struct host *ret, struct err *reterr)

@@ -7,24 +7,34 @@ import subprocess
 import pytest
 from conftest import IMMURE
 from harness import CGROUP, ROOT, Server, config_key, runtimes, wait_for
+from harness import IMMURE as REAL
 
 WITHOUT_NODE = True
 
 KEY = "k" * 32
 # As root without capabilities, which may not read what nobody may.
 UNPRIVILEGED = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"] if os.geteuid() == 0 else []
-# A root that is a mount, and that is not its namespace's.
-CHROOT = ["unshare", "--user", "--map-root-user", "--mount", "/bin/sh", "-c", 'mount --rbind / "$0" && exec chroot "$0" "$@"']
+# A root with all that the host has in it, as for a debootstrap, in a mount namespace that has another.
+CHROOT = ["unshare", "--user", "--map-root-user", "--mount", "/bin/sh", "-c", """
+cd "$0" || exit
+for name in $(ls -A /); do
+    if [ -h "/$name" ]; then cp -a "/$name" .; elif [ -d "/$name" ]; then mkdir "$name" && mount --rbind "/$name" "$name" || exit; fi
+done
+exec chroot . "$@"
+"""]
+# A root that is a mount, beside a PID 1 that has another.
+CHROOT_ON_A_MOUNT = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--mount-proc", "/bin/sh", "-c",
+                     'mount --rbind / "$0" && chroot "$0" "$@"; exit $?']
 
 
 def refused(*prefix, config=None, path=None, **environment):
     """-> the sentence"""
-    variables = {"SANDBOX_EXECUTOR_SERVICE_API_KEY": KEY, "SANDBOX_EXECUTOR_ADDR": "127.0.0.1:0", "SANDBOX_EXECUTOR_CGROUP": CGROUP}
+    variables = {"SANDBOX_EXECUTOR_SERVICE_API_KEY": KEY, "SANDBOX_EXECUTOR_ADDR": "127.0.0.1:0", "SANDBOX_EXECUTOR_CGROUP": "BEST_EFFORT"}
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("SANDBOX_")}
     if config is not None:
         path.write_text(config)
         environment["SANDBOX_EXECUTOR_CONFIG"] = str(path)
-    done = subprocess.run([*map(str, prefix), IMMURE, "serve"], env=inherited | variables | environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*map(str, prefix), REAL, "serve"], env=inherited | variables | environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1, (done.returncode, done.stderr)
     own = [line for line in done.stderr.splitlines() if line.startswith("immure serve: ")]
     assert len(own) == 1 and done.stderr.splitlines()[-1] == own[0], done.stderr
@@ -48,7 +58,7 @@ def test_a_job_that_may_have_more_open_files_than_the_server(tmp_path):
     (tmp_path / "more.textproto").write_text((ROOT / "config/policies/python.textproto").read_text().replace('name: "python"', 'name: "more"')
                                              .replace("resource: NOFILE soft: 320", "resource: NOFILE soft: 900"))
     (tmp_path / "server.textproto").write_text(f'policy_path: "{tmp_path}/more.textproto"\n' + runtimes())
-    with Server(tmp_path / "log", ["prlimit", "--nofile=800:800"], SANDBOX_EXECUTOR_CONFIG=str(tmp_path / "server.textproto")) as server:
+    with Server(tmp_path / "log", ["prlimit", "--nofile=800:800"], immure=IMMURE, SANDBOX_EXECUTOR_CONFIG=str(tmp_path / "server.textproto")) as server:
         reply = server.request("POST", "/execute", '{"code": "1", "policy": "more"}')
         assert reply.status == 500 and "a job cannot have more than its jail's maker, whose own hard limit" in reply.body.decode(), reply.body
         assert server.execute("print(1)")["stdout"] == "1\n"
@@ -60,14 +70,14 @@ def test_too_few_open_files_for_the_slots():
 
 
 def test_open_files_that_are_just_enough(tmp_path):
-    with Server(tmp_path / "log", ["prlimit", "--nofile=320:320"]) as server:
+    with Server(tmp_path / "log", ["prlimit", "--nofile=320:320"], immure=IMMURE) as server:
         assert server.execute("print(1)")["stdout"] == "1\n"
 
 
 def test_a_reload_that_needs_more_open_files(tmp_path):
     config = tmp_path / "server.textproto"
     config.write_text("")
-    with Server(tmp_path / "log", ["prlimit", "--nofile=1000:1000"], SANDBOX_EXECUTOR_CONFIG=str(config)) as server:
+    with Server(tmp_path / "log", ["prlimit", "--nofile=1000:1000"], immure=IMMURE, SANDBOX_EXECUTOR_CONFIG=str(config)) as server:
         config.write_text("max_concurrent_jobs: 100")
         os.kill(server.process.pid, 1)
         line = wait_for(lambda: re.search("event=reload_refused .*", server.log()), "the refusal")[0]
@@ -75,8 +85,10 @@ def test_a_reload_that_needs_more_open_files(tmp_path):
         assert server.execute("print(1)")["stdout"] == "1\n"
 
 
-def test_in_a_chroot(tmp_path):
-    said = refused(*CHROOT, tmp_path)
+@pytest.mark.parametrize("how", [CHROOT, CHROOT_ON_A_MOUNT])
+def test_in_a_chroot(tmp_path, how):
+    (tmp_path / "root").mkdir()
+    said = refused(*how, tmp_path / "root")
     assert said.startswith("we are in a chroot, where the kernel makes no user namespaces, and so no jails; start outside of the chroot"), said
 
 
@@ -114,7 +126,7 @@ def test_what_is_not_there(tmp_path, field, remedy):
 
 def test_an_image_directory_that_is_not_there_is_found_by_check_config(tmp_path):
     (tmp_path / "c").write_text('image_directory: "/no-such"')
-    done = subprocess.run([IMMURE, "serve", "--check-config", "--config", tmp_path / "c"], capture_output=True, text=True,
+    done = subprocess.run([REAL, "serve", "--check-config", "--config", tmp_path / "c"], capture_output=True, text=True,
                           env={"SANDBOX_EXECUTOR_SERVICE_API_KEY": KEY})
     assert done.returncode == 1 and 'image_directory: "/no-such" cannot be read: No such file or directory; make it' in done.stderr
 
@@ -135,7 +147,7 @@ def test_words_of_the_configuration(tmp_path):
 
 
 def test_a_word_of_the_environment_in_any_case(tmp_path):
-    with Server(tmp_path / "log", cgroup=CGROUP.lower().replace("_", "-")) as server:
+    with Server(tmp_path / "log", immure=IMMURE, cgroup=CGROUP.lower().replace("_", "-")) as server:
         assert server.execute("print(1)")["stdout"] == "1\n"
 
 
@@ -150,7 +162,7 @@ def test_a_misspelt_variable(name, meant):
 
 def test_variables_of_a_service_beside_us(tmp_path):
     """As Kubernetes sets them where a service is called sandbox-executor, which is what callers may call it."""
-    with Server(tmp_path / "log", SANDBOX_EXECUTOR_SERVICE_HOST="10.0.0.1", SANDBOX_EXECUTOR_PORT="tcp://10.0.0.1:9099",
+    with Server(tmp_path / "log", immure=IMMURE, SANDBOX_EXECUTOR_SERVICE_HOST="10.0.0.1", SANDBOX_EXECUTOR_PORT="tcp://10.0.0.1:9099",
                 SANDBOX_EXECUTOR_PORT_9099_TCP_ADDR="10.0.0.1", SANDBOX_EXECUTOR_SERVICE_PORT_HTTP="9099") as server:
         assert server.get("/readyz").status == 200
 
@@ -162,7 +174,7 @@ def test_a_team_that_is_off_is_told_of(tmp_path):
     text = "\n".join(line.strip() for line in lines)
     line = text[:text.index("enabled: false")].count("\n") + 1
     config.write_text(text)
-    with Server(tmp_path / "log", SANDBOX_EXECUTOR_CONFIG=str(config)) as server:
+    with Server(tmp_path / "log", immure=IMMURE, SANDBOX_EXECUTOR_CONFIG=str(config)) as server:
         told = [re.search(r"team=(\S+) at=(\S+) means=.* remedy=(.*)", said).groups() for said in server.log().splitlines() if "event=team_off" in said]
         assert told == [("named", f"{config}:{line}:10", '"write `enabled: true` there"'),
                         ("unnamed", str(config), r'"add `team { name: \"unnamed\" enabled: true }` there"')]

@@ -111,7 +111,6 @@ def test_a_chroot(tmp_path, user):
     row = {row["name"]: row for row in json.loads(done.stdout)["checks"]}
     for name in ("user namespace", "mount namespace", "mount API", "pivot_root", "procfs", "overlayfs", *([] if user else ["root directory"])):
         assert row[name]["status"] != "OK" and (user or row[name]["remedy"].startswith("start outside of the chroot")), row[name]
-    assert user or row["jail"]["found"].startswith("we are in a chroot")
 
 
 def test_too_few_open_files():
