@@ -210,6 +210,13 @@ static const char *setup_hint(const struct jail_plan *plan, uint32_t index, int 
     const struct jail_step *step = index < plan->n_steps ? &plan->steps[index] : NULL;
     /* In a user namespace mounts are locked to what they hide. */
     bool alone = step && step->kind == JAIL_STEP_BIND && !(step->bind.flags & JAIL_MOUNT_RECURSIVE);
+    if (step && step->kind == JAIL_STEP_RLIMIT && error == EPERM) {
+        return "; a job cannot have more than its jail's maker, whose own hard limit (ulimit -H, systemd: "
+               "Limit...=) is lower";
+    }
+    if (error == ENOSPC && strcmp(call, "unshare") == 0) {
+        return JAIL_MORE_NAMESPACES;
+    }
     return alone && error == EINVAL && strcmp(call, "open_tree") == 0
                ? "; a source with mounts below it can be bound together with them only (recursive)"
                : "";

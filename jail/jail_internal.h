@@ -11,6 +11,9 @@
 #include "jail/child/message.h"
 #include "jail/jail.h"
 
+/* What follows the kernel's "No space left on device" where a namespace is made. */
+#define JAIL_MORE_NAMESPACES "; it needs more namespaces of a kind (/proc/sys/user/max_*_namespaces)"
+
 struct jail {
     enum jail_state state;
     enum jail_end end;

@@ -107,6 +107,16 @@ static int heap_on_fork(int advice)
     return to > from && madvise((void *)from, to - from, advice) < 0 && errno != ENOMEM ? -errno : 0;
 }
 
+/* What an operator can do where no process or no namespace can be had. */
+static const char *clone_hint(int code)
+{
+    return code == EAGAIN   ? "; it needs more processes (systemd: TasksMax=, containers: --pids-limit=, "
+                              "shells: ulimit -u)"
+           : code == ENOSPC ? JAIL_MORE_NAMESPACES
+           : code == EPERM || code == ENOSYS || code == EINVAL ? "; `immure check` says what forbids it"
+                                                               : "";
+}
+
 static int clone_child(struct jail *jail, struct child *child, struct err *reterr)
 {
     uint64_t cgroup = jail->cgroup ? (uint64_t)jail_cgroup_fd(jail->cgroup) : 0u;
@@ -133,7 +143,8 @@ static int clone_child(struct jail *jail, struct child *child, struct err *reter
         /* Where it fails late (pids.max of a cgroup), the kernel has written a number that it then took back.
          */
         jail->pidfd = -1;
-        return err_set(reterr, ERR_SETUP, code, NULL, "clone3 into new namespaces: %s", strerror(code));
+        return err_set(reterr, ERR_SETUP, code, NULL, "clone3 into new namespaces: %s%s", strerror(code),
+                       clone_hint(code));
     }
     jail->pid = (pid_t)pid;
     r = jail_watch_pidfd(jail);

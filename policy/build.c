@@ -157,6 +157,15 @@ static void add_rlimits(struct jail_plan *plan, const struct policy_spec *spec,
     }
 }
 
+uint64_t policy_open_files(const struct policy *policy)
+{
+    struct rlimit_row rows[RLIM_NLIMITS] = {0};
+    const struct policy_spec *spec = policy_spec(policy);
+    set_rlimits(rows, default_rlimits, ARRAY_SIZE(default_rlimits));
+    set_rlimits(rows, spec->rlimits, spec->n_rlimits);
+    return rows[RLIMIT_NOFILE].hard;
+}
+
 static const struct job_env *find_env(const struct job *job, const char *name)
 {
     for (size_t i = 0; i < job->n_env; i++) {

@@ -91,6 +91,9 @@ int policy_build_plan(const struct policy *policy, const struct policy_ceilings 
                       const struct job *job, const struct policy_program *program, struct jail_plan **ret,
                       struct err *reterr);
 
+/* The descriptors that a process of its jobs may have (RLIMIT_NOFILE): no more than its jails' maker may. */
+uint64_t policy_open_files(const struct policy *policy);
+
 /* Findings of `immure policy lint`, one line each into `ret`; returns how many. `strict` adds advice. */
 int policy_lint(const struct policy *policy, bool strict, struct buf *ret);
 /* `immure policy explain`: limits, filter in words, the plan. */

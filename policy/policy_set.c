@@ -14,6 +14,7 @@
 #include "config/shipped.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
+#include "jail/base/io.h"
 #include "policy/compiled.h"
 #include "policy/embedded.h"
 #include "policy/filter/names.h"
@@ -142,7 +143,9 @@ static int add_directory(struct policy_set *set, const char *path, struct err *r
     struct dirent **entries = NULL;
     int n = scandir(path, &entries, is_policy_file, alphasort);
     if (n < 0) {
-        return err_set(reterr, ERR_CONFIG, errno, path, "cannot read the directory: %s", strerror(errno));
+        char why[IO_PATH_ERROR_BYTES];
+        return err_set(reterr, ERR_CONFIG, errno, path, "cannot read the directory: %s",
+                       io_path_error(path, errno, why));
     }
     int r = 0;
     for (int i = 0; i < n; i++) {
@@ -178,7 +181,9 @@ int policy_set_load(char *const *paths, size_t n_paths, struct policy_set **ret,
     for (size_t i = 0; i < n_paths; i++) {
         struct stat st;
         if (stat(paths[i], &st) < 0) {
-            return err_set(reterr, ERR_CONFIG, errno, paths[i], "cannot read it: %s", strerror(errno));
+            char why[IO_PATH_ERROR_BYTES];
+            return err_set(reterr, ERR_CONFIG, errno, paths[i], "cannot read it: %s",
+                           io_path_error(paths[i], errno, why));
         }
         int r = S_ISDIR(st.st_mode) ? add_directory(set, paths[i], reterr) : add_file(set, paths[i], reterr);
         if (r < 0) {

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,8 +68,17 @@ const char *builder_suggest_value(const ProtobufCFieldDescriptor *field, const c
 {
     const ProtobufCEnumDescriptor *descriptor = field->descriptor;
     struct suggestion suggestion = SUGGESTION_FOR(name, len);
+    char all[SUGGESTION_TEXT_MAX];
+    int used = snprintf(all, sizeof all, "; it has ");
     for (unsigned i = 0; i < descriptor->n_value_names; i++) {
-        suggestion_offer(&suggestion, descriptor->values_by_name[i].name);
+        const char *value = descriptor->values_by_name[i].name;
+        size_t at = (size_t)used < sizeof all ? (size_t)used : sizeof all;
+        suggestion_offer(&suggestion, value);
+        used += snprintf(all + at, sizeof all - at, "%s%s", i > 0 ? ", " : "", value);
+    }
+    /* Where there are few, all of them. */
+    if (!suggestion.best && (size_t)used < sizeof all) {
+        return memcpy(ret, all, sizeof all);
     }
     return suggestion_text(&suggestion, "", ret);
 }

@@ -22,7 +22,8 @@ int protofile_read(const char *path, struct buf *ret, struct err *reterr)
     }
     int r = io_read_file_at(AT_FDCWD, path, PROTOFILE_BYTES_MAX, ret);
     if (r < 0) {
-        return err_set(reterr, ERR_CONFIG, -r, path, "cannot be read: %s", io_read_error(-r));
+        char why[IO_PATH_ERROR_BYTES];
+        return err_set(reterr, ERR_CONFIG, -r, path, "cannot be read: %s", io_path_error(path, -r, why));
     }
     return 0;
 }

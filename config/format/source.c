@@ -145,7 +145,7 @@ const char *source_place_text(const char *file, struct source_position at, char 
 
 int source_fail(const struct source *source, const char *path, struct err *reterr, const char *fmt, ...)
 {
-    char item[SOURCE_PLACE_TEXT_MAX], text[400];
+    char item[SOURCE_PLACE_TEXT_MAX], text[sizeof reterr->text];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);

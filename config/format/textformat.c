@@ -9,6 +9,7 @@
  * none, so that every protobuf tool reads it. tests/config holds the two against each other. */
 #include "config/format/textformat.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -243,8 +244,13 @@ static int parse_bool(struct parser *parser, void *slot)
 static int fail_unknown_enum_name(struct parser *parser, const ProtobufCFieldDescriptor *field)
 {
     const ProtobufCEnumDescriptor *descriptor = field->descriptor;
-    const struct text_token *token = &parser->lex.token;
+    struct text_token *token = &parser->lex.token;
     char suggestion[SUGGESTION_TEXT_MAX];
+    /* "best-effort" is three tokens, and one word to whoever wrote it. */
+    while (token->start + token->len < parser->lex.end &&
+           (isalnum((unsigned char)token->start[token->len]) || strchr("-_", token->start[token->len]))) {
+        token->len++;
+    }
     return fail(parser, "%s has no value %.*s%s", descriptor->short_name, shown(parser), token->start,
                 builder_suggest_value(field, token->start, token->len, suggestion));
 }

@@ -2,7 +2,9 @@
  * the warden, the front and the command line. */
 #include "config/server/config_message.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,6 +41,33 @@ static int check_port(struct checker *checker, const char *port)
     return 0;
 }
 
+static bool is_ipv6(const char *text, size_t len)
+{
+    char copy[INET6_ADDRSTRLEN];
+    struct in6_addr address;
+    return (size_t)snprintf(copy, sizeof copy, "%.*s", (int)(len < sizeof copy ? len : sizeof copy), text) ==
+               len &&
+           inet_pton(AF_INET6, copy, &address) == 1;
+}
+
+/* Says what may have been meant by a port alone, a host alone, and an IPv6 address without brackets. */
+static int fail_listen(struct checker *checker, const char *listen)
+{
+    char meant[96] = "";
+    const char *colon = strrchr(listen, ':');
+    size_t len = strlen(listen), host = colon ? (size_t)(colon - listen) : 0;
+    if (len > 0 && len < 64 && !strpbrk(listen, ":[] \t/")) {
+        bool is_port = strspn(listen, "0123456789") == len;
+        snprintf(meant, sizeof meant, is_port ? "127.0.0.1:%.60s" : "%.60s:9099", listen);
+    } else if (is_ipv6(listen, host)) {
+        snprintf(meant, sizeof meant, "[%.*s]%.20s", (int)host, listen, colon);
+    } else if (is_ipv6(listen, len)) {
+        snprintf(meant, sizeof meant, "[%.50s]:9099", listen);
+    }
+    return check_fail(checker, "listen", "must be HOST:PORT, [HOST]:PORT or unix:/PATH, not \"%.60s\"%s%s%s",
+                      listen, meant[0] ? "; did you mean " : "", meant, meant[0] ? "?" : "");
+}
+
 /* HOST:PORT, [HOST]:PORT or unix:/absolute/path. */
 static int check_listen(struct checker *checker, const char *listen)
 {
@@ -51,16 +80,14 @@ static int check_listen(struct checker *checker, const char *listen)
     }
     const char *colon = strrchr(listen, ':');
     if (!colon) {
-        return check_fail(checker, "listen", "must be HOST:PORT, [HOST]:PORT or unix:/PATH, not \"%.60s\"",
-                          listen);
+        return fail_listen(checker, listen);
     }
     if (colon == listen) {
         return check_fail(checker, "listen", "names no host; 0.0.0.0%.20s listens on all addresses", listen);
     }
     bool bracketed = listen[0] == '[' && colon[-1] == ']';
     if (!bracketed && (memchr(listen, ':', (size_t)(colon - listen)) || strpbrk(listen, "[] \t/"))) {
-        return check_fail(checker, "listen", "must be HOST:PORT, [HOST]:PORT or unix:/PATH, not \"%.60s\"",
-                          listen);
+        return fail_listen(checker, listen);
     }
     return check_port(checker, colon + 1);
 }

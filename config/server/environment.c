@@ -25,6 +25,7 @@
 #include "jail/base/io.h"
 
 #define PREFIX          "SANDBOX_EXECUTOR_"
+#define OLD_PREFIX      "SANDBOX_"
 #define FILE_SUFFIX     "_FILE"
 #define VALUE_BYTES_MAX 65536
 
@@ -98,8 +99,9 @@ static int read_file(const char *spelling, const char *path, struct buf *ret, st
 {
     int r = io_read_file_at(AT_FDCWD, path, VALUE_BYTES_MAX, ret);
     if (r < 0) {
-        return err_set(reterr, ERR_CONFIG, -r, spelling, "\"%s\" cannot be read: %s", path,
-                       io_read_error(-r));
+        char why[IO_PATH_ERROR_BYTES];
+        return err_set(reterr, ERR_CONFIG, -r, spelling, "\"%.100s\" cannot be read: %s", path,
+                       io_path_error(path, -r, why));
     }
     for (const char *end = "\n\r"; *end; end++) {
         if (ret->len > 0 && ret->data[ret->len - 1] == *end) {
@@ -159,37 +161,102 @@ static int find_value(char *const *env, const struct variable *variable, struct 
     return 0;
 }
 
-static bool is_spelling_of(const struct variable *variable, const char *name, size_t len)
+static bool is_spelling_of(const char *known_name, const char *name, size_t len)
 {
-    size_t known = strlen(variable->name), suffix = strlen(FILE_SUFFIX);
-    if (strncmp(name, variable->name, len < known ? len : known) != 0) {
+    size_t known = strlen(known_name), suffix = strlen(FILE_SUFFIX);
+    if (strncmp(name, known_name, len < known ? len : known) != 0) {
         return false;
     }
     return len == known || (len == known + suffix && memcmp(name + known, FILE_SUFFIX, suffix) == 0);
 }
 
-int environment_check(char *const *env, struct err *reterr)
+static bool begins_with(const char *text, const char *prefix)
 {
-    static const size_t prefix = sizeof PREFIX - 1;
-    for (; *env; env++) {
-        size_t len = strcspn(*env, "=");
-        bool known = strncmp(*env, PREFIX, prefix) != 0;
-        struct suggestion suggestion =
-            known ? SUGGESTION_FOR("", 0) : SUGGESTION_FOR(*env + prefix, len - prefix);
-        for (size_t i = 0; i < ARRAY_SIZE(variables) && !known; i++) {
-            known = is_spelling_of(&variables[i], *env, len);
-            if (strncmp(variables[i].name, PREFIX, prefix) == 0) {
-                suggestion_offer(&suggestion, variables[i].name + prefix);
-            }
-        }
-        if (!known) {
-            char name[128], text[SUGGESTION_TEXT_MAX];
-            snprintf(name, sizeof name, "%.*s", (int)(len < 120 ? len : 120), *env);
-            return err_set(reterr, ERR_CONFIG, EINVAL, name, "there is no such variable%s",
-                           suggestion_text(&suggestion, PREFIX, text));
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+/* Kubernetes tells containers of the services beside them: of one called sandbox-executor by
+ * SANDBOX_EXECUTOR_SERVICE_HOST, _SERVICE_PORT, _SERVICE_PORT_HTTP, _PORT, _PORT_9099_TCP and the like. */
+static bool is_of_a_service(const char *rest, size_t len)
+{
+    static const char *const words[] = {"SERVICE_HOST", "SERVICE_PORT", "PORT"};
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+        size_t known = strlen(words[i]);
+        if (begins_with(rest, words[i]) && (len == known || (i > 0 && rest[known] == '_'))) {
+            return true;
         }
     }
-    return 0;
+    return false;
+}
+
+static bool is_known(const char *name, size_t len)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(variables); i++) {
+        const char *alias = variables[i].alias;
+        if (is_spelling_of(variables[i].name, name, len) || (alias && is_spelling_of(alias, name, len))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whose variables are looked at. All with the first prefix are ours. Other programs have names with the other
+ * two: there it is what is one letter away from one of ours, or has only the prefix wrong. */
+static const struct {
+    const char *prefix;
+    bool ours;
+} prefixes[] = {{PREFIX, true}, {OLD_PREFIX, false}, {"IMMURE_", false}};
+
+/* The variable that `rest`, which follows that prefix, is nearest to; NULL: none. */
+static const char *nearest(size_t which, const char *rest, size_t len)
+{
+    struct suggestion suggestion = SUGGESTION_FOR(rest, len);
+    const char *ret = NULL;
+    for (size_t i = 0; i < 2 * ARRAY_SIZE(variables); i++) {
+        const char *name = i % 2 ? variables[i / 2].alias : variables[i / 2].name;
+        bool is_old = name && !begins_with(name, PREFIX);
+        if (!name || (which < 2 && is_old != (which == 1))) {
+            continue;
+        }
+        const char *own = name + strlen(is_old ? OLD_PREFIX : PREFIX);
+        suggestion_offer(&suggestion, own);
+        ret = suggestion.best == own ? name : ret;
+    }
+    return ret && (prefixes[which].ours || suggestion.distance <= 1) ? ret : NULL;
+}
+
+static int check_variable(const char *entry, struct err *reterr)
+{
+    size_t len = strcspn(entry, "="), which = 0, suffix = strlen(FILE_SUFFIX);
+    while (which < ARRAY_SIZE(prefixes) && !begins_with(entry, prefixes[which].prefix)) {
+        which++;
+    }
+    if (which == ARRAY_SIZE(prefixes) || is_known(entry, len)) {
+        return 0;
+    }
+    size_t prefix = strlen(prefixes[which].prefix);
+    if (len < prefix || is_of_a_service(entry + prefix, len - prefix)) {
+        return 0;
+    }
+    bool is_path = len > prefix + suffix && memcmp(entry + len - suffix, FILE_SUFFIX, suffix) == 0;
+    const char *meant = nearest(which, entry + prefix, len - prefix - (is_path ? suffix : 0));
+    if (!meant && !prefixes[which].ours) {
+        return 0;
+    }
+    char name[128];
+    snprintf(name, sizeof name, "%.*s", (int)(len < 120 ? len : 120), entry);
+    return err_set(reterr, ERR_CONFIG, EINVAL, name, "there is no such variable%s%s%s%s",
+                   meant ? "; did you mean " : "", meant ? meant : "", meant && is_path ? FILE_SUFFIX : "",
+                   meant ? "?" : "");
+}
+
+int environment_check(char *const *env, struct err *reterr)
+{
+    int r = 0;
+    for (; r == 0 && *env; env++) {
+        r = check_variable(*env, reterr);
+    }
+    return r;
 }
 
 int environment_config_path(char *const *env, char **ret, struct err *reterr)
@@ -250,19 +317,25 @@ static int put_number(const struct overrides *overrides, const ProtobufCFieldDes
                    wrong ? wrong : AMOUNT_TOO_LARGE);
 }
 
+/* In any case, and with - for _, as variables are written. A file is held to its format. */
 static int put_enum(const struct overrides *overrides, const ProtobufCFieldDescriptor *field,
                     const struct value *value, void *slot)
 {
-    if (builder_put_enum_name(field, slot, value->text.data, value->text.len)) {
-        return 0;
-    }
     CLEANUP(buf_free) struct buf names = BUF_INIT;
     const ProtobufCEnumDescriptor *descriptor = field->descriptor;
+    struct suggestion suggestion = SUGGESTION_FOR(value->text.data, value->text.len);
+    char text[SUGGESTION_TEXT_MAX];
     for (unsigned i = 0; i < descriptor->n_values; i++) {
+        suggestion_offer(&suggestion, descriptor->values[i].name);
         buf_printf(&names, "%s%s", i > 0 ? " or " : "", descriptor->values[i].name);
     }
-    return err_set(overrides->reterr, ERR_CONFIG, EINVAL, value->spelling, "\"%.60s\" is not %s",
-                   value->text.data, names.failed ? "known" : names.data);
+    if (suggestion.best && suggestion.distance == 0) {
+        builder_put_enum_name(field, slot, suggestion.best, strlen(suggestion.best));
+        return 0;
+    }
+    return err_set(overrides->reterr, ERR_CONFIG, EINVAL, value->spelling, "\"%.60s\" is not %s%s",
+                   value->text.data, names.failed ? "known" : names.data,
+                   suggestion_text(&suggestion, "", text));
 }
 
 /* The field named in the row, which is a singular string, whole number or enum. */

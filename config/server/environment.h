@@ -5,8 +5,9 @@ struct Immure__Server;
 struct err;
 struct source;
 
-/* Refuses every SANDBOX_EXECUTOR_* variable that does not exist, with "did you mean", and those of features
- * that this version does not have. ERR_CONFIG with the variable as item. */
+/* Refuses every SANDBOX_EXECUTOR_* variable that does not exist, with "did you mean", and SANDBOX_* and
+ * IMMURE_* where they are nearly one of ours. What Kubernetes says of a service of that name passes.
+ * ERR_CONFIG with the variable as item. */
 int environment_check(char *const *env, struct err *reterr);
 
 /* SANDBOX_EXECUTOR_CONFIG (or _FILE), to be freed; NULL where it is not set. */

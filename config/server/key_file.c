@@ -71,8 +71,9 @@ int key_file_append(struct Immure__Server *message, struct source *source, struc
     CLEANUP(file_freep) Immure__KeyFile *file = NULL;
     int r = protofile_read(message->key_file, &text, NULL);
     if (r < 0) {
-        return source_fail(source, "key_file", reterr, "\"%s\" cannot be read: %s", message->key_file,
-                           io_read_error(-r));
+        char why[IO_PATH_ERROR_BYTES];
+        return source_fail(source, "key_file", reterr, "\"%.100s\" cannot be read: %s", message->key_file,
+                           io_path_error(message->key_file, -r, why));
     }
     r = decode(&own, text.data, text.len, &file, reterr);
     if (r < 0 || file->n_key == 0) {

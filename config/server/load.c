@@ -148,7 +148,7 @@ int server_config_fail(const struct server_config *config, const char *path, str
                        const char *fmt, ...)
 {
     static const struct source nowhere = {.name = ""};
-    char text[400];
+    char text[sizeof reterr->text];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);

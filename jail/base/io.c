@@ -4,7 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/magic.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -129,11 +132,49 @@ int io_read_file_at(int dirfd, const char *path, size_t limit_bytes, struct buf 
     return r < 0 ? r : io_read_fd(fd, limit_bytes, ret);
 }
 
-const char *io_read_error(int code)
+/* The part of the path that is at fault: the first directory that is not there or may not be passed, or else
+ * the whole. */
+static void failing_part(const char *path, char ret[PATH_MAX])
 {
-    return code == EPIPE    ? "it is a pipe that nobody writes to"
-           : code == EAGAIN ? "it is no file, and has nothing to be read now"
-                            : strerror(code);
+    struct stat st;
+    for (size_t n = 1; path[0] && path[n] && n < PATH_MAX; n++) {
+        if (path[n] == '/') {
+            snprintf(ret, PATH_MAX, "%.*s", (int)n, path);
+            if (faccessat(AT_FDCWD, ret, X_OK, AT_EACCESS) < 0) {
+                return;
+            }
+        }
+    }
+    /* Of a file to be made, the directory. */
+    snprintf(ret, PATH_MAX, "%s", path);
+    char *slash = strrchr(ret, '/');
+    if (slash && slash > ret && stat(ret, &st) < 0) {
+        *slash = '\0';
+    }
+}
+
+const char *io_path_error(const char *path, int code, char ret[IO_PATH_ERROR_BYTES])
+{
+    struct stat st;
+    char part[PATH_MAX];
+    int used = snprintf(ret, IO_PATH_ERROR_BYTES, "%s",
+                        code == EPIPE    ? "it is a pipe that nobody writes to"
+                        : code == EAGAIN ? "it is no file, and has nothing to be read now"
+                                         : strerror(code));
+    char *end = ret + used;
+    size_t room = IO_PATH_ERROR_BYTES - (size_t)used;
+    failing_part(path, part);
+    bool there = stat(part, &st) == 0;
+    if (code == EACCES && there) {
+        snprintf(end, room,
+                 ": %.180s belongs to uid %u and gid %u and has mode %04o, and this is uid %u and gid %u; "
+                 "chown or "
+                 "chmod it",
+                 part, st.st_uid, st.st_gid, st.st_mode & 07777u, geteuid(), getegid());
+    } else if (code == ENOENT && !there && strcmp(part, path) != 0) {
+        snprintf(end, room, ": there is no %.180s", part);
+    }
+    return ret;
 }
 
 int io_write_file_at(int dirfd, const char *path, const char *text)

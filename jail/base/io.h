@@ -18,8 +18,11 @@ int io_write_full(int fd, const void *data, size_t size);
  * read until those who write to it have ended, a terminal until its end; of what else has no end nobody waits
  * for one: a pipe without a writer is -EPIPE, a device without anything to be read -EAGAIN. */
 int io_read_file_at(int dirfd, const char *path, size_t limit_bytes, struct buf *ret);
-/* What the errno value of io_read_file_at() means, for a sentence. */
-const char *io_read_error(int code);
+/* What the errno value of an attempt to open a path means, for a sentence: of one that is closed to this
+ * process also whose it is and who we are, of one with a directory that is not there which. As
+ * io_read_file_at() fails. */
+#define IO_PATH_ERROR_BYTES 400
+const char *io_path_error(const char *path, int code, char ret[IO_PATH_ERROR_BYTES]);
 /* Appends what is left in `fd` to `ret`; more than `limit_bytes` is -EFBIG. */
 int io_read_fd(int fd, size_t limit_bytes, struct buf *ret);
 /* Opens (O_WRONLY), writes `text` with one write(2) and closes. For cgroup and proc files. */

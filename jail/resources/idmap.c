@@ -69,11 +69,16 @@ static int enter_own_namespace(const struct idmap_pool *pool, struct err *reterr
 {
     if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0) {
         int code = errno;
+        if (code == ENOSPC) {
+            return err_set(reterr, ERR_HOST, code, NULL,
+                           "there may be no more namespaces here: raise user.max_user_namespaces and "
+                           "user.max_mnt_namespaces (sysctl)");
+        }
         return err_set(
             reterr, ERR_HOST, code, NULL,
             "an ordinary user may not make user namespaces here (%s): see user.max_user_namespaces, "
             "kernel.unprivileged_userns_clone and kernel.apparmor_restrict_unprivileged_userns, or `immure "
-            "check`",
+            "check`; in a chroot nobody may",
             strerror(code));
     }
     char map[64];

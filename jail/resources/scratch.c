@@ -57,7 +57,9 @@ int scratch_open(uint64_t size_bytes, uint64_t inodes, uint32_t uid, uint32_t gi
     uint64_t all_inodes = inodes == 0 || inodes > UINT64_MAX - OWN_INODES ? 0 : inodes + OWN_INODES;
     int fd = tmpfs_new(size_bytes, all_inodes, 0755, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, &call);
     if (fd < 0) {
-        return err_set(reterr, ERR_SETUP, -fd, NULL, "making the scratch tmpfs: %s: %s", call, strerror(-fd));
+        return err_set(reterr, ERR_SETUP, -fd, NULL, "making the scratch tmpfs: %s: %s%s", call,
+                       strerror(-fd),
+                       fd == -ENOSPC ? "; it needs more mount namespaces (user.max_mnt_namespaces)" : "");
     }
     CLEANUP(fd_closep) int scratch = fd;
     static const struct {

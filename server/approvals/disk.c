@@ -114,7 +114,8 @@ int approval_disk_open(const char *path, struct approval_disk **ret, struct err 
     if (disk->fd < 0 && errno == ENOENT && mkdir(path, 0700) == 0) {
         disk->fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     }
-    int r = disk->fd < 0 ? refuse(reterr, errno, path, strerror(errno)) : 0;
+    char why[IO_PATH_ERROR_BYTES];
+    int r = disk->fd < 0 ? refuse(reterr, errno, path, io_path_error(path, errno, why)) : 0;
     r = r < 0 ? r : check_owner(disk, path, reterr);
     r = r < 0 ? r : lock(disk, path, reterr);
     if (r == 0) {

@@ -21,6 +21,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
+#include "jail/base/io.h"
 #include "server/audit/chain.h"
 #include "server/kit/json_out.h"
 #include "server/kit/log.h"
@@ -62,7 +63,9 @@ static int not_a_chain(const char *path, struct err *reterr)
 
 static int cannot(const char *verb, const char *path, int code, struct err *reterr)
 {
-    return err_set(reterr, ERR_CONFIG, code, "audit_log", "cannot %s %.150s: %s", verb, path, strerror(code));
+    char why[IO_PATH_ERROR_BYTES];
+    return err_set(reterr, ERR_CONFIG, code, "audit_log", "cannot %s %.100s: %s", verb, path,
+                   io_path_error(path, code, why));
 }
 
 static const char *last_line_feed(const char *data, size_t size)

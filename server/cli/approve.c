@@ -346,7 +346,9 @@ static int read_key(const struct approve_options *options, char **ret, struct er
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     int r = io_read_file_at(AT_FDCWD, options->key_file, KEY_FILE_BYTES_MAX, &text);
     if (r < 0) {
-        return err_set(reterr, ERR_CONFIG, -r, options->key_file, "%s", io_read_error(-r));
+        char why[IO_PATH_ERROR_BYTES];
+        return err_set(reterr, ERR_CONFIG, -r, options->key_file, "%s",
+                       io_path_error(options->key_file, -r, why));
     }
     while (text.len > 0 && strchr("\r\n", text.data[text.len - 1])) {
         text.data[--text.len] = '\0';

@@ -1,12 +1,14 @@
 /* `immure check`: what this host offers, layer by layer, what that means and what to do about it, and whether
  * a jail really works. Changes nothing that outlives it. */
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "config/server/config.h"
@@ -14,12 +16,14 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/resources/cgroup_own.h"
+#include "policy/policy.h"
 #include "server/cli/command.h"
 #include "server/cli/options.h"
 #include "server/cli/probe.h"
 #include "server/cli/selftest_jail.h"
 #include "server/host/programs.h"
 #include "server/kit/json_out.h"
+#include "server/kit/sentence.h"
 #include "server/warden/front_process.h"
 
 struct check_options {
@@ -114,7 +118,7 @@ static const struct {
     const char *args[2];
     const char *missing, *remedy;
 } runtimes[] = {
-    {"python", "python", NULL, {"-c", "pass"}, NULL, "install it, or name another: SANDBOX_PYTHON_BIN"},
+    {"python", "python", NULL, {"-c", "pass"}, NULL, "install python3, or name another: SANDBOX_PYTHON_BIN"},
     {"node", "node", NULL, {"-e", "0"}, not_offered, "install nodejs, or name another: SANDBOX_NODE_BIN"},
     {"isolate", "isolate", NULL, {"-e", "0"}, not_offered, "install nodejs"},
     {"typescript",
@@ -183,6 +187,7 @@ static const struct probe probes[] = {
     {"seccomp around us", probe_own_seccomp, 0},
     {"AppArmor", probe_apparmor, 0},
     {"security modules", probe_lsm, 0},
+    {"root directory", probe_chroot, 0},
     {"clone3", probe_clone3, 0},
     {"pidfd", probe_pidfd, 0},
     {"seccomp notification", probe_seccomp_notify, 0},
@@ -200,6 +205,30 @@ static const struct probe probes[] = {
     {"Landlock", probe_landlock, 0},
     {"cgroup v2", probe_cgroup, 0},
 };
+
+/* No jail may have more than its maker. */
+static void try_open_files(struct probe_result *ret)
+{
+    struct rlimit files = {0};
+    uint64_t needed = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(runtimes); i++) {
+        struct policy *policy = NULL;
+        struct err err = {0};
+        if (policy_resolve(runtimes[i].policy, &policy, &err) == 0 && policy_open_files(policy) > needed) {
+            needed = policy_open_files(policy);
+        }
+        policy_free(policy);
+    }
+    getrlimit(RLIMIT_NOFILE, &files);
+    if (files.rlim_max >= needed) {
+        probe_ok(ret, "at most %" PRIu64, (uint64_t)files.rlim_max);
+        return;
+    }
+    char found[128];
+    snprintf(found, sizeof found, "at most %" PRIu64 ", and jobs may have %" PRIu64, (uint64_t)files.rlim_max,
+             needed);
+    probe_fail(ret, PROBE_MISSING, found, "no job can be given its own limit", SENTENCE_RAISE_OPEN_FILES);
+}
 
 static void try_front(struct probe_result *ret)
 {
@@ -224,7 +253,9 @@ static int check(bool as_json, const struct server_config *config)
         probe->run(probe, &result);
         show(to, probe->name, &result);
     }
-    struct probe_result jail = {0};
+    struct probe_result files = {0}, jail = {0};
+    try_open_files(&files);
+    show(to, "open files", &files);
     enum check_outcome outcome = try_jail(&jail);
     show(to, "jail", &jail);
     for (size_t i = 0; outcome != WORKS_NOT && i < ARRAY_SIZE(runtimes); i++) {

@@ -104,7 +104,8 @@ static int lock_directory(const char *path, char **ret_directory, int *ret_fd, s
         int code = directory ? errno : ENOMEM;
         free(directory);
         fd_closep(&fd);
-        return err_set(reterr, ERR_CONFIG, code, path, "%s", strerror(code));
+        char why[IO_PATH_ERROR_BYTES];
+        return err_set(reterr, ERR_CONFIG, code, path, "%s", io_path_error(path, code, why));
     }
     *ret_directory = directory;
     *ret_fd = fd;

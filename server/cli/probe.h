@@ -34,6 +34,7 @@ int probe_in_child(int (*fn)(unsigned long argument), unsigned long argument);
 /* The rows, by file. */
 /* probe_kernel.c */
 void probe_kernel(const struct probe *probe, struct probe_result *ret);
+void probe_chroot(const struct probe *probe, struct probe_result *ret);
 void probe_clone3(const struct probe *probe, struct probe_result *ret);
 void probe_pidfd(const struct probe *probe, struct probe_result *ret);
 void probe_seccomp_notify(const struct probe *probe, struct probe_result *ret);

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/pidfd.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
@@ -24,6 +25,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/io.h"
 #include "jail/resources/landlock.h"
+#include "server/host/host.h"
 
 #define UPDATE_KERNEL "run a kernel of version 5.15 or newer"
 #define CONTAINER_FILTER                                                                                     \
@@ -87,6 +89,45 @@ void probe_seccomp_notify(const struct probe *probe, struct probe_result *ret)
     }
 }
 
+/* Who may enter its own mount namespace again gets the root of that. */
+static int try_real_root(unsigned long argument)
+{
+    (void)argument;
+    struct statx ours, real;
+    const unsigned wanted = STATX_INO | STATX_MNT_ID;
+    CLEANUP(fd_closep) int self = pidfd_open(getpid(), 0);
+    if (statx(AT_FDCWD, "/", 0, wanted, &ours) < 0 || self < 0 || setns(self, CLONE_NEWNS) < 0 ||
+        statx(AT_FDCWD, "/", 0, wanted, &real) < 0 || !(real.stx_mask & STATX_MNT_ID)) {
+        return 0;
+    }
+    return ours.stx_ino == real.stx_ino && ours.stx_mnt_id == real.stx_mnt_id ? 0 : -EXDEV;
+}
+
+static bool is_chroot(void)
+{
+    return host_is_chroot() || probe_in_child(try_real_root, 0) == -EXDEV;
+}
+
+void probe_chroot(const struct probe *probe, struct probe_result *ret)
+{
+    (void)probe;
+    if (is_chroot()) {
+        probe_fail(ret, PROBE_MISSING, "a chroot, where the kernel makes no user namespaces",
+                   "no jail can be made", HOST_CHROOT_REMEDY);
+    } else {
+        probe_ok(ret, "that of our mount namespace");
+    }
+}
+
+/* What forbids a call that the kernel has. Only root can tell every chroot. */
+static const char *forbids(int code)
+{
+    return code != EPERM    ? CONTAINER_FILTER
+           : is_chroot()    ? HOST_CHROOT_REMEDY
+           : geteuid() == 0 ? CONTAINER_FILTER
+                            : CONTAINER_FILTER "; if it is a chroot: " HOST_CHROOT_REMEDY;
+}
+
 static int try_unshare(unsigned long flags)
 {
     return unshare((int)(flags | CLONE_NEWUSER)) < 0 ? -errno : 0;
@@ -117,7 +158,7 @@ void probe_user_namespace(const struct probe *probe, struct probe_result *ret)
     }
     char found[256];
     snprintf(found, sizeof found, "%s", strerror(-r));
-    const char *remedy = CONTAINER_FILTER;
+    const char *remedy = forbids(-r);
     for (size_t i = 0; i < ARRAY_SIZE(gates); i++) {
         uint64_t value;
         if (io_read_u64_at(AT_FDCWD, gates[i].path, &value) == 0 && value == gates[i].closed) {
@@ -136,7 +177,7 @@ void probe_namespace(const struct probe *probe, struct probe_result *ret)
         probe_ok(ret, "can be made");
     } else {
         probe_fail(ret, PROBE_MISSING, strerror(-r), "policies that name this namespace fail",
-                   r == -ENOSPC ? "raise the limit of its kind in /proc/sys/user" : CONTAINER_FILTER);
+                   r == -ENOSPC ? "raise the limit of its kind in /proc/sys/user" : forbids(-r));
     }
 }
 
@@ -169,7 +210,7 @@ void probe_mount_api(const struct probe *probe, struct probe_result *ret)
         probe_ok(ret, "fsopen, fsmount, mount_setattr");
     } else {
         probe_fail(ret, PROBE_MISSING, strerror(-r), "no file system for a jail can be made",
-                   r == -ENOSYS ? UPDATE_KERNEL "; " CONTAINER_FILTER : CONTAINER_FILTER);
+                   r == -ENOSYS ? UPDATE_KERNEL "; " CONTAINER_FILTER : forbids(-r));
     }
 }
 
@@ -199,7 +240,7 @@ void probe_pivot_root(const struct probe *probe, struct probe_result *ret)
             ret, PROBE_MISSING, strerror(-r), "a jail could not leave the host's root",
             r == -EINVAL
                 ? "our root is not a mount of its own (a chroot or an initramfs): start from a real root"
-                : CONTAINER_FILTER);
+                : forbids(-r));
     }
 }
 
@@ -223,11 +264,13 @@ void probe_proc(const struct probe *probe, struct probe_result *ret)
     if (r == 0) {
         probe_ok(ret, "a new one can be mounted");
     } else {
-        probe_fail(
-            ret, PROBE_WARN, strerror(-r),
-            "jobs get no /proc; a policy whose proc mount is required instead of optional fails",
-            "the host's own /proc is masked in part, as containers do: give the container an unmasked one "
-            "(docker: --security-opt systempaths=unconfined; Kubernetes: procMount: Unmasked)");
+        probe_fail(ret, PROBE_WARN, strerror(-r),
+                   "jobs get no /proc; a policy whose proc mount is required instead of optional fails",
+                   r == -EPERM && is_chroot()
+                       ? HOST_CHROOT_REMEDY
+                       : "the host's own /proc is masked in part, as containers do: give the container an "
+                         "unmasked one "
+                         "(docker: --security-opt systempaths=unconfined; Kubernetes: procMount: Unmasked)");
     }
 }
 
@@ -270,6 +313,6 @@ void probe_overlay(const struct probe *probe, struct probe_result *ret)
         probe_ok(ret, "can be mounted in a user namespace");
     } else {
         probe_fail(ret, PROBE_WARN, strerror(-r), "jobs in images fail; all others work",
-                   r == -ENODEV ? "modprobe overlay, or a kernel with CONFIG_OVERLAY_FS" : CONTAINER_FILTER);
+                   r == -ENODEV ? "modprobe overlay, or a kernel with CONFIG_OVERLAY_FS" : forbids(-r));
     }
 }

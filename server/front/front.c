@@ -41,6 +41,7 @@
 #include "server/jobs/stream.h"
 #include "server/kit/log.h"
 #include "server/kit/metrics.h"
+#include "server/kit/sentence.h"
 #include "server/link/channel.h"
 
 #define CONFIG_TIMEOUT_MS 10000
@@ -133,8 +134,8 @@ static void tell_of_fewer_connections(const struct front *front, unsigned n)
         LOG(front->log, LOG_WARNING, "fewer_connections", LOG_FIELD_U64("max_connections", n),
             LOG_FIELD_U64("configured", front->config->max_connections),
             LOG_FIELD_STR("error",
-                          "the limit of open files leaves no room for more; raise it (systemd: LimitNOFILE=, "
-                          "containers: --ulimit nofile=, shells: ulimit -n) or lower max_connections"));
+                          "the limit of open files leaves no room for more: " SENTENCE_RAISE_OPEN_FILES
+                          " or lower max_connections"));
     }
 }
 

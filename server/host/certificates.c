@@ -18,9 +18,10 @@ static const char *const ca_files[] = {
 int certificates_read(const char *own, const char *field, struct buf *ret, struct err *reterr)
 {
     if (*own) {
+        char why[IO_PATH_ERROR_BYTES];
         int r = io_read_file_at(AT_FDCWD, own, CERTIFICATES_BYTES_MAX, ret);
         return r < 0 ? err_set(reterr, ERR_CONFIG, -r, field, "\"%s\" cannot be read: %s", own,
-                               io_read_error(-r))
+                               io_path_error(own, -r, why))
                      : 0;
     }
     for (size_t i = 0; i < ARRAY_SIZE(ca_files); i++) {

@@ -3,11 +3,13 @@
 #include "server/host/host.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/keyctl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -33,10 +35,34 @@ static int without_cgroups(const struct host_options *options, const struct err 
     return 0;
 }
 
+static bool same_place(const char *path, const char *other)
+{
+    struct statx a, b;
+    const unsigned wanted = STATX_INO | STATX_MNT_ID;
+    return statx(AT_FDCWD, path, 0, wanted, &a) == 0 && statx(AT_FDCWD, other, 0, wanted, &b) == 0 &&
+           a.stx_ino == b.stx_ino && a.stx_mnt_id == b.stx_mnt_id;
+}
+
+bool host_is_chroot(void)
+{
+    struct statx root;
+    bool known = statx(AT_FDCWD, "/", 0, STATX_INO, &root) == 0;
+    if (known && root.stx_attributes_mask & ~root.stx_attributes & STATX_ATTR_MOUNT_ROOT) {
+        return true;
+    }
+    return same_place("/proc/self/ns/mnt", "/proc/1/ns/mnt") && access("/proc/1/root/", X_OK) == 0 &&
+           !same_place("/proc/1/root/", "/");
+}
+
 int host_open(const struct host_options *options, struct host *ret, struct err *reterr)
 {
     struct host host = {.landlock_abi = landlock_abi()};
     uint32_t base;
+    if (host_is_chroot()) {
+        return err_set(reterr, ERR_HOST, EPERM, NULL,
+                       "we are in a chroot, where the kernel makes no user namespaces, and so no "
+                       "jails; " HOST_CHROOT_REMEDY);
+    }
     int r = outer_ids_take(options->outer_uid_base, options->n_outer_uids, options->outer_uids_fixed, &base,
                            &host.outer_uids_told, reterr);
     if (r == 0 && options->sub_ids && geteuid() != 0) {

@@ -35,6 +35,12 @@ struct host_options {
 int host_open(const struct host_options *options, struct host *ret, struct err *reterr);
 void host_close(struct host *host);
 
+/* Whether our root directory is known not to be that of our mount namespace: it is no mount, or PID 1 has
+ * another one in the same namespace. There the kernel makes no user namespace, and so no jail. */
+bool host_is_chroot(void);
+#define HOST_CHROOT_REMEDY                                                                                   \
+    "start outside of the chroot, or in a root of its own: pivot_root in `unshare --mount`, or a container"
+
 /* Gives up every capability that making jails does not need, for good. For a process that lives on;
  * privileged only. */
 int host_drop_privileges(const struct host *host, struct err *reterr);

@@ -271,7 +271,8 @@ static int sweep(int store)
 
 static int unusable(struct err *reterr, const char *directory, int code)
 {
-    return err_set(reterr, ERR_CONFIG, code, directory, "%s", strerror(code));
+    char why[IO_PATH_ERROR_BYTES];
+    return err_set(reterr, ERR_CONFIG, code, directory, "%s", io_path_error(directory, code, why));
 }
 
 int image_store_lock(const char *directory, int *ret_fd, struct err *reterr)

@@ -9,3 +9,7 @@ struct err;
  * fits all. */
 #define SENTENCE_BYTES 1024
 void sentence_of(const struct err *err, char ret[SENTENCE_BYTES]);
+
+/* How operators give a process more descriptors. */
+#define SENTENCE_RAISE_OPEN_FILES                                                                            \
+    "raise it (systemd: LimitNOFILE=, containers: --ulimit nofile=, shells: ulimit -n)"

@@ -4,10 +4,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,6 +23,7 @@
 #include "server/host/certificates.h"
 #include "server/host/host.h"
 #include "server/kit/log.h"
+#include "server/kit/sentence.h"
 
 /* A runtime's own policy must be there, and one that its jobs can run under. */
 static int check_runtime(const struct settings *settings, size_t i, struct err *reterr)
@@ -80,8 +83,10 @@ static int check_policy_paths(const struct server_config *config, struct err *re
         char path[48];
         snprintf(path, sizeof path, "policy_path[%zu]", i);
         if (stat(config->policy_paths[i], &st) < 0) {
-            return server_config_fail(config, path, reterr, "\"%s\" cannot be read: %s",
-                                      config->policy_paths[i], strerror(errno));
+            char why[IO_PATH_ERROR_BYTES];
+            return server_config_fail(config, path, reterr, "\"%.100s\" cannot be read: %s",
+                                      config->policy_paths[i],
+                                      io_path_error(config->policy_paths[i], errno, why));
         }
     }
     return 0;
@@ -99,27 +104,73 @@ static int check_certificates(const struct server_config *config, struct err *re
         const char *path = files[i].path;
         int r = *path ? io_read_file_at(AT_FDCWD, path, CERTIFICATES_BYTES_MAX, &text) : 0;
         if (r < 0) {
-            return server_config_fail(config, files[i].field, reterr, "\"%s\" cannot be read: %s", path,
-                                      io_read_error(-r));
+            char why[IO_PATH_ERROR_BYTES];
+            return server_config_fail(config, files[i].field, reterr, "\"%.100s\" cannot be read: %s", path,
+                                      io_path_error(path, -r, why));
         }
     }
     return 0;
 }
 
+static int check_image_directory(const struct server_config *config, struct err *reterr)
+{
+    const char *path = config->image_directory;
+    char why[IO_PATH_ERROR_BYTES];
+    CLEANUP(fd_closep) int fd = *path ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (fd >= 0 || !*path) {
+        return 0;
+    }
+    return server_config_fail(config, "image_directory", reterr, "\"%.100s\" cannot be read: %s%s", path,
+                              io_path_error(path, errno, why),
+                              errno == ENOENT ? "; make it, or let `immure image import` make it" : "");
+}
+
+/* Of Debian's interpreters, those whose package is called otherwise too. */
+static const char *package_of(const char *interpreter)
+{
+    static const char *const rows[][2] = {
+        {"/usr/bin/node", "nodejs"},         {"/usr/bin/nodejs", "nodejs"},
+        {"/usr/bin/python3", "python3"},     {"/usr/bin/python3.11", "python3.11"},
+        {"/usr/bin/bash", "bash"},           {"/bin/bash", "bash"},
+        {"/usr/bin/esbuild", "esbuild"},     {"/usr/bin/perl", "perl"},
+        {"/usr/bin/ruby", "ruby"},           {"/usr/bin/php", "php-cli"},
+        {"/usr/bin/Rscript", "r-base-core"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        if (strcmp(rows[i][0], interpreter) == 0) {
+            return rows[i][1];
+        }
+    }
+    return NULL;
+}
+
 /* One whose path leads to nothing of the host's is for the self-test to judge. */
-static bool is_installed(const struct settings *settings, const struct runtime_config *runtime)
+bool settings_interpreter_absent(const struct settings *settings, const struct runtime_config *runtime,
+                                 char ret[ABSENT_INTERPRETER_BYTES])
 {
     char path[PATH_MAX];
     const struct policy *policy = policy_set_find(settings->policies, runtime->policy);
-    return !policy_find_on_host(policy, runtime->interpreter, path) || access(path, X_OK) == 0;
+    if (!policy_find_on_host(policy, runtime->interpreter, path) || access(path, X_OK) == 0) {
+        return false;
+    }
+    const char *package = package_of(path);
+    snprintf(ret, ABSENT_INTERPRETER_BYTES, "%.120s %s; install %s%s, or name another one (interpreter)",
+             path, errno == ENOENT ? "is not there" : "cannot be executed",
+             package ? "Debian's package " : "it", package ? package : "");
+    return true;
 }
 
 /* Optional runtimes whose interpreter this host lacks are not offered. */
 static int set_absent_aside(const struct settings *settings, struct err *reterr)
 {
     struct server_config *config = settings->config;
+    char absent[ABSENT_INTERPRETER_BYTES], of_default[ABSENT_INTERPRETER_BYTES] = "";
     for (size_t i = 0; i < config->n_runtimes;) {
-        if (config->runtimes[i].optional && !is_installed(settings, &config->runtimes[i])) {
+        if (config->runtimes[i].optional &&
+            settings_interpreter_absent(settings, &config->runtimes[i], absent)) {
+            if (&config->runtimes[i] == server_config_runtime(config, config->default_runtime)) {
+                memcpy(of_default, absent, sizeof of_default);
+            }
             server_config_set_runtime_aside(config, i);
         } else {
             i++;
@@ -127,8 +178,8 @@ static int set_absent_aside(const struct settings *settings, struct err *reterr)
     }
     if (!server_config_runtime(config, config->default_runtime)) {
         return server_config_fail(config, "default_runtime", reterr,
-                                  "the interpreter of the runtime '%s' is not installed",
-                                  config->default_runtime);
+                                  "the interpreter of the runtime '%s' is not installed: %s",
+                                  config->default_runtime, of_default);
     }
     return 0;
 }
@@ -192,6 +243,65 @@ void settings_log_no_caller(const struct settings *settings, struct log *log)
     }
 }
 
+static void log_team_off(const struct server_config *config, const char *team, struct log *log)
+{
+    char path[48] = "", remedy[160];
+    struct err at = {0};
+    const struct team_config *named = server_config_team(config, team);
+    if (named) {
+        snprintf(path, sizeof path, "team[%zu].enabled", (size_t)(named - config->teams));
+    }
+    server_config_fail(config, path, &at, "is not true");
+    snprintf(remedy, sizeof remedy, "%s%.64s%s",
+             named ? "write `enabled: true` there" : "add `team { name: \"", named ? "" : team,
+             named ? "" : "\" enabled: true }` there");
+    LOG(log, LOG_WARNING, "team_off", LOG_FIELD_STR("team", team), LOG_FIELD_STR("at", at.item),
+        LOG_FIELD_STR("means", "all that its keys ask for is refused"), LOG_FIELD_STR("remedy", remedy));
+}
+
+void settings_log_teams_off(const struct settings *settings, struct log *log)
+{
+    const struct server_config *config = settings->config;
+    for (size_t i = 0; i < config->n_keys; i++) {
+        const char *name = config->keys[i].team;
+        const struct team_config *team = server_config_team(config, name);
+        bool is_told = *name == '\0' || (team && team->enabled);
+        for (size_t j = 0; j < i && !is_told; j++) {
+            is_told = strcmp(config->keys[j].team, name) == 0;
+        }
+        if (!is_told) {
+            log_team_off(config, name, log);
+        }
+    }
+}
+
+/* The warden's own: logs, timers, fronts; and of a job: its pipes, its jail's and its files. */
+#define OPEN_FILES_OWN     64
+#define OPEN_FILES_PER_JOB 16
+
+int settings_check_open_files(const struct settings *settings, struct err *reterr)
+{
+    const struct server_config *config = settings->config;
+    uint64_t needed = OPEN_FILES_OWN + OPEN_FILES_PER_JOB * (uint64_t)config->max_concurrent_jobs;
+    const char *policy = NULL;
+    for (size_t i = 0; i < config->n_runtimes; i++) {
+        uint64_t of_job = policy_open_files(policy_set_find(settings->policies, config->runtimes[i].policy));
+        if (of_job > needed) {
+            needed = of_job;
+            policy = config->runtimes[i].policy;
+        }
+    }
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_max >= needed) {
+        return 0;
+    }
+    return err_set(reterr, ERR_HOST, EMFILE, NULL,
+                   "the limit of open files is %" PRIu64 ", and %s%s %s %" PRIu64
+                   ": " SENTENCE_RAISE_OPEN_FILES,
+                   (uint64_t)files.rlim_max, policy ? "jobs under policy " : "max_concurrent_jobs",
+                   policy ? policy : "", policy ? "may have" : "needs", needed);
+}
+
 int settings_load(const char *path, char *const *env, struct settings **ret, struct err *reterr)
 {
     CLEANUP(settings_unrefp) struct settings *settings = calloc(1, sizeof *settings);
@@ -211,6 +321,7 @@ int settings_load(const char *path, char *const *env, struct settings **ret, str
     }
     r = check_references(settings, reterr);
     r = r < 0 ? r : check_certificates(settings->config, reterr);
+    r = r < 0 ? r : check_image_directory(settings->config, reterr);
     r = r < 0 ? r : set_absent_aside(settings, reterr);
     r = r < 0 ? r : describe_runtimes(settings, reterr);
     if (r < 0) {

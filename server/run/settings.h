@@ -30,6 +30,12 @@ static inline void settings_unrefp(struct settings **settings)
     settings_unref(*settings);
 }
 
+/* A sentence that names the interpreter, if it is not there to be executed, and what to do; false: it is, or
+ * only a jail can tell. */
+#define ABSENT_INTERPRETER_BYTES 256
+bool settings_interpreter_absent(const struct settings *settings, const struct runtime_config *runtime,
+                                 char ret[ABSENT_INTERPRETER_BYTES]);
+
 /* Says which optional runtimes are not offered, because their interpreters are not installed. */
 void settings_log_absent(const struct settings *settings, struct log *log);
 
@@ -41,6 +47,13 @@ void settings_log_no_caller(const struct settings *settings, struct log *log);
 
 /* Whether nothing but keys and teams has changed. False where that cannot be told. */
 bool settings_same_but_callers(const struct settings *old, const struct settings *new);
+
+/* Warns of teams that have keys and are off, and says where to turn them on. */
+void settings_log_teams_off(const struct settings *settings, struct log *log);
+
+/* ERR_HOST where the limit of open files is too low for the configuration's jobs, whatever the connections.
+ */
+int settings_check_open_files(const struct settings *settings, struct err *reterr);
 
 /* The field that a running server cannot change and that differs, or NULL. */
 const char *settings_fixed_difference(const struct settings *old, const struct settings *new);

@@ -46,6 +46,19 @@ static int refuse(struct err *reterr, enum err_kind kind, int code, const char *
     return err_set(reterr, kind, code, FIELD, "%.200s: %s", path, why);
 }
 
+/* Who has privileges has to say whose programs' files are to be. */
+static int cannot_open(struct err *reterr, int code, const char *path, bool maps_ids)
+{
+    char why[IO_PATH_ERROR_BYTES];
+    if (code == ENOENT && maps_ids) {
+        return refuse(
+            reterr, ERR_CONFIG, code, path,
+            "No such file or directory; make it with `install -d -m 700 -o USER -g GROUP`, a user and a "
+            "group that nothing else uses");
+    }
+    return refuse(reterr, ERR_CONFIG, code, path, io_path_error(path, code, why));
+}
+
 static int check_owner(struct store *store, const char *path, const struct idmap_pool *ids,
                        struct err *reterr)
 {
@@ -135,7 +148,7 @@ int store_open(const char *path, const struct idmap_pool *ids, struct store **re
         mkdir(path, 0700); /* where it is missing; what comes of it is told by the next line */
     }
     store->fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    int r = store->fd < 0 ? refuse(reterr, ERR_CONFIG, errno, path, strerror(errno)) : 0;
+    int r = store->fd < 0 ? cannot_open(reterr, errno, path, idmap_pool_mode(ids) == IDMAP_RANGE) : 0;
     r = r < 0 ? r : check_owner(store, path, ids, reterr);
     r = r < 0 ? r : lock(store, path, reterr);
     if (r == 0 && (r = make_directory(store, store->fd, ENDED, 0700, &store->ended_fd)) < 0) {

@@ -226,7 +226,12 @@ static int clone_front(const struct child_setup *setup, struct front_process *pr
     }
     if (process->pid < 0) {
         process->pidfd = -1; /* the kernel may have written a number that it took back */
-        return err_errno(reterr, errno, "starting the front in namespaces of its own");
+        return errno == ENOSPC
+                   ? err_set(reterr, ERR_HOST, errno, NULL,
+                             "no namespaces can be had for the front: %s; raise the limits of their kinds "
+                             "(/proc/sys/user/max_*_namespaces)",
+                             strerror(errno))
+                   : err_errno(reterr, errno, "starting the front in namespaces of its own");
     }
     fd_closep(&status_write);
     int r = wait_for_exec(status_read, reterr);

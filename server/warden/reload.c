@@ -58,6 +58,7 @@ static void reload(struct warden *warden, bool for_keys)
     }
     audit_trail_close(TAKE_PTR(warden->next_audit));
     int r = load_and_compare(warden, &settings, &err);
+    r = r < 0 ? r : settings_check_open_files(settings, &err);
     if (r == 0) {
         warden->brings_callers = for_keys && settings_same_but_callers(warden->settings, settings);
         r = front_start(warden, settings, &warden->successor, &err);
@@ -144,6 +145,7 @@ void warden_reload_succeeded(struct warden *warden)
         LOG_FIELD_U64("keys", config->n_keys), LOG_FIELD_BOOL("open", config->open));
     settings_log_absent(warden->settings, warden->log);
     settings_log_no_caller(warden->settings, warden->log);
+    settings_log_teams_off(warden->settings, warden->log);
     if (old) {
         front_drain(old);
     }

@@ -151,6 +151,10 @@ static int start_runtime(struct warden *warden, struct err *reterr)
     struct selftest *selftest = &warden->selftest;
     const struct runtime_config *runtime = &selftest->settings->config->runtimes[selftest->runtime];
     const char *program = program_for(runtime);
+    char absent[ABSENT_INTERPRETER_BYTES];
+    if (settings_interpreter_absent(selftest->settings, runtime, absent)) {
+        return err_set(reterr, ERR_HOST, ENOENT, NULL, "%s", absent);
+    }
     CLEANUP(fd_closep) int input = -1;
     CLEANUP(fd_closep) int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     CLEANUP(fd_closep) int says = -1;

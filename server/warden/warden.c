@@ -289,6 +289,7 @@ static int start(struct warden *warden, struct err *reterr)
     if (r == 0) {
         r = harden_self(warden, reterr);
     }
+    r = r < 0 ? r : settings_check_open_files(warden->settings, reterr);
     if (r == 0) {
         r = listen_open(config->listen, &warden->listen_fd, warden->bound, reterr);
     }
@@ -386,6 +387,7 @@ static int load(struct warden *warden, struct err *reterr)
     }
     settings_log_absent(warden->settings, warden->log);
     settings_log_no_caller(warden->settings, warden->log);
+    settings_log_teams_off(warden->settings, warden->log);
     return 0;
 }
 

@@ -72,7 +72,7 @@ def classify(status, body, expected, error):
     elif status == 500 and body.get("status") == "setup_error":
         sentence = body.get("error_message") or body["error"]
         # A step and a reason, or that PID 1 could not even say which.
-        if re.fullmatch(rf".+: {re.escape(os.strerror(error))}", sentence) or sentence.startswith(("PID 1 of the jail died", "the parked jail has ended")):
+        if re.fullmatch(rf".+: {re.escape(os.strerror(error))}(; .+)?", sentence) or sentence.startswith(("PID 1 of the jail died", "the parked jail has ended")):
             return "setup error"
     elif status in (500, 503) and body.get("code") in ("internal_error", "setup_error", "unavailable"):
         return "error reply"

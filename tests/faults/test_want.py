@@ -266,19 +266,23 @@ def one_sentence(server):
     assert 0 < server.process.returncode < 128 and len(own) == 1, server.log()
 
 
+@pytest.mark.parametrize("spare", [0, 1])
 @pytest.mark.parametrize("kind", ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"])
-def test_namespaces(tmp_path, kind):
-    """A user namespace that may have no other ones of a kind below it: the server does not start, or it says at /readyz what
-    keeps its jobs from running."""
-    limit = f'echo 0 >/proc/sys/user/max_{kind}_namespaces && exec setpriv --bounding-set=-all --inh-caps=-all "$@"'
+def test_namespaces(tmp_path, kind, spare):
+    """A user namespace that may have no other ones of a kind below it, or one for the front alone: the server does not start, or it
+    says at /readyz what keeps its jobs from running; and which limit it is."""
+    most = spare + (kind == "user")  # the server's own
+    limit = f'echo {most} >/proc/sys/user/max_{kind}_namespaces && exec unshare --user --map-user=1000 --map-group=1000 -- "$@"'
     server = made(tmp_path, [*AS_USER, "unshare", "--user", "--map-root-user", "--", "/bin/sh", "-c", limit, "sh"])
     server.start()
     try:
         answer = wait_for(lambda: readiness(server), "an answer", END_S)
         if answer == "ended":
             one_sentence(server)
+            answer = server.log().splitlines()[-1]
         else:
             assert answer != "ready" and job(server, END_S) == "error reply", answer
+        assert re.search(rf"max_({kind}|\*)_namespaces", answer), answer
     finally:
         server.stop()
 

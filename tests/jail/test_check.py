@@ -14,8 +14,9 @@ from harness import IMMURE as REAL
 IMMURE = str(BUILD / "immure")
 
 LAYERS = ["kernel", "identity", "supplementary groups", "no_new_privs", "seccomp around us", "AppArmor", "security modules",
-          "clone3", "pidfd", "seccomp notification", "user namespace", "mount namespace", "pid namespace", "net namespace",
-          "ipc namespace", "uts namespace", "cgroup namespace", "mount API", "pivot_root", "procfs", "overlayfs", "Landlock", "cgroup v2", "jail",
+          "root directory", "clone3", "pidfd", "seccomp notification", "user namespace", "mount namespace", "pid namespace", "net namespace",
+          "ipc namespace", "uts namespace", "cgroup namespace", "mount API", "pivot_root", "procfs", "overlayfs", "Landlock", "cgroup v2",
+          "open files", "jail",
           "python", "node", "isolate", "typescript", "bash", "front"]
 EXIT_CODES = {"required": 0, "best_effort": 1, "none": 2}
 
@@ -98,6 +99,26 @@ def test_a_host_that_forbids_user_namespaces():
     assert verdict["jail"] == "none"
     assert row["user namespace"]["status"] == "MISSING"
     assert "user.max_user_namespaces" in row["user namespace"]["remedy"]
+
+
+@pytest.mark.parametrize("user", [[], ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"]])
+def test_a_chroot(tmp_path, user):
+    """Where it is a mount, only who has privileges can tell."""
+    shell = 'mount --rbind / "$0" && exec chroot "$0" "$@"'
+    argv = ["unshare", "--user", "--map-root-user", "--mount", "/bin/sh", "-c", shell, tmp_path, *user, IMMURE, "check", "--json"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2, done.stderr
+    row = {row["name"]: row for row in json.loads(done.stdout)["checks"]}
+    for name in ("user namespace", "mount namespace", "mount API", "pivot_root", "procfs", "overlayfs", *([] if user else ["root directory"])):
+        assert row[name]["status"] != "OK" and (user or row[name]["remedy"].startswith("start outside of the chroot")), row[name]
+
+
+def test_too_few_open_files():
+    done = subprocess.run(["prlimit", "--nofile=64:64", IMMURE, "check", "--json"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2, done.stderr
+    row = {row["name"]: row for row in json.loads(done.stdout)["checks"]}
+    assert (row["open files"]["status"], row["open files"]["found"]) == ("MISSING", "at most 64, and jobs may have 320")
+    assert row["open files"]["remedy"].startswith("raise it (systemd: LimitNOFILE=, ")
 
 
 def test_it_leaves_nothing():

@@ -110,6 +110,7 @@ static void test_refused_with_place_and_path(void **state)
     refused("string: 'a\\0'", "f:1:9", "string: a string must not hold a NUL");
     refused("leaf { numbr: 1 }", "f:1:8", "leaf: Leaf has no field \"numbr\"; did you mean number?");
     refused("colour: GREE", "f:1:9", "colour: Colour has no value GREE; did you mean GREEN?");
+    refused("colour: gre-en }", "f:1:9", "colour: Colour has no value gre-en; did you mean GREEN?");
     refused("colour: -9", "f:1:10", "colour: Colour has no value of number -9");
     refused("[x.y]: 1", "f:1:1", "extensions and Any are not part of this schema");
     refused("r_int32: [1 2]", "f:1:13", "r_int32: expected ',' or ']', got '2'");

@@ -117,8 +117,8 @@ static void test_refused(void **state)
             "holds a blank or a control character, which a caller cannot send",
             "SANDBOX_EXECUTOR_SERVICE_API_KEY=secret\n");
     REFUSED("SANDBOX_EXECUTOR_ENV", "is empty", KEY, "SANDBOX_EXECUTOR_ENV=");
-    REFUSED("SANDBOX_ADDR", "listen: must be HOST:PORT, [HOST]:PORT or unix:/PATH, not \"x\"", KEY,
-            "SANDBOX_ADDR=x");
+    REFUSED("SANDBOX_ADDR", "listen: must be HOST:PORT, [HOST]:PORT or unix:/PATH, not \"x/y\"", KEY,
+            "SANDBOX_ADDR=x/y");
     REFUSED("SANDBOX_EXECUTOR_MAX_TIMEOUT_MS",
             "\"1MiB\" is a size; this is a number of milliseconds, alone or with ms, s, m or h (\"30s\")",
             KEY, "SANDBOX_EXECUTOR_MAX_TIMEOUT_MS=1MiB");
@@ -144,8 +144,11 @@ static void test_refused(void **state)
     }
     REFUSED("SANDBOX_SESSION_TTL", "session_ttl_ms: must be 1 to 31622400000, not 0", KEY,
             "SANDBOX_SESSION_TTL=0s");
-    REFUSED("SANDBOX_EXECUTOR_CGROUP", "\"best_effort\" is not REQUIRED or BEST_EFFORT", KEY,
-            "SANDBOX_EXECUTOR_CGROUP=best_effort");
+    REFUSED("SANDBOX_EXECUTOR_CGROUP",
+            "\"besteffort\" is not REQUIRED or BEST_EFFORT; did you mean BEST_EFFORT?", KEY,
+            "SANDBOX_EXECUTOR_CGROUP=besteffort");
+    REFUSED("SANDBOX_EXECUTOR_CGROUP", "\"none\" is not REQUIRED or BEST_EFFORT", KEY,
+            "SANDBOX_EXECUTOR_CGROUP=none");
     REFUSED("SANDBOX_PYTHON_BIN", "runtime[0].interpreter: must be an absolute path", KEY,
             "SANDBOX_PYTHON_BIN=python3");
     REFUSED("SANDBOX_PYTHON_BIN", "is empty", KEY, "SANDBOX_PYTHON_BIN=");
@@ -165,6 +168,65 @@ static void test_unknown_and_unsupported(void **state)
             "SANDBOX_EXECUTOR_ADRR=x");
     REFUSED("SANDBOX_EXECUTOR_ENV_FILES", "there is no such variable", KEY, "SANDBOX_EXECUTOR_ENV_FILES=x");
     REFUSED("SANDBOX_WORKSPACE", "session_directory: must be an absolute path", KEY, "SANDBOX_WORKSPACE=w");
+}
+
+/* A file is held to its format; a variable says it as variables do. */
+static void test_words_in_any_case(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"best-effort", "best_effort", "Best-Effort", "BEST-EFFORT"};
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+        char setting[64];
+        snprintf(setting, sizeof setting, "SANDBOX_EXECUTOR_CGROUP=%s", words[i]);
+        struct server_config *config = ACCEPTED(KEY, setting);
+        assert_true(config->cgroup_best_effort);
+        server_config_free(config);
+    }
+    struct server_config *config = ACCEPTED(KEY, "SANDBOX_EXECUTOR_CGROUP=required");
+    assert_false(config->cgroup_best_effort);
+    server_config_free(config);
+}
+
+static void test_names_that_are_nearly_ours(void **state)
+{
+    (void)state;
+    REFUSED("SANDBOX_MAX_CONCURENT", "there is no such variable; did you mean SANDBOX_MAX_CONCURRENT?", KEY,
+            "SANDBOX_MAX_CONCURENT=3");
+    REFUSED("SANDBOX_EXECUTOR_IMAGE_DIRECTRY_FILE",
+            "there is no such variable; did you mean SANDBOX_EXECUTOR_IMAGE_DIRECTORY_FILE?", KEY,
+            "SANDBOX_EXECUTOR_IMAGE_DIRECTRY_FILE=/x");
+    REFUSED("IMMURE_CGROUP", "there is no such variable; did you mean SANDBOX_EXECUTOR_CGROUP?", KEY,
+            "IMMURE_CGROUP=REQUIRED");
+    REFUSED("IMMURE_MAX_OUTPUT", "there is no such variable; did you mean SANDBOX_MAX_OUTPUT?", KEY,
+            "IMMURE_MAX_OUTPUT=1");
+    /* Others' variables, and what Kubernetes says of services with our names. */
+    server_config_free(
+        ACCEPTED(KEY, "SANDBOX_SESSION_ID=x", "SANDBOX_WORKSPACE_ID=x", "SANDBOX_ENV=x", "SANDBOX=x",
+                 "IMMURE_TEST_WARM=off", "IMMURE_PORT=tcp://10.0.0.1:9099", "IMMURE_SERVICE_HOST=10.0.0.1",
+                 "SANDBOX_EXECUTOR_SERVICE_HOST=10.0.0.1", "SANDBOX_EXECUTOR_SERVICE_PORT=9099",
+                 "SANDBOX_EXECUTOR_SERVICE_PORT_HTTP=9099", "SANDBOX_EXECUTOR_PORT=tcp://10.0.0.1:9099",
+                 "SANDBOX_EXECUTOR_PORT_9099_TCP=tcp://10.0.0.1:9099",
+                 "SANDBOX_EXECUTOR_PORT_9099_TCP_ADDR=10.0.0.1"));
+    REFUSED("SANDBOX_EXECUTOR_SERVICE_HOSTS", "there is no such variable", KEY,
+            "SANDBOX_EXECUTOR_SERVICE_HOSTS=x");
+    REFUSED("SANDBOX_EXECUTOR_PORTS", "there is no such variable", KEY, "SANDBOX_EXECUTOR_PORTS=9099");
+}
+
+static void test_listen(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {{"127.0.0.1", "127.0.0.1:9099"},
+                                          {"localhost", "localhost:9099"},
+                                          {"9099", "127.0.0.1:9099"},
+                                          {"::1", "[::1]:9099"}};
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        char setting[64], text[160];
+        snprintf(setting, sizeof setting, "SANDBOX_EXECUTOR_ADDR=%s", rows[i][0]);
+        snprintf(text, sizeof text,
+                 "listen: must be HOST:PORT, [HOST]:PORT or unix:/PATH, not \"%s\"; did you mean %s?",
+                 rows[i][0], rows[i][1]);
+        REFUSED("SANDBOX_EXECUTOR_ADDR", text, KEY, setting);
+    }
 }
 
 static void test_two_spellings(void **state)
@@ -286,6 +348,9 @@ int main(void)
         cmocka_unit_test(test_empty_key),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_unknown_and_unsupported),
+        cmocka_unit_test(test_words_in_any_case),
+        cmocka_unit_test(test_names_that_are_nearly_ours),
+        cmocka_unit_test(test_listen),
         cmocka_unit_test(test_two_spellings),
         cmocka_unit_test(test_values_in_files),
         cmocka_unit_test(test_config_path),

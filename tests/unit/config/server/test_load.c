@@ -292,9 +292,11 @@ static void test_refused(void **state)
     } cases[] = {
         {"listne: 'x'", ":1:1", "Server has no field \"listne\"; did you mean listen?"},
         {"listen: 'localhost'", ":1:9",
-         "listen: must be HOST:PORT, [HOST]:PORT or unix:/PATH, not \"localhost\""},
+         "listen: must be HOST:PORT, [HOST]:PORT or unix:/PATH, not \"localhost\"; did you mean "
+         "localhost:9099?"},
         {"listen: ':80'", ":1:9", "listen: names no host; 0.0.0.0:80 listens on all addresses"},
-        {"listen: '::1:80'", ":1:9", "listen: must be HOST:PORT, [HOST]:PORT or unix:/PATH, not \"::1:80\""},
+        {"listen: '::1:80'", ":1:9",
+         "listen: must be HOST:PORT, [HOST]:PORT or unix:/PATH, not \"::1:80\"; did you mean [::1]:80?"},
         {"listen: 'a:65536'", ":1:9", "listen: the port must be a number from 0 to 65535, not \"65536\""},
         {"listen: 'a:'", ":1:9", "listen: the port must be a number from 0 to 65535, not \"\""},
         {"listen: 'a:+1'", ":1:9", "listen: the port must be a number from 0 to 65535, not \"+1\""},
@@ -310,7 +312,7 @@ static void test_refused(void **state)
         {"max_concurrent_jobs: 0", ":1:22", "max_concurrent_jobs: must be 1 to 4096, not 0"},
         {"max_body_bytes: 1", ":1:17", "max_body_bytes: must be 1024 to 1073741824, not 1"},
         {"outer_uid_base: 0", ":1:17", "outer_uid_base: must be 1000 to 4294901759, not 0"},
-        {"cgroup: NONE", ":1:9", "cgroup: CgroupMode has no value NONE"},
+        {"cgroup: NONE", ":1:9", "cgroup: CgroupMode has no value NONE; it has BEST_EFFORT, REQUIRED"},
         {"policy_path: ''", ":1:14", "policy_path[0]: must not be empty"},
         {"shipped_runtimes: false", "", "default_runtime: there is no runtime \"python\""},
         {"default_runtime: 'perl'", ":1:18", "default_runtime: there is no runtime \"perl\""},
@@ -452,7 +454,7 @@ static void test_missing_file(void **state)
     assert_int_equal(server_config_load("/nonexistent/s.textproto", no_env, &config, &err), -ENOENT);
     assert_int_equal(err.kind, ERR_CONFIG);
     assert_string_equal(err.item, "/nonexistent/s.textproto");
-    assert_string_equal(err.text, "cannot be read: No such file or directory");
+    assert_string_equal(err.text, "cannot be read: No such file or directory: there is no /nonexistent");
 }
 
 /* An enum in a binary message can hold any number; the front must not take it either. */

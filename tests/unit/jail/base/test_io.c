@@ -150,6 +150,29 @@ static void expect_ended_well(pid_t pid)
     assert_int_equal(wstatus, 0);
 }
 
+/* What is missing is named where it is not the path itself; what is closed is told with its owner and ours.
+ */
+static void test_path_error(void **state)
+{
+    (void)state;
+    char why[IO_PATH_ERROR_BYTES], expected[IO_PATH_ERROR_BYTES];
+    struct stat st;
+    assert_string_equal(io_path_error("/no-such/a/b", ENOENT, why),
+                        "No such file or directory: there is no /no-such");
+    assert_string_equal(io_path_error("/no-such", ENOENT, why), "No such file or directory");
+    assert_string_equal(io_path_error("", ENOENT, why), "No such file or directory");
+    assert_string_equal(io_path_error("/proc/self/mem", EISDIR, why), "Is a directory");
+    assert_int_equal(stat("/etc/passwd", &st), 0);
+    snprintf(expected, sizeof expected,
+             "Permission denied: /etc/passwd belongs to uid %u and gid %u and has mode %04o, and this is uid "
+             "%u and "
+             "gid %u; chown or chmod it",
+             st.st_uid, st.st_gid, st.st_mode & 07777u, geteuid(), getegid());
+    assert_string_equal(io_path_error("/etc/passwd", EACCES, why), expected);
+    /* One that cannot be made: the directory. */
+    assert_non_null(strstr(io_path_error("/etc/no-such", EACCES, why), ": /etc belongs to uid "));
+}
+
 /* One that nobody writes to would be waited for without end. */
 static void test_read_named_pipe(void **state)
 {
@@ -157,7 +180,8 @@ static void test_read_named_pipe(void **state)
     assert_int_equal(mkfifoat(dirfd_, "pipe", 0600), 0);
     CLEANUP(buf_free) struct buf buf = BUF_INIT;
     assert_int_equal(io_read_file_at(dirfd_, "pipe", 100, &buf), -EPIPE);
-    assert_string_equal(io_read_error(EPIPE), "it is a pipe that nobody writes to");
+    char why[IO_PATH_ERROR_BYTES];
+    assert_string_equal(io_path_error("pipe", EPIPE, why), "it is a pipe that nobody writes to");
     int keep = openat(dirfd_, "pipe", O_RDWR | O_CLOEXEC);     /* the writer need not wait for a reader, */
     int reader = openat(dirfd_, "pipe", O_RDONLY | O_CLOEXEC); /* nor is it ever without one */
     assert_int_equal(write(keep, "before ", 7), 7);
@@ -453,6 +477,7 @@ int main(void)
         cmocka_unit_test(test_seal),
         cmocka_unit_test(test_send_descriptors),
         cmocka_unit_test(test_receive_too_much),
+        cmocka_unit_test(test_path_error),
         cmocka_unit_test(test_read_named_pipe),
         cmocka_unit_test(test_read_pipe_without_a_name),
         cmocka_unit_test(test_read_what_is_no_file),

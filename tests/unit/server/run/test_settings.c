@@ -84,9 +84,16 @@ static void test_names_must_lead_somewhere(void **state)
                    "policy_path[1]: \"/no/such\" cannot be read: No such file", ":3:14");
     expect_refused("\nkey_file: \"/no/such\"", "key_file: \"/no/such\" cannot be read: No such file",
                    ":2:11");
-    expect_refused("\ndefault_runtime: \"a\" runtime { name: \"a\" interpreter: \"/usr/bin/no-such\" policy: "
-                   "\"python\" optional: true }",
-                   "default_runtime: the interpreter of the runtime 'a' is not installed", ":2:18");
+    expect_refused(
+        "\ndefault_runtime: \"a\" runtime { name: \"a\" interpreter: \"/usr/bin/no-such\" policy: "
+        "\"python\" optional: true }",
+        "default_runtime: the interpreter of the runtime 'a' is not installed: /usr/bin/no-such is not "
+        "there; install it,",
+        ":2:18");
+    expect_refused(
+        "\nimage_directory: \"/no/such\"",
+        "image_directory: \"/no/such\" cannot be read: No such file or directory: there is no /no; make it",
+        ":2:18");
     expect_refused("runtime { name: \"python\" interpreter: \"/x\"\npolicy: \"python-kernel\" }",
                    "runtime[0].policy: runtime 'python' has no kernel", ":2:9");
 }
