@@ -53,15 +53,6 @@ uint32_t admission_jobs_of(const struct server_config *config, const struct key_
                                         : admission_share(config, config->max_concurrent_jobs);
 }
 
-uint32_t admission_sessions_of(const struct server_config *config, const struct key_config *key)
-{
-    if (config->n_keys <= 1) {
-        return key->max_sessions;
-    }
-    uint32_t share = admission_share(config, config->max_sessions);
-    return key->max_sessions > 0 && key->max_sessions < share ? key->max_sessions : share;
-}
-
 static int refuse(const struct admission_load *load, uint64_t now_ns, uint64_t *ret_retry_after_ms,
                   const char *what, const char *name, unsigned most, const char *why, struct err *reterr)
 {

@@ -33,8 +33,5 @@ int admission_check_load(const struct server_config *config, const struct caller
 uint32_t admission_share(const struct server_config *config, uint32_t most);
 /* Jobs of a key at once: its own `max_concurrent_jobs`, or, where that is 0, its share of the slots. */
 uint32_t admission_jobs_of(const struct server_config *config, const struct key_config *key);
-/* Sessions of a key: its own `max_sessions`, and never the last one of all where there is another key. 0:
- * no limit but the server's. */
-uint32_t admission_sessions_of(const struct server_config *config, const struct key_config *key);
 /* The job is on its way: it counts. */
 void admission_take(struct admission *admission, const struct caller *caller, uint64_t now_ns);

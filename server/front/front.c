@@ -277,7 +277,8 @@ static int take_message(struct front_process *process, struct msg *msg, const in
     case MSG_STARTED:
         return dispatch_started(front->dispatch, msg->started.id);
     case MSG_SESSION_ANSWER:
-        return session_queries_answered(front->session_queries, &msg->session_answer);
+        return session_queries_answered(front->session_queries, &msg->session_answer,
+                                        n_fds > 0 ? fds[0] : -1);
     case MSG_APPROVAL_ANSWER:
         return front_approvals_answered(front->approvals, &msg->approval_answer, fds, n_fds);
     case MSG_APPROVAL_CHANGED:
@@ -302,6 +303,11 @@ static int take_bare(struct front_process *process, struct msg *msg)
         msg->approval_answer.kind = ERR_BUSY;
         snprintf(msg->approval_answer.text, sizeof msg->approval_answer.text,
                  "server busy: no descriptor is free for the answer; what was asked for may have been done");
+    }
+    if (msg->type == MSG_SESSION_ANSWER) {
+        msg->session_answer.kind = ERR_BUSY;
+        snprintf(msg->session_answer.text, sizeof msg->session_answer.text,
+                 "server busy: no descriptor is free for the answer");
     }
     return take_message(process, msg, NULL, 0); /* a verdict's files are told, without what is in them */
 }

@@ -187,7 +187,7 @@ static void on_headers(void *arg, struct http_request *http)
         handle(inbound);
     } else if (front->draining) {
         request_refuse(request, ERROR_UNAVAILABLE, NULL, NULL);
-    } else if (!media_type_fits(http)) {
+    } else if (inbound->route->when == ROUTE_AT_END && !media_type_fits(http)) {
         request_refuse(request, ERROR_MEDIA_TYPE, NULL, NULL);
     }
 }

@@ -203,6 +203,9 @@ static void finish(struct warden_job *job)
         }
     }
     leave_session(job, true);
+    if (job->session) {
+        result.session = job->session_is_new ? JOB_SESSION_NEW : JOB_SESSION_KEPT;
+    }
     if (job->approval_id[0] != '\0') {
         approval_end(warden, job->approval_id, job->front && r == 0,
                      !job->front ? "the process that had asked for it ended while it ran"
@@ -329,8 +332,12 @@ static int enter_session(struct warden_job *job, const struct settings *settings
     if (!asked->session_id) {
         return 0;
     }
-    int r = session_enter(job->warden->sessions, settings->config, asked->key, asked->session_id,
-                          &job->session, ret_retry_after_ms, reterr);
+    const struct session_ask ask = {.config = settings->config,
+                                    .key = asked->key,
+                                    .session_id = asked->session_id,
+                                    .kept = asked->session_kept};
+    int r = session_enter(job->warden->sessions, &ask, &job->session, &job->session_is_new,
+                          ret_retry_after_ms, reterr);
     uint64_t input_bytes = 0;
     for (size_t i = 0; i < asked->n_files; i++) {
         input_bytes += asked->files[i].size;
