@@ -1,6 +1,7 @@
 /* server/sessions/room.c: what each key may have, and which of its sessions goes for another one. */
 #include "server/sessions/sessions_internal.h"
 
+#include <search.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,6 +46,12 @@ static int set_up(void **state)
         }
     }
     *state = &world;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    tdestroy(((struct world *)*state)->sessions.owners, free);
     return 0;
 }
 
@@ -157,13 +164,15 @@ static void the_number_is_bounded_in_the_same_way(void **state)
     assert_int_equal(ask(world, 0, NULL, &first, &retry_after_ms), ERR_NONE);
 }
 
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(counts_what_there_is, set_up),
-        cmocka_unit_test_setup(each_key_has_a_share, set_up),
-        cmocka_unit_test_setup(the_one_unused_for_longest_goes, set_up),
-        cmocka_unit_test_setup(the_number_is_bounded_in_the_same_way, set_up),
+        TEST(counts_what_there_is),
+        TEST(each_key_has_a_share),
+        TEST(the_one_unused_for_longest_goes),
+        TEST(the_number_is_bounded_in_the_same_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
