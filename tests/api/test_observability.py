@@ -96,7 +96,7 @@ def test_labels_do_not_grow_with_what_callers_send(serve):
 def test_openapi_describes_this_interface(server):
     document = server.get("/openapi.json").json
     assert document["openapi"].startswith("3.")
-    assert set(document["paths"]) == {"/approvals", "/approvals/{approval_id}", "/execute", "/mcp", "/run-code", "/run-code/{execution_id}/terminate", "/jobs/{job_id}", "/sessions", "/workspace/{session_id}", "/healthz", "/health", "/readyz", "/metrics", "/openapi.json"}
+    assert set(document["paths"]) == {"/approvals", "/approvals/{approval_id}", "/execute", "/mcp", "/run-code", "/run-code/{execution_id}/terminate", "/jobs/{job_id}", "/sessions", "/sessions/{session_id}/files", "/sessions/{session_id}/files/{path}", "/workspace/{session_id}", "/healthz", "/health", "/readyz", "/metrics", "/openapi.json"}
     assert server.get("/openapi.json").headers["Content-Type"] == "application/json"
     schemas = document["components"]["schemas"]
     verdict = server.execute("print(1)", language="python", files=[{"name": "a"}])
