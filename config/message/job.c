@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/format/utf8.h"
+
 static void strings_free(char **strings, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -64,6 +66,13 @@ const char *job_kernel_to_string(enum job_kernel kernel)
     return (size_t)kernel < JOB_KERNEL_COUNT ? names[kernel] : NULL;
 }
 
+const char *job_session_to_string(enum job_session session)
+{
+    static const char *const names[JOB_SESSION_COUNT] = {
+        [JOB_SESSION_NEW] = "new", [JOB_SESSION_KEPT] = "kept"};
+    return (size_t)session < JOB_SESSION_COUNT ? names[session] : NULL;
+}
+
 void job_result_clear(struct job_result *result)
 {
     for (size_t i = 0; i < result->n_denied; i++) {
@@ -85,11 +94,23 @@ void job_result_clear(struct job_result *result)
     *result = (struct job_result){0};
 }
 
+/* C0, DEL and, in two bytes, C1. */
+static bool is_control(const char *character)
+{
+    unsigned char first = (unsigned char)character[0], second = (unsigned char)character[1];
+    return first < 0x20 || first == 0x7f || (first == 0xc2 && second < 0xa0);
+}
+
 bool session_id_is_valid(const char *session_id)
 {
-    static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.";
     size_t len = strlen(session_id);
-    return len > 0 && len < SESSION_ID_BYTES && session_id[0] != '.' && strspn(session_id, allowed) == len;
+    if (len == 0 || len >= SESSION_ID_BYTES || !utf8_is_valid(session_id, len)) {
+        return false;
+    }
+    while (*session_id && !is_control(session_id)) {
+        session_id++;
+    }
+    return *session_id == '\0';
 }
 
 bool job_id_is_valid(const char *id)

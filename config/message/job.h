@@ -14,10 +14,10 @@ struct err;
 /* 36 of 0-9 a-f and '-': nothing that a path could misread. */
 bool job_id_is_valid(const char *id);
 
-/* Room for a session's name. */
-#define SESSION_ID_BYTES 129
+/* Room for a session's name, which is the caller's own text. */
+#define SESSION_ID_BYTES 513
 
-#define SESSION_ID_RULE "must be 1 to 128 of A-Z a-z 0-9 . _ -, and not begin with a dot"
+#define SESSION_ID_RULE "must be 1 to 512 bytes of text without control characters"
 bool session_id_is_valid(const char *session_id);
 
 /* Room for an image's name. */
@@ -63,6 +63,7 @@ struct job {
     char *key;           /* the calling key's name */
     char *session_id;    /* NULL: a workspace of its own */
     char *image;         /* the image that it is to run in; "": the policy's; NULL: as the policy says */
+    bool session_kept;   /* no job of a session that is to be made */
     bool announce;       /* the warden says when the program has started */
     char *kept_id;       /* the id under which the warden keeps its result; NULL: nobody asks later */
     uint64_t created_ms; /* of one that is kept: when it was asked for, since the epoch */
@@ -104,6 +105,10 @@ enum job_kernel {
 };
 const char *job_kernel_to_string(enum job_kernel kernel); /* "new", ...; NULL for JOB_KERNEL_NONE */
 
+/* Whether its session was there before it. */
+enum job_session { JOB_SESSION_NONE, JOB_SESSION_NEW, JOB_SESSION_KEPT, JOB_SESSION_COUNT };
+const char *job_session_to_string(enum job_session session); /* "new", ...; NULL for JOB_SESSION_NONE */
+
 struct job_denied {
     char *name; /* the system call's, in the kernel's words; "?" for those past the table */
     uint64_t count;
@@ -125,6 +130,7 @@ struct job_result {
     int signal;    /* 0: none */
     bool killed, oom;
     enum job_kernel kernel;
+    enum job_session session;
     uint64_t setup_ns, duration_ns;
     bool has_cpu, has_memory_peak, has_pids_peak;
     uint64_t cpu_ns, memory_peak_bytes, pids_peak;

@@ -226,10 +226,10 @@ static void fill_session_query(const struct msg *msg, struct outgoing *ret)
     ret->envelope.session_query = &ret->session_query;
 }
 
-static void fill_session_answer(const struct msg *msg, struct pool *pool, struct outgoing *ret)
+static void fill_session_answer(const struct msg *msg, struct outgoing *ret)
 {
     immure__msg_session_answer__init(&ret->session_answer);
-    session_answer_to_message(&msg->session_answer, pool, &ret->session_answer);
+    session_answer_to_message(&msg->session_answer, &ret->session_answer);
     ret->envelope.kind_case = IMMURE__MSG__KIND_SESSION_ANSWER;
     ret->envelope.session_answer = &ret->session_answer;
 }
@@ -299,7 +299,7 @@ static bool fill(const struct msg *msg, struct pool *pool, struct outgoing *ret)
         fill_session_query(msg, ret);
         return true;
     case MSG_SESSION_ANSWER:
-        fill_session_answer(msg, pool, ret);
+        fill_session_answer(msg, ret);
         return true;
     case MSG_SUBMIT:
         fill_submit(msg, ret);
@@ -580,8 +580,6 @@ void msg_clear(struct msg *msg)
         job_result_clear(&msg->done);
     } else if (msg->type == MSG_OUTPUTS) {
         msg_outputs_clear(&msg->outputs);
-    } else if (msg->type == MSG_SESSION_ANSWER) {
-        free(msg->session_answer.rows);
     } else if (msg->type == MSG_KEPT_ANSWER) {
         free(msg->kept_answer.rows);
     } else if (msg->type == MSG_CONFIG) {

@@ -106,6 +106,7 @@ void job_to_message(const struct job *job, struct pool *pool, Immure__MsgJob *re
     ret->kept_id = job->kept_id;
     ret->has_created_ms = job->kept_id != NULL;
     ret->created_ms = job->created_ms;
+    ret->has_session_kept = ret->session_kept = job->session_kept;
 }
 
 static Immure__MsgDenied **denied_to_messages(const struct job_result *result, struct pool *pool)
@@ -168,6 +169,8 @@ void job_result_to_message(const struct job_result *result, struct pool *pool, I
     ret->error_text = result->error_text;
     ret->has_kernel = result->kernel != JOB_KERNEL_NONE;
     ret->kernel = result->kernel;
+    ret->has_session = result->session != JOB_SESSION_NONE;
+    ret->session = result->session;
 }
 
 void outputs_to_message(const struct msg_outputs *outputs, struct pool *pool, Immure__MsgOutputs *ret)
@@ -352,11 +355,15 @@ int job_from_message(const Immure__MsgJob *message, struct job **ret, struct err
     if ((message->kept_id != NULL) != message->has_created_ms) {
         return wire_refuse(reterr, "job.created_ms", "does not go with the rest");
     }
+    if (message->has_session_kept && (!message->session_kept || !message->session_id)) {
+        return wire_refuse(reterr, "job.session_kept", "is false, or of no session");
+    }
     job->id = message->id;
     job->code_size = message->code_size;
     job->announce = message->announce;
     job->early_ms = message->early_ms;
     job->created_ms = message->created_ms;
+    job->session_kept = message->session_kept;
     int r = check_counts(message, reterr);
     r = r < 0 ? r : limits_from_message(message->limits, &job->limits, reterr);
     r = r < 0 ? r : job_texts_from_message(message, job, reterr);
@@ -453,6 +460,10 @@ static int check_verdict(const Immure__MsgDone *message, struct err *reterr)
     if (message->has_kernel && (message->kernel == JOB_KERNEL_NONE || message->kernel >= JOB_KERNEL_COUNT)) {
         return wire_refuse(reterr, "done.kernel", "is not a known end");
     }
+    if (message->has_session &&
+        (message->session == JOB_SESSION_NONE || message->session >= JOB_SESSION_COUNT)) {
+        return wire_refuse(reterr, "done.session", "is neither new nor kept");
+    }
     if (message->signal >= NSIG) {
         return wire_refuse(reterr, "done.signal", "is not a signal's number");
     }
@@ -485,6 +496,7 @@ int job_result_from_message(const Immure__MsgDone *message, const int *fds, size
         .killed = message->killed,
         .oom = message->oom,
         .kernel = message->has_kernel ? (enum job_kernel)message->kernel : JOB_KERNEL_NONE,
+        .session = message->has_session ? (enum job_session)message->session : JOB_SESSION_NONE,
         .setup_ns = message->setup_ns,
         .duration_ns = message->duration_ns,
         .has_cpu = message->has_cpu_ns,

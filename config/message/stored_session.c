@@ -17,9 +17,11 @@ int stored_session_write(const struct stored_session *session, struct buf *ret)
 {
     char hex[SHA256_HEX];
     sha256_to_hex(session->owner, hex);
-    /* What an identifier may hold needs no escape. */
-    return buf_printf(ret, "session_id: \"%s\"\nkey_sha256: \"%s\"\ncreated_ms: %" PRIu64 "\n", session->id,
-                      hex, session->created_ms);
+    buf_puts(ret, "session_id: \"");
+    for (const char *c = session->id; *c; c++) {
+        buf_printf(ret, "%s%c", *c == '"' || *c == '\\' ? "\\" : "", *c); /* there are no controls */
+    }
+    return buf_printf(ret, "\"\nkey_sha256: \"%s\"\ncreated_ms: %" PRIu64 "\n", hex, session->created_ms);
 }
 
 static void message_freep(Immure__StoredSession **message)

@@ -136,7 +136,7 @@ struct server_config {
     uint64_t callback_margin_ms;
     uint64_t max_tool_frame_bytes, max_tool_bytes, max_result_bytes, tool_timeout_ms, max_tool_answer_bytes;
     uint32_t max_tool_calls, max_tool_calls_in_flight;
-    uint64_t session_ttl_ms;
+    uint64_t session_ttl_ms, session_evict_after_ms, max_session_bytes_total;
     uint32_t max_sessions;
     uint64_t session_bytes, session_inodes, session_free_bytes;
     char *image_directory;   /* "": there are no images */

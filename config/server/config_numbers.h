@@ -43,10 +43,12 @@
     X(max_tool_answer_bytes, 1024, 1024 * MIB)                                                               \
     X(session_ttl_ms, 1, 366 * MS_PER_DAY)                                                                   \
     X(max_sessions, 0, MSG_SESSIONS_MAX)                                                                     \
+    X(max_session_bytes_total, 0, 1ull << 50)                                                                \
+    X(session_evict_after_ms, 0, 366 * MS_PER_DAY)                                                           \
     X(session_bytes, 65536, 1024 * 1024 * MIB)                                                               \
     X(session_inodes, 16, 1048576)                                                                           \
     X(session_free_bytes, 0, 1ull << 50)                                                                     \
-    X(max_kernels, 0, MSG_SESSIONS_MAX)                                                                      \
+    X(max_kernels, 0, 512)                                                                                   \
     X(kernel_interrupt_grace_ms, 1, MS_PER_DAY)                                                              \
     X(kernel_idle_cpu_ms, 0, MS_PER_DAY)                                                                     \
     X(kept_job_ttl_ms, 1, 366 * MS_PER_DAY)                                                                  \

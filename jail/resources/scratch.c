@@ -218,16 +218,50 @@ int scratch_put(int scratch_fd, const char *path, int from, uint64_t offset, uin
     return r < 0 ? fail_put(reterr, -r, path) : 0;
 }
 
-void scratch_remove(int scratch_fd, const char *path)
+/* Beside the directories that programs see, so that none of them meets half a file. */
+#define REPLACEMENT ".replacement"
+
+int scratch_replace(int scratch_fd, const char *path, int from, uint32_t uid, uint32_t gid,
+                    struct err *reterr)
+{
+    int r = scratch_check_path(path, reterr);
+    if (r < 0) {
+        return r;
+    }
+    struct stat st;
+    const char *name;
+    unlinkat(scratch_fd, REPLACEMENT, 0); /* of somebody who was killed */
+    r = fstat(from, &st) < 0 ? -errno : 0;
+    CLEANUP(fd_closep)
+    int file = r < 0 ? r : write_file(scratch_fd, REPLACEMENT, from, 0, (uint64_t)st.st_size);
+    r = file < 0 ? file : date_apart(file);
+    r = r < 0 ? r : hand_over(file, uid, gid);
+    CLEANUP(fd_closep) int directory = r < 0 ? r : enter_parents(scratch_fd, path, uid, gid, &name);
+    r = directory;
+    if (r >= 0) {
+        r = renameat(scratch_fd, REPLACEMENT, directory, name) < 0 ? -errno : 0;
+    }
+    if (r < 0) {
+        unlinkat(scratch_fd, REPLACEMENT, 0);
+        fail_put(reterr, -r, path);
+        if (reterr && reterr->kind == ERR_INVALID) {
+            reterr->kind = ERR_CONFLICT;
+        }
+    }
+    return r;
+}
+
+int scratch_remove(int scratch_fd, const char *path)
 {
     const char *name;
-    CLEANUP(fd_closep) int directory = -1;
-    if (scratch_check_path(path, NULL) == 0) {
+    CLEANUP(fd_closep) int directory = scratch_check_path(path, NULL);
+    if (directory == 0) {
         directory = enter_parents(scratch_fd, path, UINT32_MAX, UINT32_MAX, &name);
     }
-    if (directory >= 0) {
-        unlinkat(directory, name, 0);
+    if (directory < 0) {
+        return TAKE_FD(directory);
     }
+    return unlinkat(directory, name, 0) < 0 ? -errno : 0;
 }
 
 int scratch_put_script(int scratch_fd, const char *name, int from, uint64_t size, uint32_t uid, uint32_t gid,

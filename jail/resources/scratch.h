@@ -21,9 +21,13 @@ int scratch_put(int scratch_fd, const char *path, int from, uint64_t offset, uin
                 uint32_t gid, struct err *reterr);
 
 /* Makes room for a file in a workspace that has been used before: removes what stands there, unless it is a
- * directory. What cannot be removed is for scratch_put() to complain about. */
-void scratch_remove(int scratch_fd, const char *path);
+ * directory. 0 or -errno; what cannot be removed is for scratch_put() to complain about. */
+int scratch_remove(int scratch_fd, const char *path);
 
+/* Puts all of the file behind `from` in the place of what stood at `path`: at once, or, on failure, not at
+ * all. ERR_CONFLICT: a directory stands there, or the name leads through something else than directories. */
+int scratch_replace(int scratch_fd, const char *path, int from, uint32_t uid, uint32_t gid,
+                    struct err *reterr);
 /* Sets another size limit while nothing is on it that would not fit. */
 int scratch_resize(int scratch_fd, uint64_t size_bytes, struct err *reterr);
 

@@ -63,15 +63,6 @@ uint32_t admission_jobs_of(const struct server_config *config, const struct key_
                                         : admission_share(config, config->max_concurrent_jobs);
 }
 
-uint32_t admission_sessions_of(const struct server_config *config, const struct key_config *key)
-{
-    if (config->n_keys <= 1) {
-        return key->max_sessions;
-    }
-    uint32_t share = admission_share(config, config->max_sessions);
-    return key->max_sessions > 0 && key->max_sessions < share ? key->max_sessions : share;
-}
-
 void admission_note_time(struct admission *admission, uint64_t time_ms)
 {
     admission->times_ms[admission->n_times++ % TIMES_MAX] = time_ms;

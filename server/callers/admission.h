@@ -32,9 +32,6 @@ int admission_check_load(const struct server_config *config, const struct caller
 uint32_t admission_share(const struct server_config *config, uint32_t most);
 /* Jobs of a key at once: its own `max_concurrent_jobs`, or, where that is 0, its share of the slots. */
 uint32_t admission_jobs_of(const struct server_config *config, const struct key_config *key);
-/* Sessions of a key: its own `max_sessions`, and never the last one of all where there is another key. 0:
- * no limit but the server's. */
-uint32_t admission_sessions_of(const struct server_config *config, const struct key_config *key);
 /* A job has ended that took so long, and when to ask again for what jobs are in the way of, at the latest
  * after `most_ms` (0: nobody knows). */
 void admission_note_time(struct admission *admission, uint64_t time_ms);

@@ -29,6 +29,7 @@ enum field_name {
     FIELD_FILES,
     FIELD_OUTPUTS,
     FIELD_SESSION_ID,
+    FIELD_SESSION,
     FIELD_CALLBACK_URL,
     FIELD_EXECUTION_ID,
     FIELD_ARGS,
@@ -240,6 +241,22 @@ static int decode_session_id(struct decoder *decoder, const struct json *value, 
     return copy_string(value, &decoder->job->session_id, reterr);
 }
 
+/* "kept": the job is for what a session has, and for no other. */
+static int decode_session(struct decoder *decoder, const struct json *value, struct err *reterr)
+{
+    if (!value) {
+        return 0;
+    }
+    if (strcmp(json_string(value), "kept") != 0) {
+        return bad(reterr, "session", "must be \"kept\", or left out");
+    }
+    if (!decoder->job->session_id) {
+        return bad(reterr, "session", "goes with `session_id`");
+    }
+    decoder->job->session_kept = true;
+    return 0;
+}
+
 /* The operator says where tool calls may go. */
 int execute_decode_callback(const char *text, const struct server_config *config, char **ret,
                             struct err *reterr)
@@ -389,6 +406,7 @@ static const struct {
     [FIELD_FILES] = {"files", JSON_ARRAY, decode_files, JOB_FILES_MAX},
     [FIELD_OUTPUTS] = {"outputs", JSON_ARRAY, decode_outputs, JOB_OUTPUTS_MAX},
     [FIELD_SESSION_ID] = {"session_id", JSON_STRING, decode_session_id, 0},
+    [FIELD_SESSION] = {"session", JSON_STRING, decode_session, 0},
     [FIELD_CALLBACK_URL] = {"callback_url", JSON_STRING, decode_callback, 0},
     [FIELD_EXECUTION_ID] = {"execution_id", JSON_STRING, decode_execution_id, 0},
     [FIELD_ARGS] = {"args", JSON_ARRAY, decode_args, JOB_ARGS_MAX},

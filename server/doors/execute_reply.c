@@ -220,6 +220,9 @@ int execute_encode(const struct job_result *result, const struct job_texts *text
     if (result->kernel != JOB_KERNEL_NONE) {
         json_out_text(ret, "kernel", job_kernel_to_string(result->kernel));
     }
+    if (result->session != JOB_SESSION_NONE) {
+        json_out_text(ret, "session", job_session_to_string(result->session));
+    }
     json_out_text(ret, "execution_id", texts->execution_id);
     buf_puts(ret, "}\n");
     return ret->failed ? err_errno(reterr, ENOMEM, "writing a reply") : 0;

@@ -397,6 +397,7 @@ static const struct {
     {"policy", STRING, "The policy that it ran under."},
     {"policy_sha256", STRING, "Which version of that."},
     {"image", STRING, "The image that it ran in, if any."},
+    {"session", STRING, "new or kept: whether its session was there before, if it has one."},
     {"kernel", STRING, "new, kept or ended: what became of its session's interpreter, if it has one."},
     {"execution_id", STRING, "Names this run in the server's log."},
     {"error", STRING, "error_message, where the program did not begin."},

@@ -260,7 +260,8 @@ static int take_message(struct front_process *process, struct msg *msg, const in
     case MSG_STARTED:
         return dispatch_started(front->dispatch, msg->started.id);
     case MSG_SESSION_ANSWER:
-        return session_queries_answered(front->session_queries, &msg->session_answer);
+        return session_queries_answered(front->session_queries, &msg->session_answer,
+                                        n_fds > 0 ? fds[0] : -1);
     case MSG_KEPT_ANSWER:
         return kept_queries_answered(front->kept_queries, &msg->kept_answer, n_fds > 0 ? fds[0] : -1);
     case MSG_APPROVAL_ANSWER:
@@ -291,6 +292,11 @@ static int take_bare(struct front_process *process, struct msg *msg)
     if (msg->type == MSG_KEPT_ANSWER) {
         msg->kept_answer.kind = ERR_BUSY;
         snprintf(msg->kept_answer.text, sizeof msg->kept_answer.text,
+                 "server busy: no descriptor is free for the answer");
+    }
+    if (msg->type == MSG_SESSION_ANSWER) {
+        msg->session_answer.kind = ERR_BUSY;
+        snprintf(msg->session_answer.text, sizeof msg->session_answer.text,
                  "server busy: no descriptor is free for the answer");
     }
     return take_message(process, msg, NULL, 0); /* a verdict's files are told, without what is in them */

@@ -147,24 +147,6 @@ void handle_job_end(struct request *request)
     }
 }
 
-void handle_sessions(struct request *request)
-{
-    struct err err = {0};
-    if (session_query_send(request, SESSION_LIST, NULL, &err) < 0) {
-        request_refuse_err(request, &err, 0);
-    }
-}
-
-void handle_session_end(struct request *request)
-{
-    struct err err = {0};
-    if (!session_id_is_valid(request->argument)) {
-        request_refuse(request, ERROR_BAD_FIELD, "session_id: " SESSION_ID_RULE, "session_id");
-    } else if (session_query_send(request, SESSION_DELETE, request->argument, &err) < 0) {
-        request_refuse_err(request, &err, 0);
-    }
-}
-
 static void ask_of_approvals(struct request *request, struct msg_approval_query *query)
 {
     struct err err = {0};

@@ -230,7 +230,7 @@ static void on_headers(void *arg, struct http_request *http)
         handle(inbound);
     } else if (front->draining) {
         request_refuse(request, ERROR_UNAVAILABLE, NULL, NULL);
-    } else if (!media_type_fits(http)) {
+    } else if (inbound->route->when == ROUTE_AT_END && !media_type_fits(http)) {
         request_refuse(request, ERROR_MEDIA_TYPE, NULL, NULL);
     }
 }
@@ -274,7 +274,7 @@ static void on_complete(void *arg, struct http_request *http)
     if (!inbound || !inbound->route || inbound->held.queue) {
         return;
     }
-    if (http_body(http)->len > SMALL_BODY_BYTES) {
+    if (http_body(http)->len > SMALL_BODY_BYTES && inbound->route->when == ROUTE_AT_END) {
         decode(inbound);
     } else {
         handle(inbound);

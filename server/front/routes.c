@@ -22,6 +22,12 @@ static const struct route routes[] = {
     {"GET", "/policies", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL, handle_policies},
     {"GET", "/sessions", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL, handle_sessions},
     {"DELETE", "/workspace/{session_id}", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL, handle_session_end},
+    {"GET", "/sessions/{session_id}/files", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL, handle_session_files},
+    {"GET", "/sessions/{session_id}/files/{path}", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL, handle_session_file},
+    {"PUT", "/sessions/{session_id}/files/{path}", ROUTE_FOR_KEYS, ROUTE_AT_END_OF_ANYTHING, NULL,
+     handle_session_file_put},
+    {"DELETE", "/sessions/{session_id}/files/{path}", ROUTE_FOR_KEYS, ROUTE_AT_END, NULL,
+     handle_session_file_delete},
     {"GET", "/jobs", ROUTE_FOR_WARDEN, ROUTE_AT_END, NULL, handle_jobs},
     {"GET", "/jobs/{job_id}", ROUTE_FOR_WARDEN, ROUTE_AT_END, NULL, handle_job},
     {"DELETE", "/jobs/{job_id}", ROUTE_FOR_WARDEN, ROUTE_AT_END, NULL, handle_job_end},
@@ -59,10 +65,10 @@ static size_t fixed_bytes(const struct route *route)
     return strcspn(route->path, "{");
 }
 
-/* What comes behind the brace. */
+/* What comes behind the last brace. */
 static const char *suffix_of(const struct route *route)
 {
-    const char *brace = strchr(route->path, '}');
+    const char *brace = strrchr(route->path, '}');
     return brace ? brace + 1 : "";
 }
 
@@ -77,16 +83,26 @@ const char *route_argument(const struct route *route, const char *path, size_t *
     return path + fixed;
 }
 
-static bool is_at(const struct route *route, const char *path)
+/* Names whose values may hold slashes; of the others they end the value. */
+static bool may_hold_slashes(const char *brace)
 {
-    size_t fixed = fixed_bytes(route);
-    if (route->path[fixed] == '\0') {
-        return strcmp(route->path, path) == 0;
+    return strncmp(brace, "{execution_id}", 14) == 0 || strncmp(brace, "{path}", 6) == 0;
+}
+
+/* Whether `path` is one of those that `pattern` stands for. */
+static bool matches(const char *pattern, const char *path)
+{
+    size_t fixed = strcspn(pattern, "{");
+    if (strncmp(pattern, path, fixed) != 0 || pattern[fixed] == '\0') {
+        return strcmp(pattern, path) == 0;
     }
-    const char *suffix = suffix_of(route);
-    size_t length = strlen(path), tail = strlen(suffix);
-    return strncmp(route->path, path, fixed) == 0 && length > fixed + tail &&
-           strcmp(path + length - tail, suffix) == 0 && (tail > 0 || !strchr(path + fixed, '/'));
+    const char *value = path + fixed, *rest = strchr(pattern, '}') + 1;
+    if (may_hold_slashes(pattern + fixed)) {
+        size_t length = strlen(value), tail = strlen(rest); /* it is the last name */
+        return length > tail && strcmp(value + length - tail, rest) == 0;
+    }
+    size_t length = strcspn(value, "/");
+    return length > 0 && matches(rest, value + length);
 }
 
 static bool takes_method(const struct route *route, const char *method)
@@ -103,7 +119,7 @@ const struct route *route_find(const char *method, const char *path, const struc
     *ret_path = NULL;
     ret_allow[0] = '\0';
     for (size_t i = 0; i < ARRAY_SIZE(routes); i++) {
-        if (!is_at(&routes[i], path)) {
+        if (!matches(routes[i].path, path)) {
             continue;
         }
         bool get = strcmp(routes[i].method, "GET") == 0;
@@ -131,7 +147,7 @@ size_t route_parameters(const struct route *route, const char *ret[ROUTE_PARAMET
 static bool is_path(const char *path)
 {
     for (size_t i = 0; i < ARRAY_SIZE(routes); i++) {
-        if (is_at(&routes[i], path)) {
+        if (matches(routes[i].path, path)) {
             return true;
         }
     }

@@ -15,14 +15,15 @@ enum route_access {
 };
 
 enum route_when {
-    ROUTE_AT_HEADERS, /* the handler answers as soon as they are there */
-    ROUTE_AT_END,     /* it runs when the body, which is JSON if there is any, is complete */
+    ROUTE_AT_HEADERS,         /* the handler answers as soon as they are there */
+    ROUTE_AT_END,             /* it runs when the body, which is JSON if there is any, is complete */
+    ROUTE_AT_END_OF_ANYTHING, /* the same, whatever type the body has */
 };
 
 struct route {
     const char *method;
-    const char *path; /* may have a name in braces at its end, which stands for one more part, or before its
-                         last part, where it stands for any text that is not empty */
+    const char *path; /* a name in braces stands for one part, {execution_id} and {path}, which come last,
+                         for any text; neither for none */
     enum route_access access;
     enum route_when when;
     const struct door *door; /* whose job it starts; NULL: none, or its handler says */
@@ -36,8 +37,8 @@ struct route {
 /* The routes in order; NULL past the last. */
 const struct route *route_at(size_t index);
 
-/* What stands in a path in the place of the name in braces, and in `*ret_length` its length; "" where the
- * route has none. */
+/* What stands in a path in the place of the names in braces, from the first one's to the last one's value,
+ * and in `*ret_length` its length; "" where the route has none. */
 const char *route_argument(const struct route *route, const char *path, size_t *ret_length);
 
 /* The route, or NULL. HEAD finds what GET does. `*ret_path` is any route of that path, or NULL for an unknown

@@ -331,10 +331,7 @@ static int start_at_once(struct request *request, struct execute_request *execut
                          uint64_t *ret_retry_after_ms, struct err *reterr)
 {
     int r = dispatch_start(request->front->dispatch, request, execute, way, ret_retry_after_ms, reterr);
-    if (r == 0) {
-        dispatch_heed_termination(request);
-    }
-    return r;
+    return r < 0 ? r : dispatch_heed_termination(request);
 }
 
 int front_approvals_start(struct request *request, struct execute_request *execute, enum dispatch_way way,

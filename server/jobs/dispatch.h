@@ -80,8 +80,8 @@ void dispatch_cancel(struct running *job);
 int dispatch_terminate(struct dispatch *dispatch, const struct key_config *key, const char *execution_id,
                        const char *reason, struct err *reterr);
 
-/* A run that has just been started, and that its caller had given up before. */
-void dispatch_heed_termination(struct request *request);
+/* Ends a run that has just been started, and that its caller had given up before. Returns 0. */
+int dispatch_heed_termination(struct request *request);
 
 /* The warden's answers. -ENOENT where it answers for a job that it was not given. */
 int dispatch_done(struct dispatch *dispatch, struct job_result *result);

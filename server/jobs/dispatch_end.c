@@ -332,7 +332,7 @@ static void end(struct running *job, const char *reason)
     }
 }
 
-void dispatch_heed_termination(struct request *request)
+int dispatch_heed_termination(struct request *request)
 {
     struct running *job = request->job;
     const struct termination *early = job && job->door->evaluator
@@ -343,6 +343,7 @@ void dispatch_heed_termination(struct request *request)
         job->terminated = true;
         end(job, early->reason);
     }
+    return 0;
 }
 
 int dispatch_terminate(struct dispatch *dispatch, const struct key_config *key, const char *execution_id,

@@ -1,17 +1,19 @@
-/* GET /sessions and DELETE /workspace/{session_id}. Runs in the front, which knows of no session itself: it
- * asks the warden, and a request waits for the answer as one does for a verdict. */
+/* Requests about sessions and their files. Runs in the front, which knows of no session itself: it asks the
+ * warden, and a request waits for the answer as one does for a verdict. */
 #include "server/jobs/session_queries.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "config/server/config.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
+#include "jail/base/io.h"
 #include "server/jobs/front_context.h"
 #include "server/jobs/request.h"
 #include "server/kit/json_out.h"
@@ -53,7 +55,7 @@ void session_queries_free(struct session_queries *queries)
     free(queries);
 }
 
-int session_query_send(struct request *request, enum session_query what, const char *session_id,
+int session_query_send(struct request *request, const struct msg_session_query *asked, int content,
                        struct err *reterr)
 {
     struct session_queries *queries = request->front->session_queries;
@@ -62,12 +64,11 @@ int session_query_send(struct request *request, enum session_query what, const c
         return err_errno(reterr, ENOMEM, "asking about sessions");
     }
     *query = (struct session_query_pending){
-        .next = queries->first, .request = request, .what = what, .id = ++queries->last_id};
-    struct msg msg = {.type = MSG_SESSION_QUERY, .session_query = {.id = query->id, .what = what}};
+        .next = queries->first, .request = request, .what = asked->what, .id = ++queries->last_id};
+    struct msg msg = {.type = MSG_SESSION_QUERY, .session_query = *asked};
+    msg.session_query.id = query->id;
     snprintf(msg.session_query.key, sizeof msg.session_query.key, "%s", request->caller.name);
-    snprintf(msg.session_query.session_id, sizeof msg.session_query.session_id, "%s",
-             session_id ? session_id : "");
-    int r = channel_send(queries->channel, &msg, NULL, 0, reterr);
+    int r = channel_send(queries->channel, &msg, &content, content >= 0 ? 1 : 0, reterr);
     if (r < 0) {
         free(query);
         return r;
@@ -99,33 +100,99 @@ static void put_row(struct buf *ret, const struct session_row *row)
     buf_putc(ret, '}');
 }
 
-static void reply_list(struct request *request, const struct msg_session_answer *answer)
+static void put_file(struct buf *ret, const struct session_file *file)
+{
+    json_out_separator(ret);
+    buf_putc(ret, '{');
+    json_out_text(ret, "path", file->path);
+    json_out_u64(ret, "size", file->size);
+    json_out_time(ret, "modified_at", file->modified_ms);
+    buf_putc(ret, '}');
+}
+
+static int read_rows(int fd, struct session_rows *ret, struct err *reterr)
+{
+    CLEANUP(buf_free) struct buf data = BUF_INIT;
+    int r = fd < 0 ? -EPROTO : lseek(fd, 0, SEEK_SET) < 0 ? -errno : 0;
+    r = r < 0 ? r : io_read_fd(fd, MSG_SESSION_ROWS_BYTES_MAX, &data);
+    return r < 0 ? err_errno(reterr, -r, "reading of sessions")
+                 : session_rows_decode(data.data ? data.data : "", data.len, ret, reterr);
+}
+
+static int reply_list(struct request *request, enum session_query what, int fd, struct err *reterr)
+{
+    CLEANUP(session_rows_clear) struct session_rows rows = {0};
+    struct buf body = BUF_INIT;
+    int r = read_rows(fd, &rows, reterr);
+    if (r < 0) {
+        return r;
+    }
+    buf_putc(&body, '{');
+    json_out_open(&body, what == SESSION_LIST ? "sessions" : "files", '[');
+    for (size_t i = 0; i < rows.n_sessions; i++) {
+        put_row(&body, &rows.sessions[i]);
+    }
+    for (size_t i = 0; i < rows.n_files; i++) {
+        put_file(&body, &rows.files[i]);
+    }
+    buf_putc(&body, ']');
+    if (what == SESSION_FILES) {
+        json_out_bool(&body, "truncated", rows.truncated);
+    }
+    buf_puts(&body, "}\n");
+    request_reply(request, 200, "application/json", &body);
+    return 0;
+}
+
+/* What it has grown by since it was opened has been held against no limit. */
+static int reply_file(struct request *request, uint64_t size, int fd, struct err *reterr)
+{
+    struct buf body = BUF_INIT;
+    char *to = fd < 0 ? NULL : buf_reserve(&body, (size_t)size);
+    ssize_t n = to ? io_read_full(fd, to, (size_t)size) : -ENOMEM;
+    if (n < 0) {
+        buf_free(&body);
+        return err_errno(reterr, (int)-n, "reading a file of a session");
+    }
+    to[n] = '\0';
+    body.len += (size_t)n;
+    request_reply(request, 200, "application/octet-stream", &body);
+    return 0;
+}
+
+static void reply_put(struct request *request, bool made)
 {
     struct buf body = BUF_INIT;
     buf_putc(&body, '{');
-    json_out_open(&body, "sessions", '[');
-    for (size_t i = 0; i < answer->n_rows; i++) {
-        put_row(&body, &answer->rows[i]);
-    }
-    buf_puts(&body, "]}\n");
+    json_out_text(&body, "session", job_session_to_string(made ? JOB_SESSION_NEW : JOB_SESSION_KEPT));
+    buf_puts(&body, "}\n");
     request_reply(request, 200, "application/json", &body);
 }
 
-static void reply(struct request *request, enum session_query what, const struct msg_session_answer *answer)
+static void reply(struct request *request, enum session_query what, const struct msg_session_answer *answer,
+                  int fd)
 {
+    struct err err = {.kind = answer->kind};
+    int r = 0;
     if (answer->kind != ERR_NONE) {
-        struct err err = {.kind = answer->kind};
         snprintf(err.item, sizeof err.item, "%s", what == SESSION_DELETE ? "session_id" : "");
         memcpy(err.text, answer->text, sizeof err.text);
-        request_refuse_err(request, &err, 0);
-    } else if (what == SESSION_DELETE) {
-        request_reply_empty(request);
+        r = -EINVAL;
+    } else if (what == SESSION_LIST || what == SESSION_FILES) {
+        r = reply_list(request, what, fd, &err);
+    } else if (what == SESSION_FILE_GET) {
+        r = reply_file(request, answer->size, fd, &err);
+    } else if (what == SESSION_FILE_PUT) {
+        reply_put(request, answer->made);
     } else {
-        reply_list(request, answer);
+        request_reply_empty(request);
+    }
+    if (r < 0) {
+        request_refuse_err(request, &err, answer->retry_after_ms);
     }
 }
 
-int session_queries_answered(struct session_queries *queries, const struct msg_session_answer *answer)
+int session_queries_answered(struct session_queries *queries, const struct msg_session_answer *answer, int fd)
 {
     struct session_query_pending **at = &queries->first;
     while (*at && (*at)->id != answer->id) {
@@ -138,7 +205,7 @@ int session_queries_answered(struct session_queries *queries, const struct msg_s
     *at = query->next;
     if (query->request) {
         query->request->query = NULL;
-        reply(query->request, query->what, answer);
+        reply(query->request, query->what, answer, fd);
     }
     free(query);
     return 0;

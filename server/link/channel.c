@@ -53,9 +53,11 @@ static const struct channel_rule channel_rules[] = {
     {MSG_APPROVAL_RUN, CHANNEL_WARDEN, CHANNEL_SERVING, 0, 1, 1},
     /* stdin, stdout, stderr, bridge */
     {MSG_RUN, CHANNEL_FRONT, CHANNEL_SERVING, 0, MSG_RUN_FDS, MSG_RUN_FDS},
-    {MSG_SESSION_QUERY, CHANNEL_FRONT, CHANNEL_SERVING, 0, 0, 0},
+    /* the content of a file */
+    {MSG_SESSION_QUERY, CHANNEL_FRONT, CHANNEL_SERVING, 0, 0, 1},
     {MSG_STARTED, CHANNEL_WARDEN, CHANNEL_SERVING, 0, 0, 0},
-    {MSG_SESSION_ANSWER, CHANNEL_WARDEN, CHANNEL_SERVING, 0, 0, 0},
+    /* rows; a file */
+    {MSG_SESSION_ANSWER, CHANNEL_WARDEN, CHANNEL_SERVING, 0, 0, 1},
     /* output files */
     {MSG_DONE, CHANNEL_WARDEN, CHANNEL_SERVING, 0, 0, IO_FDS_MAX},
     /* a reply, unless it is lost */
@@ -313,6 +315,8 @@ static size_t fds_of_bare(enum msg_type type)
     case MSG_APPROVAL_RUN:
     case MSG_KEEP:
     case MSG_KEPT_ANSWER:
+    case MSG_SESSION_QUERY:
+    case MSG_SESSION_ANSWER:
         return 1;
     default:
         return 0;

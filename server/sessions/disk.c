@@ -132,6 +132,9 @@ static void end_look(struct session_disk *disk, int r, const struct tree_usage *
     const char *wrong = "cannot be looked at";
     if (r == 0) {
         session->usage = *usage;
+        if (!session->dying) {
+            session_count(session, usage->bytes, true);
+        }
         wrong = what_is_wrong(session, text, sizeof text);
     } else {
         LOG(*all->options.log, LOG_WARNING, "session_not_looked_at", LOG_FIELD_STR("session_id", session->id),
@@ -279,7 +282,7 @@ int session_disk_make(struct session *session, struct err *reterr)
 {
     struct stored_session stored = {.created_ms = session->created_ms};
     memcpy(stored.id, session->id, sizeof stored.id);
-    memcpy(stored.owner, session->owner, sizeof stored.owner);
+    memcpy(stored.owner, session->owner->hash, sizeof stored.owner);
     int r = store_make(session->all->disk->store, &stored, session->name, reterr);
     if (r < 0) {
         session_disk_gone(session->all->disk); /* what there is of it */

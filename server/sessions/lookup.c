@@ -1,8 +1,11 @@
 /* What is found in the table of sessions: whose they are, how many there are, and what is told of them. Runs
- * in the warden; changes nothing. */
+ * in the warden. */
 #include "server/sessions/sessions_internal.h"
 
 #include <errno.h>
+#include <search.h>
+#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -10,7 +13,6 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/resources/scratch.h"
-#include "server/callers/admission.h"
 
 /* What scratch_open() makes besides the workspace. */
 #define OWN_INODES 5
@@ -23,101 +25,115 @@ uint64_t sessions_now_ms(void)
 }
 
 /* The hash of the key of that name; zeros where the server is open and has none. */
-static int owner_of(const struct server_config *config, const char *key, unsigned char ret[KEY_HASH_BYTES],
-                    uint32_t *ret_max_sessions)
+static int hash_of(const struct server_config *config, const char *key, unsigned char ret[KEY_HASH_BYTES])
 {
     memset(ret, 0, KEY_HASH_BYTES);
-    *ret_max_sessions = 0;
-    for (size_t i = 0; i < config->n_keys; i++) {
-        if (strcmp(config->keys[i].name, key) == 0) {
-            memcpy(ret, config->keys[i].sha256, KEY_HASH_BYTES);
-            *ret_max_sessions = admission_sessions_of(config, &config->keys[i]);
-            return 0;
-        }
+    const struct key_config *found = server_config_key(config, key);
+    if (found) {
+        memcpy(ret, found->sha256, KEY_HASH_BYTES);
     }
-    return config->open ? 0 : -ENOENT;
+    return found || config->open ? 0 : -ENOENT;
 }
 
-static bool belongs_to(const struct session *session, const unsigned char owner[KEY_HASH_BYTES])
+static int no_key(struct err *reterr)
 {
-    return memcmp(session->owner, owner, KEY_HASH_BYTES) == 0;
+    return err_set(reterr, ERR_INTERNAL, ENOENT, "key", "a job's key is not in the configuration");
+}
+
+int sessions_owner_of(struct sessions *sessions, const unsigned char hash[KEY_HASH_BYTES],
+                      struct session_owner **ret, struct err *reterr)
+{
+    struct session_owner **found = tfind(hash, &sessions->owners, sessions_by_hash);
+    if (found) {
+        *ret = *found;
+        return 0;
+    }
+    struct session_owner *owner = calloc(1, sizeof *owner);
+    if (owner) {
+        memcpy(owner->hash, hash, KEY_HASH_BYTES);
+    }
+    if (!owner || !tsearch(owner, &sessions->owners, sessions_by_hash)) {
+        free(owner);
+        return err_errno(reterr, ENOMEM, "making a session");
+    }
+    *ret = owner;
+    return 0;
+}
+
+int sessions_owner(struct sessions *sessions, const struct server_config *config, const char *key,
+                   struct session_owner **ret, struct err *reterr)
+{
+    unsigned char hash[KEY_HASH_BYTES];
+    return hash_of(config, key, hash) < 0 ? no_key(reterr) : sessions_owner_of(sessions, hash, ret, reterr);
+}
+
+static bool belongs_to(const struct session *session, const unsigned char hash[KEY_HASH_BYTES])
+{
+    return sessions_by_hash(session->owner, hash) == 0;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+int sessions_index(struct session *session)
+{
+    return tsearch(session->id, &session->all->by_id, by_text) ? 0 : -ENOMEM;
+}
+
+void sessions_unindex(const struct session *session)
+{
+    tdelete(session->id, &session->all->by_id, by_text);
 }
 
 struct session *sessions_named(const struct sessions *sessions, const char *session_id)
 {
-    struct session *session = sessions->first;
-    while (session && strcmp(session->id, session_id) != 0) {
-        session = session->next;
-    }
-    return session;
+    char *const *found = tfind(session_id, &sessions->by_id, by_text);
+    return found ? (struct session *)(void *)(*found - offsetof(struct session, id)) : NULL;
 }
 
 int session_find(const struct sessions *sessions, const struct server_config *config, const char *key,
                  const char *session_id, struct session **ret, struct err *reterr)
 {
-    unsigned char owner[KEY_HASH_BYTES];
-    uint32_t most;
+    unsigned char hash[KEY_HASH_BYTES];
     struct session *session = sessions_named(sessions, session_id);
     *ret = NULL;
-    if (session && (owner_of(config, key, owner, &most) < 0 || !belongs_to(session, owner))) {
-        return err_set(reterr, ERR_DENIED, EACCES, "session_id", "this key may not use the session '%.130s'",
-                       session_id);
+    if (session && (hash_of(config, key, hash) < 0 || !belongs_to(session, hash))) {
+        return err_set(reterr, ERR_DENIED, EACCES, "session_id",
+                       "this key may not use the session: it is another key's");
     }
     *ret = session;
     return 0;
 }
 
-/* Milliseconds until the first of the owner's sessions (NULL: of all) expires, if none is used again. */
-static uint64_t until_expiry_ms(const struct sessions *sessions, const unsigned char *owner)
+int sessions_find_asked(const struct sessions *sessions, const struct session_ask *ask, struct session **ret,
+                        struct err *reterr)
 {
-    uint64_t now_ns = clock_now_ns(), earliest_ns = now_ns + sessions->idle.timeout_ns;
-    for (const struct session *session = sessions->first; session; session = session->next) {
-        bool counts = !session->lost && (!owner || belongs_to(session, owner));
-        if (counts && session->deadline.queue && session->deadline.at_ns < earliest_ns) {
-            earliest_ns = session->deadline.at_ns;
-        }
-    }
-    return earliest_ns > now_ns ? (earliest_ns - now_ns) / NS_PER_MS : 0;
+    int r = session_find(sessions, ask->config, ask->key, ask->session_id, ret, reterr);
+    return r < 0 || *ret || !ask->kept
+               ? r
+               : err_set(reterr, ERR_CONFLICT, ENOENT, "session",
+                         "session: there is none of that name to be kept; it has ended, or never was");
 }
 
-static int check_room(const struct sessions *sessions, const struct server_config *config,
-                      const unsigned char owner[KEY_HASH_BYTES], uint32_t key_most,
-                      uint64_t *ret_retry_after_ms, struct err *reterr)
+int session_try(const struct sessions *sessions, const struct session_ask *ask, struct session **ret,
+                struct err *reterr)
 {
-    uint32_t n = 0;
-    for (const struct session *session = sessions->first; session; session = session->next) {
-        n += !session->lost && belongs_to(session, owner);
-    }
-    if (key_most > 0 && n >= key_most) {
-        *ret_retry_after_ms = until_expiry_ms(sessions, owner);
-        return err_set(reterr, ERR_RATE, EAGAIN, NULL, "this key has the %u sessions that it may have", n);
-    }
-    if (sessions->count >= config->max_sessions) {
-        *ret_retry_after_ms = until_expiry_ms(sessions, NULL);
-        return err_set(reterr, ERR_BUSY, EAGAIN, NULL, "server busy: there is no room for another session");
-    }
-    return 0;
-}
-
-int sessions_look_up(const struct sessions *sessions, const struct server_config *config, const char *key,
-                     const char *session_id, unsigned char ret_owner[KEY_HASH_BYTES], struct session **ret,
-                     uint64_t *ret_retry_after_ms, struct err *reterr)
-{
-    uint32_t key_most;
-    *ret_retry_after_ms = 0;
-    if (owner_of(config, key, ret_owner, &key_most) < 0) {
-        return err_set(reterr, ERR_INTERNAL, ENOENT, "key", "a job's key is not in the configuration");
-    }
-    int r = session_find(sessions, config, key, session_id, ret, reterr);
-    return r < 0 || *ret ? r : check_room(sessions, config, ret_owner, key_most, ret_retry_after_ms, reterr);
-}
-
-int session_try(const struct sessions *sessions, const struct server_config *config, const char *key,
-                const char *session_id, struct session **ret, struct err *reterr)
-{
-    unsigned char owner[KEY_HASH_BYTES];
+    struct session_owner nobody = {0};
     uint64_t retry_after_ms;
-    return sessions_look_up(sessions, config, key, session_id, owner, ret, &retry_after_ms, reterr);
+    int r = sessions_find_asked(sessions, ask, ret, reterr);
+    if (r < 0) {
+        return r;
+    }
+    if (hash_of(ask->config, ask->key, nobody.hash) < 0) {
+        return no_key(reterr);
+    }
+    struct session_owner *const *owner = tfind(nobody.hash, &sessions->owners, sessions_by_hash);
+    return *ret && !session_is_on_disk(*ret)
+               ? 0
+               : sessions_check_room(sessions, ask->config, owner ? *owner : &nobody, *ret, &retry_after_ms,
+                                     reterr);
 }
 
 static struct session_row row_of(const struct session *session)
@@ -143,14 +159,13 @@ static struct session_row row_of(const struct session *session)
 size_t sessions_list(const struct sessions *sessions, const struct server_config *config, const char *key,
                      struct session_row *ret, size_t max)
 {
-    unsigned char owner[KEY_HASH_BYTES];
-    uint32_t most;
+    unsigned char hash[KEY_HASH_BYTES];
     size_t n = 0;
-    if (owner_of(config, key, owner, &most) < 0) {
+    if (hash_of(config, key, hash) < 0) {
         return 0;
     }
     for (const struct session *session = sessions->first; session && n < max; session = session->next) {
-        if (!session->lost && belongs_to(session, owner)) {
+        if (!session->lost && belongs_to(session, hash)) {
             ret[n++] = row_of(session);
         }
     }

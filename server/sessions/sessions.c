@@ -1,7 +1,7 @@
 /* The table of sessions. Runs in the warden, which asks it for each job that names one.
  *
- *     (none) ── first job ──► in use ── last job ends ──► idle ── time to live ──► (none)
- *                              ▲  │                        │ │
+ *     (none) ── first job ──► in use ── last job ends ──► idle ── time to live, room for another ──► (none)
+ *                              ▲  │                        │ │    and at once, where it has no files
  *                              │  └─ ended by its key ──► dying, until its last jail is gone
  *                              └──────── next job ─────────┘ └─ ended by its key ──► (none)
  *
@@ -13,7 +13,10 @@
  * to is the hash of a key, not its name: a name may be given to another key. */
 #include "server/sessions/sessions_internal.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -23,11 +26,15 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/base/loop.h"
+#include "jail/plan/plan.h"
 #include "jail/resources/idmap.h"
 #include "jail/resources/keeper.h"
 #include "jail/resources/scratch.h"
 #include "server/host/host.h"
 #include "server/kit/log.h"
+
+/* On disk, a session that no job runs in is attached no longer than its place is wanted. */
+#define ATTACHED_MAX 256
 
 /* ---- The life of one ---- */
 
@@ -39,10 +46,12 @@ static void give_up(struct session *session)
     if (session->number > 0 && all->keeper) {
         keeper_drop(all->keeper, session->number, &ignored);
     }
+    session->number = 0;
     fd_closep(&session->fd);
     if (session->has_id) {
         idmap_give_back(all->options.host->ids, session->uid);
         session->has_id = false;
+        all->attached--;
     }
 }
 
@@ -57,12 +66,48 @@ static void session_free(struct session *session)
     free(session);
 }
 
+/* No file, no directory, and nothing that could make one. What cannot be looked at is not empty. */
+static bool is_empty(const struct session *session)
+{
+    if (session->jobs > 0 || session->kept > 0 || session->fd < 0) {
+        return false;
+    }
+    int fd = openat(session->fd, SCRATCH_WORK, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    CLEANUP(dir_closep) DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir) {
+        fd_closep(&fd);
+        return false;
+    }
+    const struct dirent *entry;
+    while ((errno = 0, entry = readdir(dir))) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
+            return false;
+        }
+    }
+    return errno == 0;
+}
+
+/* With the last of its jails, its kernel may be gone. */
+static void settle(struct session *session)
+{
+    const struct sessions *all = session->all;
+    if (session->lost) {
+        give_up(session); /* but for the table, nobody has it */
+    } else if (session_is_on_disk(session) && !all->disk) {
+        return; /* the server ends, and the session stays */
+    } else if (is_empty(session)) {
+        session_end(session);
+    } else {
+        session_recount(session);
+    }
+}
+
 void session_unref(struct session *session)
 {
     if (session && --session->references == 0) {
         session_free(session);
-    } else if (session && session->lost && !session->dying && session->references == 1) {
-        give_up(session); /* but for the table, nobody has it */
+    } else if (session && !session->dying && session->references == 1) {
+        settle(session);
     }
 }
 
@@ -86,14 +131,10 @@ const char *session_id_of(const struct session *session)
 static void forget(struct session *session)
 {
     struct sessions *all = session->all;
-    struct session **at = &all->first;
-    while (*at && *at != session) {
-        at = &(*at)->next;
-    }
-    if (*at) {
-        *at = session->next;
-        all->count -= !session->lost;
-    }
+    sessions_unindex(session);
+    *(session->previous ? &session->previous->next : &all->first) = session->next;
+    *(session->next ? &session->next->previous : &all->last) = session->previous;
+    session_count(session, 0, false);
     deadline_join(&all->deadlines, &session->deadline, NULL);
     session_unref(session);
 }
@@ -122,7 +163,7 @@ static void lose(struct session *session)
     struct sessions *all = session->all;
     session_ref(session);
     session->lost = true;
-    all->count--;
+    session_count(session, 0, false);
     all->options.ended(all->options.arg, session, false);
     session_unref(session);
 }
@@ -170,15 +211,31 @@ static int start_keeper(struct sessions *sessions, struct err *reterr)
     return r;
 }
 
+/* On disk nothing is lost with that; the next job brings it back. */
+static void detach_oldest(struct sessions *all)
+{
+    for (struct deadline *at = all->idle.first; at; at = at->next) {
+        struct session *session = (struct session *)(void *)at;
+        if (session->has_id && session->references == 1) {
+            give_up(session);
+            return;
+        }
+    }
+}
+
 /* Gives the session an outer id and its workspace, as the keeper has it. */
 static int attach_workspace(struct session *session, struct err *reterr)
 {
     struct sessions *all = session->all;
     CLEANUP(fd_closep) int mount = -1;
+    if (session_is_on_disk(session) && all->attached >= ATTACHED_MAX) {
+        detach_oldest(all);
+    }
     int r = start_keeper(all, reterr);
     if (r == 0 && !session->has_id) {
         r = idmap_take(all->options.host->ids, &session->uid, &session->gid);
         session->has_id = r == 0;
+        all->attached += session->has_id;
         r = r == 0 ? 0 : err_set(reterr, ERR_BUSY, EAGAIN, NULL, "server busy: execution capacity reached");
     }
     if (r < 0) {
@@ -190,6 +247,7 @@ static int attach_workspace(struct session *session, struct err *reterr)
         /* Less the inode of a script, which a job's own scratch has room for and a session's does not need.
          */
         fd_closep(&session->fd);
+        session->size_bytes = all->limits.bytes;
         r = scratch_open(all->limits.bytes, all->limits.files - 1, session->uid, session->gid, &session->fd,
                          reterr);
     }
@@ -216,34 +274,36 @@ static int make_workspace(struct session *session, struct err *reterr)
 }
 
 static struct session *session_alloc(struct sessions *sessions, const char *session_id,
-                                     const unsigned char owner[KEY_HASH_BYTES], uint64_t created_ms)
+                                     struct session_owner *owner, uint64_t created_ms)
 {
     struct session *session = calloc(1, sizeof *session);
     if (session) {
         *session = (struct session){.all = sessions,
+                                    .owner = owner,
                                     .references = 1,
                                     .fd = -1,
                                     .inodes = sessions->limits.files,
                                     .created_ms = created_ms,
                                     .used_ms = created_ms};
         memcpy(session->id, session_id, strlen(session_id) + 1);
-        memcpy(session->owner, owner, KEY_HASH_BYTES);
     }
     return session;
 }
 
-static void append(struct sessions *sessions, struct session *session)
+static int append(struct sessions *sessions, struct session *session, struct err *reterr)
 {
-    struct session **end = &sessions->first;
-    while (*end) {
-        end = &(*end)->next;
+    if (sessions_index(session) < 0) {
+        return err_errno(reterr, ENOMEM, "making a session");
     }
-    *end = session;
-    sessions->count++;
+    session->previous = sessions->last;
+    *(sessions->last ? &sessions->last->next : &sessions->first) = session;
+    sessions->last = session;
+    session_count(session, 0, true);
+    return 0;
 }
 
-static int session_new(struct sessions *sessions, const unsigned char owner[KEY_HASH_BYTES],
-                       const char *session_id, struct session **ret, struct err *reterr)
+static int session_new(struct sessions *sessions, struct session_owner *owner, const char *session_id,
+                       struct session **ret, struct err *reterr)
 {
     struct session *session = session_alloc(sessions, session_id, owner, sessions_now_ms());
     if (!session) {
@@ -251,11 +311,13 @@ static int session_new(struct sessions *sessions, const unsigned char owner[KEY_
     }
     session->fresh = true;
     int r = make_workspace(session, reterr);
+    bool is_made = r == 0;
+    r = r < 0 ? r : append(sessions, session, reterr);
     if (r < 0) {
+        session->dying = is_made;
         session_unref(session);
         return r;
     }
-    append(sessions, session);
     sessions->options.changed(sessions->options.arg);
     *ret = session;
     return 0;
@@ -273,23 +335,70 @@ static void take_settings(struct sessions *sessions, const struct server_config 
     sessions->free_bytes = config->session_free_bytes;
 }
 
-int session_enter(struct sessions *sessions, const struct server_config *config, const char *key,
-                  const char *session_id, struct session **ret, uint64_t *ret_retry_after_ms,
-                  struct err *reterr)
+static int make_room(struct sessions *sessions, const struct server_config *config,
+                     const struct session_owner *owner, const struct session *session,
+                     uint64_t *ret_retry_after_ms, struct err *reterr)
+{
+    int r = sessions_check_room(sessions, config, owner, session, ret_retry_after_ms, reterr);
+    struct session *oldest;
+    while (r == 0 && (oldest = sessions_in_the_way(sessions, config, owner, session))) {
+        LOG(*sessions->options.log, LOG_INFO, "session_evicted", LOG_FIELD_STR("session_id", oldest->id),
+            LOG_FIELD_U64("bytes", oldest->counted_bytes),
+            LOG_FIELD_U64("idle_ms", (clock_now_ns() - oldest->idle_ns) / NS_PER_MS));
+        session_end(oldest);
+    }
+    return r;
+}
+
+/* What it may hold: one that finds no room gets none beyond what it has. A program that runs in it may be
+ * ahead of that; then it is for the next job. */
+static void fit(struct session *session, bool is_full)
+{
+    struct err ignored = {0};
+    uint64_t bytes = 0, inodes, size_bytes = session->all->limits.bytes;
+    if (is_full && scratch_usage(session->fd, &bytes, &inodes) == 0 && bytes < size_bytes) {
+        size_bytes = bytes > 0 ? bytes : 4096; /* 0 would be no limit */
+    }
+    if (size_bytes != session->size_bytes && scratch_resize(session->fd, size_bytes, &ignored) == 0) {
+        session->size_bytes = size_bytes;
+    }
+}
+
+void session_begin(struct session *session)
+{
+    session->jobs++;
+    session->references++;
+    deadline_join(&session->all->deadlines, &session->deadline, NULL);
+}
+
+int session_enter(struct sessions *sessions, const struct session_ask *ask, struct session **ret,
+                  bool *ret_new, uint64_t *ret_retry_after_ms, struct err *reterr)
 {
     struct session *session;
-    unsigned char owner[KEY_HASH_BYTES];
-    take_settings(sessions, config);
-    int r = sessions_look_up(sessions, config, key, session_id, owner, &session, ret_retry_after_ms, reterr);
-    if (r == 0 && !session) {
-        r = session_new(sessions, owner, session_id, &session, reterr);
-    }
+    struct session_owner *owner;
+    take_settings(sessions, ask->config);
+    *ret_retry_after_ms = 0;
+    int r = sessions_find_asked(sessions, ask, &session, reterr);
+    r = r < 0 ? r : sessions_owner(sessions, ask->config, ask->key, &owner, reterr);
     if (r < 0) {
         return r;
     }
-    session->jobs++;
-    session->references++;
-    deadline_join(&sessions->deadlines, &session->deadline, NULL);
+    bool is_new = !session, is_there = session && !session->lost;
+    if (is_there) {
+        session_recount(session);
+    }
+    r = make_room(sessions, ask->config, owner, session, ret_retry_after_ms, reterr);
+    if (is_there && !session_is_on_disk(session)) {
+        fit(session, r < 0);
+        err_clear(reterr);
+        r = 0;
+    }
+    r = r == 0 && is_new ? session_new(sessions, owner, ask->session_id, &session, reterr) : r;
+    if (r < 0) {
+        return r;
+    }
+    session_begin(session);
+    *ret_new = is_new;
     *ret = session;
     return 0;
 }
@@ -318,9 +427,11 @@ void session_leave(struct session *session, bool ran)
     if (session->jobs > 0 || session->dying) {
         return;
     }
-    if (session->fresh) {
+    if (session->fresh || (!session->lost && is_empty(session))) {
         session_end(session);
     } else {
+        session_recount(session);
+        session->idle_ns = clock_now_ns();
         deadline_join(&all->deadlines, &session->deadline, &all->idle);
     }
 }
@@ -397,14 +508,25 @@ static int add_stored(struct sessions *sessions, const struct store_entry *entry
     if (idle_ns >= sessions->idle.timeout_ns || sessions_named(sessions, stored->id)) {
         return 1;
     }
-    struct session *session = session_alloc(sessions, stored->id, stored->owner, stored->created_ms);
+    struct session_owner *owner;
+    int r = sessions_owner_of(sessions, stored->owner, &owner, reterr);
+    if (r < 0) {
+        return r;
+    }
+    struct session *session = session_alloc(sessions, stored->id, owner, stored->created_ms);
     if (!session) {
         return err_errno(reterr, ENOMEM, "reading sessions back");
     }
+    uint64_t now_ns = clock_now_ns();
     memcpy(session->name, entry->name, sizeof session->name);
     session->used_ms = used_ms;
-    session->look_due_ns = clock_now_ns();
-    append(sessions, session);
+    session->look_due_ns = now_ns;
+    session->idle_ns = now_ns > idle_ns ? now_ns - idle_ns : 0;
+    r = append(sessions, session, reterr);
+    if (r < 0) {
+        session_unref(session);
+        return r;
+    }
     deadline_join_late(&sessions->deadlines, &session->deadline, &sessions->idle, idle_ns);
     return 0;
 }
@@ -424,7 +546,10 @@ int sessions_new(const struct sessions_options *options, const struct server_con
     int r = deadlines_start(&sessions->deadlines, options->loop, reterr);
     if (r == 0 && config->session_directory[0]) {
         r = session_disk_new(sessions, config->session_directory, &hooks, &sessions->disk, reterr);
-        r = r < 0 ? r : session_disk_load(sessions->disk, reterr);
+    }
+    sessions_measure_host(sessions);
+    if (r == 0 && sessions->disk) {
+        r = session_disk_load(sessions->disk, reterr);
     }
     if (r < 0) {
         sessions_free(sessions);
@@ -450,5 +575,6 @@ void sessions_free(struct sessions *sessions)
     deadlines_stop(&sessions->deadlines);
     loop_remove(sessions->keeper_source);
     keeper_free(sessions->keeper);
+    tdestroy(sessions->owners, free);
     free(sessions);
 }

@@ -15,6 +15,7 @@ struct loop;
 struct server_config;
 struct session;
 struct session_row;
+struct session_rows;
 struct sessions;
 
 struct sessions_options {
@@ -49,16 +50,23 @@ uint64_t session_file_bytes(const struct server_config *config);
 
 size_t sessions_count(const struct sessions *sessions);
 
-/* Begins a job in the session of that name, which is made where there is none. `config` has the limits and
- * `key` (a name in it), whom the session belongs to. ERR_DENIED: it is another key's. ERR_RATE, ERR_BUSY: one
- * more would be too many for the key, or in all; `*ret_retry_after_ms` says when one is going to expire. */
-int session_enter(struct sessions *sessions, const struct server_config *config, const char *key,
-                  const char *session_id, struct session **ret, uint64_t *ret_retry_after_ms,
-                  struct err *reterr);
+/* Which session a job wants: `config` has the limits and `key` (a name in it), whom it belongs to. */
+struct session_ask {
+    const struct server_config *config;
+    const char *key, *session_id;
+    bool kept; /* none that is to be made */
+};
+
+/* Begins a job in that session, which is made (`*ret_new`) where there is none. ERR_DENIED: it is another
+ * key's. ERR_CONFLICT: there is none to keep. ERR_RATE: what the key may have is in use;
+ * `*ret_retry_after_ms` says when one of its sessions may go. */
+int session_enter(struct sessions *sessions, const struct session_ask *ask, struct session **ret,
+                  bool *ret_new, uint64_t *ret_retry_after_ms, struct err *reterr);
 /* How that would end now; nothing is begun. `*ret` NULL: it would be made. */
-int session_try(const struct sessions *sessions, const struct server_config *config, const char *key,
-                const char *session_id, struct session **ret, struct err *reterr);
-/* The job has ended; `ran` false: it never began, and a session that was made for it goes. Takes NULL. */
+int session_try(const struct sessions *sessions, const struct session_ask *ask, struct session **ret,
+                struct err *reterr);
+/* The job has ended; `ran` false: it never began, and a session that was made for it goes. So does one
+ * without files in which nothing goes on. Takes NULL. */
 void session_leave(struct session *session, bool ran);
 /* After that: nothing of its jail is left, and the session's id and workspace are no longer in use. Takes
  * NULL. */
@@ -77,6 +85,22 @@ int session_find(const struct sessions *sessions, const struct server_config *co
                  const char *session_id, struct session **ret, struct err *reterr);
 /* Forgets it: the name is free at once. What its jobs still hold goes with the last of their jails. */
 void session_end(struct session *session);
+
+/* The files of a key's session without a job; paths are as of scratch_check_path(), and no link is followed.
+ * ERR_NOT_FOUND: the key has no such session, or that no such file. */
+int session_list_files(struct sessions *sessions, const struct server_config *config, const char *key,
+                       const char *session_id, struct session_rows *ret, struct err *reterr);
+/* The file for reading, the caller's to close. ERR_TOO_LARGE: it has more than so many bytes. */
+int session_get_file(struct sessions *sessions, const struct server_config *config, const char *key,
+                     const char *session_id, const char *path, uint64_t most_bytes, int *ret_fd,
+                     uint64_t *ret_size, struct err *reterr);
+/* All of the file behind `from` in the place of what stood there. Makes the session (`*ret_new`) where there
+ * is none; errors as of session_enter(), ERR_TOO_LARGE, ERR_CONFLICT: a directory stands there. On failure
+ * everything is as it was. */
+int session_put_file(struct sessions *sessions, const struct session_ask *ask, const char *path, int from,
+                     bool *ret_new, uint64_t *ret_retry_after_ms, struct err *reterr);
+int session_delete_file(struct sessions *sessions, const struct server_config *config, const char *key,
+                        const char *session_id, const char *path, struct err *reterr);
 
 /* One row per session of the key, in the order of their making; at most `max`. Returns how many. */
 size_t sessions_list(const struct sessions *sessions, const struct server_config *config, const char *key,

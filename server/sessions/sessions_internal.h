@@ -1,9 +1,13 @@
 /* What the parts of the table of sessions share.
  *
  *     sessions.c            the table: each one's life, and its workspace
- *     lookup.c              what is found there: ownership, counts, lists
+ *     lookup.c              what is found there: ownership, lists
+ *     room.c                how many there may be, how much they may hold, and which of them go for others
+ *     files.c               their files, without a job
  *     disk.c                workspaces in a directory of the host: read back, looked at, removed */
 #pragma once
+
+#include <string.h>
 
 #include "config/message/message.h"
 #include "config/server/config.h"
@@ -15,24 +19,34 @@
 struct keeper;
 struct session_disk;
 
+/* Whose sessions are counted together: by the hash of the key, zeros where the server is open. */
+struct session_owner {
+    unsigned char hash[KEY_HASH_BYTES]; /* first: by which it is found */
+    uint32_t count;
+    uint64_t bytes;
+};
+
 struct session {
-    struct deadline deadline; /* first, so that one is the other; joined while it is idle */
-    struct sessions *all;     /* also while dying */
-    struct session *next;     /* in all->first; newest last; not while dying */
+    struct deadline deadline;        /* first, so that one is the other; joined while it is idle */
+    struct sessions *all;            /* also while dying */
+    struct session *previous, *next; /* in all->first; newest last; not while dying */
     bool dying;
-    bool fresh; /* no job has run in it */
+    bool fresh; /* no job has run in it, and nobody has put a file there */
     bool lost;  /* its workspace is, with the keeper: it counts no more */
     char id[SESSION_ID_BYTES];
-    unsigned char owner[KEY_HASH_BYTES];
+    struct session_owner *owner;
     uint64_t number; /* the keeper's name for it; 0: it has none */
     uint32_t uid, gid;
     bool has_id;
-    int fd; /* -1: on disk, and not used since the server started */
+    int fd;              /* -1: on disk, and without a jail */
+    uint64_t size_bytes; /* in memory: what it can hold as it is mounted now */
     uint64_t inodes;
     unsigned jobs;
     unsigned kept;                /* how many things go on in its workspace between jobs */
     unsigned references;          /* the table, and every job whose jail is there, and a look at it */
     uint64_t created_ms, used_ms; /* since the epoch */
+    uint64_t idle_ns;             /* since when, while it is idle */
+    uint64_t counted_bytes;       /* what of its owner's bytes is its own */
 
     /* On disk only. */
     char name[STORE_NAME_BYTES]; /* of its directory */
@@ -46,11 +60,16 @@ struct sessions {
     struct keeper *keeper; /* NULL: not started yet, or gone */
     struct loop_source *keeper_source;
     struct session_disk *disk; /* NULL: workspaces lie in memory */
-    struct session *first;
-    size_t count;
+    struct session *first, *last;
+    void *by_id, *owners; /* search.h; those whose keys are gone stay */
+    size_t count;         /* without those that are lost */
+    uint64_t bytes;       /* that they hold, as far as they have been counted */
+    size_t attached;      /* that have an outer id and a mount */
     uint64_t last_number;
     struct tree_limits limits; /* of one workspace */
     uint64_t free_bytes;       /* what the disk must have left */
+    uint64_t memory_bytes; /* that all may hold unless the configuration says; 0: there is no such bound */
+    uint64_t most;         /* that this process has ids and descriptors for */
     struct deadlines deadlines;
     struct deadline_queue idle;
 };
@@ -60,15 +79,50 @@ static inline bool session_is_on_disk(const struct session *session)
     return session->name[0] != '\0';
 }
 
+/* Of owners, in their tree. */
+static inline int sessions_by_hash(const void *a, const void *b)
+{
+    return memcmp(a, b, KEY_HASH_BYTES);
+}
+
+/* sessions.c */
+
+/* Something goes on in it, until session_leave() and session_unref(). */
+void session_begin(struct session *session);
+
 /* lookup.c */
 
 uint64_t sessions_now_ms(void);
+/* It is found by its name from now on, and not any more. 0 or -ENOMEM. */
+int sessions_index(struct session *session);
+void sessions_unindex(const struct session *session);
 /* NULL: there is none. */
 struct session *sessions_named(const struct sessions *sessions, const char *session_id);
-/* The session that a job enters, as of session_enter(); NULL: there is room for it, and it is to be made. */
-int sessions_look_up(const struct sessions *sessions, const struct server_config *config, const char *key,
-                     const char *session_id, unsigned char ret_owner[KEY_HASH_BYTES], struct session **ret,
-                     uint64_t *ret_retry_after_ms, struct err *reterr);
+/* The session that is asked for; NULL: it is to be made. ERR_DENIED, ERR_CONFLICT as of session_enter(). */
+int sessions_find_asked(const struct sessions *sessions, const struct session_ask *ask, struct session **ret,
+                        struct err *reterr);
+/* Whose the session of that key is, or may be; made where there is none. */
+int sessions_owner(struct sessions *sessions, const struct server_config *config, const char *key,
+                   struct session_owner **ret, struct err *reterr);
+int sessions_owner_of(struct sessions *sessions, const unsigned char hash[KEY_HASH_BYTES],
+                      struct session_owner **ret, struct err *reterr);
+
+/* room.c */
+
+/* What of memory and descriptors there may be sessions for. */
+void sessions_measure_host(struct sessions *sessions);
+/* What it holds, of which `bytes` is its files'; `there` false: it is none any more. */
+void session_count(struct session *session, uint64_t bytes, bool there);
+/* The same, as its workspace says now, where it lies in memory. */
+void session_recount(struct session *session);
+/* Whether there is room for a session of the owner's more or, not NULL, for a job in that one; nothing is
+ * changed. ERR_RATE where no idle one of the owner's that may go would make enough of it. */
+int sessions_check_room(const struct sessions *sessions, const struct server_config *config,
+                        const struct session_owner *owner, const struct session *session,
+                        uint64_t *ret_retry_after_ms, struct err *reterr);
+/* After that question: the next one that has to go for it. NULL: none. */
+struct session *sessions_in_the_way(const struct sessions *sessions, const struct server_config *config,
+                                    const struct session_owner *owner, const struct session *session);
 
 /* disk.c */
 

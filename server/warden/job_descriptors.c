@@ -29,15 +29,19 @@ const char *job_descriptors_check_pipes(const int fds[JOB_FD_COUNT])
     return NULL;
 }
 
-const char *job_descriptors_check(const int fds[JOB_FD_COUNT])
+/* Only anonymous memory has seals; reading anything else could block, and what is not sealed could change
+ * under our eyes. */
+bool job_descriptors_is_sealed(int fd)
 {
     const int sealed = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW;
     struct stat st;
-    /* Only anonymous memory has seals; reading anything else could block, and what is not sealed could change
-     * under our eyes. */
-    int seals = fcntl(fds[JOB_FD_INPUT], F_GET_SEALS);
-    if (fstat(fds[JOB_FD_INPUT], &st) < 0 || !S_ISREG(st.st_mode) || seals < 0 ||
-        (seals & sealed) != sealed) {
+    int seals = fcntl(fd, F_GET_SEALS);
+    return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && seals >= 0 && (seals & sealed) == sealed;
+}
+
+const char *job_descriptors_check(const int fds[JOB_FD_COUNT])
+{
+    if (!job_descriptors_is_sealed(fds[JOB_FD_INPUT])) {
         return "a job's input is not a sealed anonymous file";
     }
     return job_descriptors_check_pipes(fds);

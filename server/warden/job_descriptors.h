@@ -16,6 +16,8 @@ enum {
 _Static_assert(JOB_FD_COUNT == MSG_JOB_FDS, "the message and its reader count differently");
 
 /* NULL, or which rule the front has broken. */
+/* An anonymous file that nobody can change any more. */
+bool job_descriptors_is_sealed(int fd);
 const char *job_descriptors_check(const int fds[JOB_FD_COUNT]);
 /* The same for all but the input. */
 const char *job_descriptors_check_pipes(const int fds[JOB_FD_COUNT]);

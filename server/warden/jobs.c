@@ -217,6 +217,9 @@ static void finish(struct warden_job *job)
         }
     }
     leave_session(job, true);
+    if (job->session) {
+        result.session = job->session_is_new ? JOB_SESSION_NEW : JOB_SESSION_KEPT;
+    }
     if (job->approval_id[0] != '\0') {
         approval_end(warden, job->approval_id, job->front && r == 0,
                      !job->front ? "the process that had asked for it ended while it ran"
@@ -344,8 +347,12 @@ static int enter_session(struct warden_job *job, const struct settings *settings
     if (!asked->session_id) {
         return 0;
     }
-    int r = session_enter(job->warden->sessions, settings->config, asked->key, asked->session_id,
-                          &job->session, ret_retry_after_ms, reterr);
+    const struct session_ask ask = {.config = settings->config,
+                                    .key = asked->key,
+                                    .session_id = asked->session_id,
+                                    .kept = asked->session_kept};
+    int r = session_enter(job->warden->sessions, &ask, &job->session, &job->session_is_new,
+                          ret_retry_after_ms, reterr);
     uint64_t input_bytes = 0;
     for (size_t i = 0; i < asked->n_files; i++) {
         input_bytes += asked->files[i].size;
@@ -562,50 +569,4 @@ int job_start_selftest(struct warden *warden, const struct settings *settings, s
         (*ret)->done = done;
     }
     return r;
-}
-
-void job_cancel(struct front *front, uint64_t id)
-{
-    for (struct warden_job *job = front->warden->jobs; job; job = job->next) {
-        if (job->front == front && job->id == id) {
-            execution_cancel(job->execution);
-        }
-    }
-    /* One that is not there has ended meanwhile: its verdict is on the way. */
-}
-
-void job_name_outputs(struct front *front, struct msg_outputs *outputs)
-{
-    for (struct warden_job *job = front->warden->jobs; job; job = job->next) {
-        if (job->front == front && job->id == outputs->id) {
-            execution_name_outputs(job->execution, &outputs->paths, &outputs->n_paths);
-        }
-    }
-}
-
-void job_cancel_session(struct warden *warden, const struct session *session)
-{
-    for (struct warden_job *job = warden->jobs; job; job = job->next) {
-        if (job->session == session) {
-            execution_kill(job->execution);
-        }
-    }
-}
-
-void job_end_session(void *arg, const struct session *session, const char *why)
-{
-    const struct warden *warden = arg;
-    for (struct warden_job *job = warden->jobs; job; job = job->next) {
-        if (job->session == session) {
-            execution_end_over_workspace(job->execution, why);
-        }
-    }
-    kernels_end_session(warden->kernels, session, true);
-}
-
-void job_cancel_all(struct warden *warden)
-{
-    for (struct warden_job *job = warden->jobs; job; job = job->next) {
-        execution_kill(job->execution);
-    }
 }

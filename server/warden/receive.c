@@ -59,7 +59,7 @@ static void handle(struct front *front, struct msg *msg, int *fds, size_t n_fds)
         explicit_bzero(msg->approval_query.key, sizeof msg->approval_query.key);
         break;
     case MSG_SESSION_QUERY:
-        session_query_answer(front, &msg->session_query);
+        session_query_answer(front, &msg->session_query, n_fds > 0 ? fds[0] : -1);
         break;
     case MSG_KEEP:
         kept_end(front, &msg->keep, n_fds > 0 ? TAKE_FD(fds[0]) : -1);
@@ -83,7 +83,12 @@ static void refuse_bare(struct front *front, struct msg *msg)
     struct err err = {0};
     err_set(&err, ERR_BUSY, EMFILE, NULL, "server busy: no descriptor is free");
     log_err(front->warden->log, LOG_WARNING, "job_refused", &err);
-    if (msg->type == MSG_KEEP) {
+    if (msg->type == MSG_SESSION_QUERY) {
+        struct msg answer = {.type = MSG_SESSION_ANSWER,
+                             .session_answer = {.id = msg->session_query.id, .kind = err.kind}};
+        snprintf(answer.session_answer.text, sizeof answer.session_answer.text, "%s", err.text);
+        front_send(front, &answer, NULL, 0);
+    } else if (msg->type == MSG_KEEP) {
         kept_end(front, &msg->keep, -1);
     } else if (msg->type == MSG_SUBMIT) {
         approval_refuse(front, msg->submit.id, &err);

@@ -1,56 +1,136 @@
-/* What a front asks about sessions: a key's list, and the end of one. Runs in the warden. The front says on
- * whose behalf it asks; whom a session belongs to is known here. */
+/* What a front asks about sessions: a key's list, the end of one, the files of one. Runs in the warden. The
+ * front says on whose behalf it asks; whom a session belongs to is known here. */
 #include "server/warden/warden_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/policy/policy_file.h"
 #include "config/server/config.h"
+#include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
+#include "jail/base/io.h"
 #include "server/kit/log.h"
 #include "server/run/settings.h"
 #include "server/sessions/sessions.h"
+#include "server/warden/job_descriptors.h"
 
-static int list(struct front *front, const char *key, struct msg_session_answer *answer, struct err *reterr)
+/* One query on its way to its answer. */
+struct asked {
+    struct front *front;
+    const struct msg_session_query *query;
+    int content; /* of a file that is put; -1: none */
+    struct msg_session_answer answer;
+    int ret_fd; /* what goes with the answer; -1: nothing */
+};
+
+static int send_rows(struct asked *asked, const struct session_rows *rows, struct err *reterr)
 {
-    answer->rows = calloc(MSG_SESSIONS_MAX, sizeof *answer->rows);
-    if (!answer->rows) {
+    CLEANUP(buf_free) struct buf packed = BUF_INIT;
+    int r = session_rows_encode(rows, &packed, reterr);
+    if (r < 0) {
+        return r;
+    }
+    r = io_memfd("sessions", packed.data ? packed.data : "", packed.len, &asked->ret_fd);
+    return r < 0 ? err_errno(reterr, -r, "telling of sessions") : 0;
+}
+
+static int list(struct asked *asked, struct err *reterr)
+{
+    const struct sessions *sessions = asked->front->warden->sessions;
+    CLEANUP(session_rows_clear) struct session_rows rows = {0};
+    size_t room = sessions_count(sessions);
+    rows.sessions = calloc(room + 1, sizeof *rows.sessions);
+    if (!rows.sessions) {
         return err_errno(reterr, ENOMEM, "listing sessions");
     }
-    answer->n_rows =
-        sessions_list(front->warden->sessions, front->settings->config, key, answer->rows, MSG_SESSIONS_MAX);
-    return 0;
+    rows.n_sessions = sessions_list(sessions, asked->front->settings->config, asked->query->key,
+                                    rows.sessions, room < MSG_SESSIONS_MAX ? room : MSG_SESSIONS_MAX);
+    return send_rows(asked, &rows, reterr);
 }
 
 /* One that is not there is ended already. */
-static int end(struct front *front, const char *key, const char *session_id, struct err *reterr)
+static int end(struct asked *asked, struct err *reterr)
 {
-    struct warden *warden = front->warden;
+    struct warden *warden = asked->front->warden;
+    const struct msg_session_query *query = asked->query;
     struct session *session;
-    int r = session_find(warden->sessions, front->settings->config, key, session_id, &session, reterr);
+    int r = session_find(warden->sessions, asked->front->settings->config, query->key, query->session_id,
+                         &session, reterr);
     if (r == 0 && session) {
-        LOG(warden->log, LOG_DEBUG, "session_ended", LOG_FIELD_STR("session_id", session_id),
-            LOG_FIELD_STR("key", key));
+        LOG(warden->log, LOG_DEBUG, "session_ended", LOG_FIELD_STR("session_id", query->session_id),
+            LOG_FIELD_STR("key", query->key));
         job_cancel_session(warden, session);
         session_end(session);
     }
     return r;
 }
 
-void session_query_answer(struct front *front, const struct msg_session_query *query)
+static int list_files(struct asked *asked, struct err *reterr)
 {
-    struct msg msg = {.type = MSG_SESSION_ANSWER};
-    struct msg_session_answer *answer = &msg.session_answer;
+    CLEANUP(session_rows_clear) struct session_rows rows = {0};
+    int r = session_list_files(asked->front->warden->sessions, asked->front->settings->config,
+                               asked->query->key, asked->query->session_id, &rows, reterr);
+    return r < 0 ? r : send_rows(asked, &rows, reterr);
+}
+
+/* As large as a job may return one that runs under no particular policy. */
+static uint64_t most_file_bytes(const struct settings *settings)
+{
+    const struct server_config *config = settings->config;
+    const struct runtime_config *runtime = server_config_runtime(config, config->default_runtime);
+    const struct policy *policy = runtime ? policy_set_find(settings->policies, runtime->policy) : NULL;
+    return policy ? policy_spec(policy)->limits.output_file_bytes : 0;
+}
+
+static int get_file(struct asked *asked, struct err *reterr)
+{
+    const struct msg_session_query *query = asked->query;
+    const struct settings *settings = asked->front->settings;
+    return session_get_file(asked->front->warden->sessions, settings->config, query->key, query->session_id,
+                            query->path, most_file_bytes(settings), &asked->ret_fd, &asked->answer.size,
+                            reterr);
+}
+
+static int put_file(struct asked *asked, struct err *reterr)
+{
+    const struct msg_session_query *query = asked->query;
+    const struct session_ask ask = {
+        .config = asked->front->settings->config, .key = query->key, .session_id = query->session_id};
+    int r = warden_floor_check(asked->front->warden, &asked->answer.retry_after_ms, reterr);
+    return r < 0 ? r
+                 : session_put_file(asked->front->warden->sessions, &ask, query->path, asked->content,
+                                    &asked->answer.made, &asked->answer.retry_after_ms, reterr);
+}
+
+static int delete_file(struct asked *asked, struct err *reterr)
+{
+    const struct msg_session_query *query = asked->query;
+    return session_delete_file(asked->front->warden->sessions, asked->front->settings->config, query->key,
+                               query->session_id, query->path, reterr);
+}
+
+void session_query_answer(struct front *front, const struct msg_session_query *query, int content)
+{
+    static int (*const answers[SESSION_QUERY_COUNT])(struct asked * asked, struct err * reterr) = {
+        [SESSION_LIST] = list,         [SESSION_DELETE] = end,        [SESSION_FILES] = list_files,
+        [SESSION_FILE_GET] = get_file, [SESSION_FILE_PUT] = put_file, [SESSION_FILE_DELETE] = delete_file,
+    };
+    struct asked asked = {
+        .front = front, .query = query, .content = content, .answer = {.id = query->id}, .ret_fd = -1};
     struct err err = {0};
-    answer->id = query->id;
-    int r = query->what == SESSION_LIST ? list(front, query->key, answer, &err)
-                                        : end(front, query->key, query->session_id, &err);
-    if (r < 0) {
-        answer->kind = err.kind;
-        snprintf(answer->text, sizeof answer->text, "%s", err.text);
+    if ((query->what == SESSION_FILE_PUT) != (content >= 0) ||
+        (content >= 0 && !job_descriptors_is_sealed(content))) {
+        front_kill(front, "a file of a session is not a sealed anonymous file");
+        return;
     }
-    front_send(front, &msg, NULL, 0);
-    msg_clear(&msg);
+    if (answers[query->what](&asked, &err) < 0) {
+        asked.answer.kind = err.kind;
+        snprintf(asked.answer.text, sizeof asked.answer.text, "%s", err.text);
+    }
+    const struct msg msg = {.type = MSG_SESSION_ANSWER, .session_answer = asked.answer};
+    front_send(front, &msg, &asked.ret_fd, asked.ret_fd >= 0 ? 1 : 0);
+    fd_closep(&asked.ret_fd);
 }

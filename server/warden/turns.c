@@ -124,7 +124,9 @@ static bool turn_has_come(const struct front *front, struct approval_entry *entr
     if (is_one_with_a_session_on_its_way(warden)) {
         return false;
     }
-    int r = session_try(warden->sessions, config, entry->approval.key, entry->session_id, &session, &err);
+    const struct session_ask ask = {
+        .config = config, .key = entry->approval.key, .session_id = entry->session_id};
+    int r = session_try(warden->sessions, &ask, &session, &err);
     if (r == 0 && entry->needs_kernel) {
         r = kernel_try(warden->kernels, config, entry->approval.key, session, policy, &err);
     }

@@ -28,7 +28,7 @@
 #include "server/host/floor.h"
 #include "server/host/host.h"
 #include "server/host/listen.h"
-#include "server/warden/backoff.h"
+#include "server/kit/backoff.h"
 #include "server/warden/front_process.h"
 
 struct approval;
@@ -93,6 +93,7 @@ struct warden_job {
     bool is_reported;      /* the verdict is out; waits in warden->dying for its jail to be gone */
     uint64_t id;
     struct session *session;             /* NULL: it has a workspace of its own */
+    bool session_is_new;                 /* it was made for this job */
     bool has_left;                       /* its session */
     bool announced;                      /* its front has been told that the program runs */
     int image_fd;                        /* holds the image that it runs in; -1: none */
@@ -217,8 +218,8 @@ void selftest_stop(struct warden *warden);
 
 /* session_answers.c */
 
-/* Handles MSG_SESSION_QUERY. */
-void session_query_answer(struct front *front, const struct msg_session_query *query);
+/* Handles MSG_SESSION_QUERY, and the descriptor that came with it, or -1. */
+void session_query_answer(struct front *front, const struct msg_session_query *query, int content);
 
 /* kept_answers.c */
 

@@ -59,8 +59,8 @@ def test_the_next_calls_wait_for_the_one_that_runs(serve, tmp_path):
     assert [look(server, one).json["status"] for one in (first, *later)] == ["running", "approved", "approved", "approved"]
     beside(server, "open('done', 'w').close()", "s")
     assert reply_of(server, first)["kernel"] == "new"
-    assert [(reply_of(server, one)["stdout"], reply_of(server, one)["kernel"]) for one in later] == [
-        ("[0, 1]\n", "kept"), ("[0, 1, 2]\n", "kept"), ("[0, 1, 2, 3]\n", "kept")]
+    assert [(reply_of(server, one)["stdout"], reply_of(server, one)["kernel"], reply_of(server, one)["session"]) for one in later] == [
+        ("[0, 1]\n", "kept", "kept"), ("[0, 1, 2]\n", "kept", "kept"), ("[0, 1, 2, 3]\n", "kept", "kept")]
 
 
 @pytest.mark.parametrize("limit", ["max_kernels: 1", "max_sessions: 1"])
@@ -96,6 +96,19 @@ def test_what_will_not_be_otherwise_later_is_told_at_once(serve, tmp_path):
     assert decide(server, refused).status == 200
     told = settled(server, refused)
     assert told["status"] == "done" and "may not use the session" in told["outcome"], told
+
+
+def test_a_session_that_must_be_there(serve, tmp_path):
+    """Whether it is, is looked at when the job is to run."""
+    server = serve(held_kernels(tmp_path))
+    assert reply_of(server, approved(server, "x = 41", "s"))["session"] == "new"
+    waits = [submit(server, "print(x + 1)", session_id="s", session="kept", **KERNEL).json["approval_id"] for _ in range(2)]
+    assert decide(server, waits[0]).status == 200
+    assert reply_of(server, waits[0])["stdout"] == "42\n"
+    assert call(server, "DELETE", "/workspace/s", key=KEYS["caller"]).status == 204
+    assert decide(server, waits[1]).status == 200
+    told = settled(server, waits[1])
+    assert told["status"] == "done" and "there is none of that name to be kept" in told["outcome"], told
 
 
 @contextlib.contextmanager

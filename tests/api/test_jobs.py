@@ -35,6 +35,13 @@ def ended(server, path, key=None):
     return wait_for(look, f"the end of {path}", 60)
 
 
+def test_the_reply_tells_of_its_session(server):
+    for expected in ("new", "kept"):
+        assert ended(server, start(server, "open('x', 'w')", session_id="kept-job"))["reply"]["session"] == expected
+    assert post(server, "1", session_id="never-was", session="kept").status == 409
+    assert call(server, "DELETE", "/workspace/kept-job").status == 204
+
+
 def test_from_start_to_end(server):
     reply = post(server, "import sys\nprint('on', flush=True); print(sys.stdin.read())", stdin="in", execution_id="mine")
     assert reply.status == 202 and reply.headers["Content-Type"] == "application/json"

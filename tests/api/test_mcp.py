@@ -208,7 +208,7 @@ def test_structured_content_is_as_the_schema_says(server):
     ({"code": ""}, "code is required"), ({"language": "cobol", "code": "x"}, "unsupported runtime: cobol"),
     ({"language": None, "code": "x"}, "language"), ({"language": 7, "code": "x"}, "language"), ({"code": 7}, "code"), ({}, "code is required"),
     ({"code": "1", "timeout": 0}, "timeout"), ({"code": "1", "timeout": 301}, "timeout"), ({"code": "1", "timeout": 1.5}, "timeout"),
-    ({"code": "1", "timeout": "2"}, "timeout"), ({"code": "1", "session_id": ".."}, "session_id"), ({"code": "1", "stdin": 1}, "stdin"),
+    ({"code": "1", "timeout": "2"}, "timeout"), ({"code": "1", "session_id": "a\tb"}, "session_id"), ({"code": "1", "stdin": 1}, "stdin"),
     ({"language": "", "code": "x"}, "language: is required"), ({"code": None}, "code is required"),
     ({"script": "1"}, "script: unknown argument; did you mean 'code'?"), ({"code": "1", "policy": "strict"}, "unknown argument"), ({"code": "1", "callback_url": "http://x"}, "unknown argument"),
 ])
@@ -237,8 +237,9 @@ def test_arguments_that_are_none(server):
 
 
 def test_sessions_of_the_workspace(server):
-    run(server, code="open('kept', 'w').write('here')", session_id="mcp-kept")
-    assert text(run(server, code="print(open('kept').read())", session_id="mcp-kept")) == "here\n"
+    assert run(server, code="open('kept', 'w').write('here')", session_id="mcp/kept:1")["structuredContent"]["session"] == "new"
+    assert run(server, code="1", session_id="mcp/kept:1")["structuredContent"]["session"] == "kept"
+    assert text(run(server, code="print(open('kept').read())", session_id="mcp/kept:1")) == "here\n"
     assert "FileNotFoundError" in text(run(server, code="print(open('kept').read())"))
 
 

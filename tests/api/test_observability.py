@@ -146,7 +146,7 @@ def test_connections_that_find_no_room_are_counted(serve, wire):
 def test_openapi_describes_this_interface(server):
     document = server.get("/openapi.json").json
     assert document["openapi"].startswith("3.")
-    assert set(document["paths"]) == {"/approvals", "/approvals/{approval_id}", "/execute", "/mcp", "/run-code", "/run-code/{execution_id}/terminate", "/jobs", "/jobs/{job_id}", "/runtimes", "/policies", "/sessions", "/workspace/{session_id}", "/healthz", "/health", "/readyz", "/metrics", "/openapi.json"}
+    assert set(document["paths"]) == {"/approvals", "/approvals/{approval_id}", "/execute", "/mcp", "/run-code", "/run-code/{execution_id}/terminate", "/jobs", "/jobs/{job_id}", "/runtimes", "/policies", "/sessions", "/sessions/{session_id}/files", "/sessions/{session_id}/files/{path}", "/workspace/{session_id}", "/healthz", "/health", "/readyz", "/metrics", "/openapi.json"}
     assert server.get("/openapi.json").headers["Content-Type"] == "application/json"
     schemas = document["components"]["schemas"]
     verdict = server.execute("print(1)", language="python", files=[{"name": "a"}])

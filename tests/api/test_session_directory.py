@@ -11,27 +11,37 @@ from pathlib import Path
 import pytest
 from harness import Server, call, config_key, runtimes, wait_for
 from test_sessions import (  # noqa: F401  the same things, told of a directory
+    MIB,
     children_of,
     end,
+    file,
+    fill,
     keeper_of,
+    listing,
     names,
     rows,
     run,
     test_a_file_that_changes_while_it_is_returned,
     test_a_job_cannot_lock_the_workspace_for_those_after_it,
+    test_an_empty_name_is_none,
     test_delete,
     test_delete_cancels_running_jobs,
     test_files_stay_with_the_session,
+    test_files_that_will_not_do,
+    test_files_without_a_job,
     test_input_files_replace_what_is_there,
     test_its_jobs_are_forked_from_the_template,
     test_jobs_of_one_session_run_at_once,
+    test_links_are_no_way_to_files,
     test_links_out_of_the_workspace_yield_nothing,
     test_modes_and_owners_do_not_get_in_the_way,
     test_names,
     test_one_session_under_two_policies,
+    test_one_with_a_kernel_stays,
     test_only_the_workspace_is_shared,
     test_only_what_changed_is_an_output_file,
     test_processes_of_two_jobs_do_not_see_each_other,
+    test_whether_it_was_there_is_told,
 )
 
 WITHOUT_NODE = True
@@ -110,6 +120,69 @@ def test_it_outlives_the_server(on_disk, directory):
     assert rows(second, "bob-key") == {} and end(second, "s", "bob-key").status == 403
     verdict = alice(second, "print(int(open('x').read()) + 1); open('x', 'a').close(); open('d/new', 'w').close()")
     assert verdict["stdout"] == "42\n" and names(verdict["output_files"]) == ["d/new"]
+
+
+def test_any_name_outlives_the_server(on_disk):
+    names_of = ["user@example.com", "slack/C01/17.2", "über", 'a"b\\c\'', "n" * 512]
+    first = on_disk()
+    for name in names_of:
+        assert file(first, "PUT", name, "x", name.encode(), "bob-key").json == {"session": "new"}
+    assert first.stop() == 0
+    second = on_disk()
+    assert set(rows(second, "bob-key")) == set(names_of)
+    for name in names_of:
+        assert file(second, "GET", name, "x", key="bob-key").body == name.encode()
+        assert run(second, "bob-key", "print(open('x').read())", session_id=name).json["stdout"] == name + "\n"
+
+
+def test_what_a_server_before_this_one_has_written(on_disk, directory):
+    server = on_disk()
+    alice(server, "open('x', 'w').write('41')")
+    server.stop()
+    stamp = kept(directory)[0] / "session"
+    lines = dict(line.split(": ") for line in stamp.read_text().splitlines())
+    used = stamp.stat().st_mtime
+    stamp.write_text(f"session_id: \"s\"\nkey_sha256: {lines['key_sha256']}\ncreated_ms: {lines['created_ms']}\n")
+    os.utime(stamp, (used, used))
+    assert alice(on_disk(), "print(open('x').read())")["stdout"] == "41\n"
+
+
+def test_one_without_files_leaves_nothing(on_disk, directory):
+    server = on_disk()
+    for number in range(5):
+        assert run(server, "alice-key", "open('x', 'w'); import os; os.remove('x')", session_id=f"s{number}").json["session"] == "new"
+    assert rows(server, "alice-key") == {} and kept(directory) == []
+    assert file(server, "PUT", "s", "x", "1", "alice-key").status == 200 and len(kept(directory)) == 1
+    assert file(server, "DELETE", "s", "x", key="alice-key").status == 204 and kept(directory) == []
+    wait_for(lambda: nothing_is_left(directory), "nothing left")
+
+
+def test_the_bound_of_their_bytes(on_disk):
+    """Only where the operator says so; then it holds as in memory, as of the last look."""
+    server = on_disk(f"max_session_bytes_total: {8 * MIB}\n")
+    assert fill(server, "bob-key", "a", 7 * MIB).status == 200
+    wait_for(lambda: rows(server, "bob-key")["a"]["bytes"] >= 7 * MIB, "a look at the workspace")
+    reply = fill(server, "bob-key", "b")
+    assert reply.status == 429 and "were within the last 300 s" in reply.json["error"], reply.body
+    assert run(server, "bob-key", "1", session_id="a").status == 429  # nothing else would keep it from growing
+    assert listing(server, "a", "bob-key") == {"x": 7 * MIB}
+    assert file(server, "DELETE", "a", "x", key="bob-key").status == 204
+    assert fill(server, "bob-key", "b").status == 200
+
+
+def test_more_of_them_than_are_held_open(on_disk):
+    """One that no job runs in costs no outer id, no mount and no descriptor."""
+    server = on_disk(config_key("many", "many-key", policy="*"))
+    descriptors = f"/proc/{server.process.pid}/fd"
+    for number in range(300):
+        assert run(server, "many-key", f"open('x', 'w').write('{number}')", session_id=f"s{number}").status == 200
+    assert server.metric("immure_sessions") == 300
+    if os.access(descriptors, os.R_OK):
+        held = [os.readlink(f"{descriptors}/{fd}") for fd in os.listdir(descriptors) if os.path.lexists(f"{descriptors}/{fd}")]
+        assert sum("/sessions/" in path for path in held) < 270
+    for number in (0, 150, 299):
+        reply = run(server, "many-key", "print(open('x').read())", session_id=f"s{number}", session="kept")
+        assert reply.json["stdout"] == f"{number}\n", reply.body
 
 
 def test_it_outlives_a_server_that_is_killed(on_disk, directory):

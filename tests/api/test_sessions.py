@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import time
+import urllib.parse
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,22 @@ def rows(server, key=None):
 
 
 def end(server, session_id, key=None):
-    return call(server, "DELETE", f"/workspace/{session_id}", key=key)
+    return call(server, "DELETE", f"/workspace/{quoted(session_id)}", key=key)
+
+
+def quoted(text):
+    return urllib.parse.quote(text, safe="")
+
+
+def file(server, method, session_id, path, body=None, key=None):
+    headers = {**({"Content-Type": "text/anything"} if method == "PUT" else {}), **({"X-Service-API-Key": key} if key else {})}
+    return server.request(method, f"/sessions/{quoted(session_id)}/files/{urllib.parse.quote(path)}", body, headers=headers)
+
+
+def listing(server, session_id, key=None):
+    reply = call(server, "GET", f"/sessions/{quoted(session_id)}/files", key=key)
+    assert reply.status == 200, reply.body
+    return {row["path"]: row["size"] for row in reply.json["files"]}
 
 
 def names(output_files):
@@ -137,20 +153,26 @@ def test_processes_of_two_jobs_do_not_see_each_other(server, wire):
 
 
 def test_names(server):
-    for name in ("a", "_", "-", "0", "A.b-C_9", "s" * 128):
-        assert server.execute("print(1)", session_id=name)["stdout"] == "1\n", name
-        assert name in rows(server)
+    for name in ("a", "_", ".", "..", "user@example.com", "thread:42", "slack/C01/17.2", "auth0|abc", "über", "a b", "%2f", '"\\', "s" * 512):
+        assert server.execute("open('x', 'w').write('1')", session_id=name)["session"] == "new", name
+        assert server.execute("print(open('x').read())", session_id=name)["stdout"] == "1\n", name
+        assert name in rows(server) and listing(server, name) == {"x": 1}
         assert end(server, name).status == 204
-    for name in (".", "..", ".a", "a/b", "a b", "é", "s" * 129, "a\n"):
+    for name in ("s" * 513, "ü" * 257, "a\n", "\x7f", "\u0085"):
         reply = call(server, "POST", "/execute", {"code": "1", "session_id": name})
         assert reply.status == 400 and reply.json["field"] == "session_id", name
-    for name in (".a", "a%20b", "s" * 129, "%2e%2e"):
         reply = end(server, name)
         assert reply.status == 400 and reply.json["field"] == "session_id", name
-    known = set(rows(server))
-    for name in ("", None):  # none, as where it is left out
-        assert server.execute("print(1)", session_id=name)["stdout"] == "1\n"
-    assert set(rows(server)) == known
+    for path in ("%ff", "a%0", "a%00b"):
+        reply = call(server, "DELETE", f"/workspace/{path}")
+        assert reply.status == 400 and reply.json["field"] == "session_id", path
+
+
+@pytest.mark.parametrize("name", ["", None])
+def test_an_empty_name_is_none(server, name):
+    before = set(rows(server))
+    verdict = server.execute("open('x', 'w').close()", session_id=name)
+    assert verdict["status"] == "success" and "session" not in verdict and set(rows(server)) == before
 
 
 def test_delete(server):
@@ -163,7 +185,7 @@ def test_delete(server):
     assert server.execute("import os; print(os.listdir('.'))", session_id="gone")["stdout"] == "[]\n"
     assert call(server, "GET", "/workspace/gone").status == 405
     assert call(server, "GET", "/workspace/gone").headers["Allow"] == "DELETE"
-    for path in ("/workspace", "/workspace/", "/workspace/a/b", "/sessions/"):
+    for path in ("/workspace", "/workspace/", "/workspace/a/b", "/sessions/", "/sessions/a", "/sessions/a/b/files/c"):
         assert call(server, "DELETE", path).status == 404, path
 
 
@@ -215,27 +237,210 @@ def test_a_session_is_one_keys_own(keyed):
     assert reply.status == 403 and reply.json["field"] == "session_id" and reply.json["code"] == "forbidden"
     assert rows(keyed, "bob-key") == {} and set(rows(keyed, "alice-key")) == {"s"}
     assert end(keyed, "s", "bob-key").status == 403
+    assert call(keyed, "GET", "/sessions/s/files", key="bob-key").status == 404
+    for method in ("GET", "PUT", "DELETE"):
+        reply = file(keyed, method, "s", "secret", "x" if method == "PUT" else None, "bob-key")
+        assert reply.status == 404 and reply.json["error"] == "no such session", (method, reply.body)
     assert run(keyed, "alice-key", "print(open('secret').read())", session_id="s").json["stdout"] == "hers\n"
     assert end(keyed, "s", "alice-key").status == 204
-    assert run(keyed, "bob-key", "import os; print(os.listdir('.'))", session_id="s").json["stdout"] == "[]\n"
+    assert run(keyed, "bob-key", "import os; print(os.listdir('.')); open('x', 'w')", session_id="s").json["stdout"] == "[]\n"
     assert run(keyed, "alice-key", "1", session_id="s").status == 403
+
+
+FILL = "open('x', 'wb').write(bytes(int(__import__('sys').argv[1])))"
+
+
+def fill(server, key, name, size=1):
+    return run(server, key, FILL, session_id=name, args=[str(size)])
 
 
 def test_limits_of_their_number(keyed):
     for name in ("a", "b"):
-        assert run(keyed, "alice-key", "1", session_id=name).status == 200
-    reply = run(keyed, "alice-key", "1", session_id="c")
-    assert reply.status == 429 and reply.json["code"] == "rate_limited" and "2 sessions" in reply.json["error"]
-    assert 3500 <= int(reply.headers["Retry-After"]) <= 3600
+        assert fill(keyed, "alice-key", name).status == 200
+    reply = fill(keyed, "alice-key", "c")
+    assert reply.status == 429 and reply.json["code"] == "rate_limited", reply.body
+    assert reply.json["error"] == ("this key has 2 sessions, and may have 2: all of them are in use, or were within the last 300 s; "
+                                   "delete one, or wait")
+    assert 200 <= int(reply.headers["Retry-After"]) <= 300
     for name in ("d", "e"):
-        assert run(keyed, "bob-key", "1", session_id=name).status == 200
-    reply = run(keyed, "bob-key", "1", session_id="f")
-    assert reply.status == 503 and reply.json["code"] == "busy" and int(reply.headers["Retry-After"]) >= 1
+        assert fill(keyed, "bob-key", name).status == 200
+    reply = fill(keyed, "bob-key", "f")  # the server's own bound
+    assert reply.status == 429 and "may have 2:" in reply.json["error"], reply.body
     assert run(keyed, "alice-key", "1", session_id="a").status == 200  # one that there is can be used
     assert run(keyed, "bob-key", "1").status == 200
     assert end(keyed, "a", "alice-key").status == 204
-    assert run(keyed, "alice-key", "1", session_id="c").status == 200
+    assert fill(keyed, "alice-key", "c").status == 200
     assert keyed.metric("immure_sessions") == 4
+
+
+def test_one_without_files_goes_with_its_last_job(serve):
+    """A name for each conversation, of which most write nothing, is nothing that a server runs out of."""
+    server = serve(config="max_sessions: 2\n")
+    for number in range(40):
+        assert server.execute("print(1)", session_id=f"talk-{number}")["session"] == "new"
+    assert rows(server) == {} and server.metric("immure_sessions") == 0
+    server.execute("import os; os.mkdir('d')", session_id="directory")
+    server.execute("open('x', 'w').close()", session_id="file")
+    assert set(rows(server)) == {"directory", "file"}
+    assert server.execute("import os; os.rmdir('d')", session_id="directory")["session"] == "kept"
+    assert file(server, "DELETE", "file", "x").status == 204
+    assert rows(server) == {}
+
+
+def test_one_with_a_kernel_stays(server):
+    assert server.execute("x = 41", session_id="kernel-only", policy="python-kernel")["session"] == "new"
+    assert rows(server)["kernel-only"]["files"] == 0
+    verdict = server.execute("print(x + 1)", session_id="kernel-only", policy="python-kernel")
+    assert (verdict["stdout"], verdict["session"], verdict["kernel"]) == ("42\n", "kept", "kept")
+    server.execute("import os; os._exit(0)", session_id="kernel-only", policy="python-kernel")
+    wait_for(lambda: "kernel-only" not in rows(server), "the end of the session")
+
+
+def test_whether_it_was_there_is_told(server):
+    assert "session" not in server.execute("1")
+    assert server.execute("open('x', 'w').close()", session_id="told")["session"] == "new"
+    assert server.execute("1", session_id="told")["session"] == "kept"
+    reply = call(server, "POST", "/execute", {"code": "1", "session_id": "told", "session": "kept"})
+    assert reply.status == 200 and reply.json["session"] == "kept"
+    assert end(server, "told").status == 204
+    reply = call(server, "POST", "/execute", {"code": "open('/workspace/ran', 'w')", "session_id": "told", "session": "kept"})
+    assert reply.status == 409 and reply.json["code"] == "conflict" and reply.json["error"].startswith("session: "), reply.body
+    assert "told" not in rows(server)
+
+
+def test_more_than_512_of_them(serve):
+    server = serve(config=config_key("many", "many-key", policy="*"))
+    names = [f"{number:04}-" + "n" * 400 for number in range(600)]
+    for name in names:
+        reply = file(server, "PUT", name, "x", "1", "many-key")
+        assert reply.status == 200 and reply.json == {"session": "new"}, reply.body
+    assert set(rows(server, "many-key")) == set(names) and server.metric("immure_sessions") == 600
+    for name in (names[0], names[-1]):
+        assert run(server, "many-key", "print(open('x').read())", session_id=name).json["stdout"] == "1\n"
+
+
+MIB = 1 << 20
+
+
+def test_bytes_in_use_are_the_bound(serve):
+    """At the bound the key's own one goes that it has not used for longest, and no other."""
+    server = serve(config=config_key("alice", "alice-key", policy="*") + config_key("bob", "bob-key", policy="*") +
+                   f"max_session_bytes_total: {16 * MIB} session_evict_after_ms: 0\n")
+    assert fill(server, "bob-key", "his", MIB).status == 200
+    for name in ("a", "b", "c"):
+        assert fill(server, "alice-key", name, 3 * MIB).status == 200
+    assert run(server, "alice-key", "1", session_id="a").json["session"] == "kept"  # used last
+    # A sixth is kept for each of the three keys that there are.
+    assert fill(server, "alice-key", "d", 4 * MIB).json["session"] == "new"
+    assert fill(server, "alice-key", "e", MIB).json["session"] == "new"
+    assert set(rows(server, "alice-key")) == {"a", "c", "d", "e"} and set(rows(server, "bob-key")) == {"his"}
+    assert "event=session_evicted session_id=b " in server.log()
+    assert server.log().count("event=session_evicted") == 1
+    assert run(server, "alice-key", "1", session_id="b", session="kept").status == 409
+    # Whatever that one has, the share of this one is there.
+    assert fill(server, "bob-key", "more", 2 * MIB).status == 200
+    assert set(rows(server, "bob-key")) == {"his", "more"}
+
+
+def test_none_goes_that_was_used_just_now(serve):
+    # A quarter is kept for the server's other key.
+    server = serve(config=config_key("alice", "alice-key", policy="*") + f"max_session_bytes_total: {8 * MIB}\n")
+    assert fill(server, "alice-key", "a", 5 * MIB).status == 200
+    assert fill(server, "alice-key", "b", 2 * MIB).status == 200  # there was room when it began
+    for reply in (fill(server, "alice-key", "c"), file(server, "PUT", "c", "x", "1", "alice-key")):
+        assert reply.status == 429 and reply.json["code"] == "rate_limited", reply.body
+        assert re.fullmatch(r"the sessions of this key hold \d+ bytes, and may hold 6291456: all of them are in use, or were within "
+                            r"the last 300 s; delete one, or wait", reply.json["error"])
+        assert 200 <= int(reply.headers["Retry-After"]) <= 300
+    assert set(rows(server, "alice-key")) == {"a", "b"}
+    # What it has stays within reach; there is no room for more.
+    grow = "import os\nprint(os.path.getsize('x'))\ntry: open('y', 'wb').write(bytes(1 << 20))\nexcept OSError as e: print(e.errno)\nos.remove('y')"
+    assert run(server, "alice-key", grow, session_id="b").json["stdout"] == f"{2 * MIB}\n28\n"
+    assert end(server, "a", "alice-key").status == 204
+    assert run(server, "alice-key", "open('y', 'wb').write(bytes(1 << 20)); print(1)", session_id="b").json["stdout"] == "1\n"
+    assert fill(server, "alice-key", "c").status == 200
+
+
+def test_files_without_a_job(server):
+    reply = file(server, "PUT", "put", "d/in.bin", bytes(range(256)))
+    assert reply.status == 200 and reply.json == {"session": "new"}
+    verdict = server.execute("data = open('d/in.bin', 'rb').read(); print(data == bytes(range(256)))\nopen('out', 'wb').write(data * 2)\n"
+                             "import os; st = os.stat('d/in.bin'); print(st.st_uid == os.getuid()); open('d/in.bin', 'a').write('more')",
+                             session_id="put")
+    assert (verdict["stdout"], verdict["session"]) == ("True\nTrue\n", "kept")
+    assert listing(server, "put") == {"d/in.bin": 260, "out": 512}
+    reply = call(server, "GET", "/sessions/put/files")
+    assert not reply.json["truncated"] and all(set(row) == {"path", "size", "modified_at"} for row in reply.json["files"])
+    reply = file(server, "GET", "put", "out")
+    assert reply.status == 200 and reply.body == bytes(range(256)) * 2 and reply.headers["Content-Type"] == "application/octet-stream"
+    assert file(server, "HEAD", "put", "out").headers["Content-Length"] == "512"
+    assert file(server, "PUT", "put", "d/in.bin", b"").json == {"session": "kept"}
+    assert listing(server, "put") == {"d/in.bin": 0, "out": 512}
+    reply = file(server, "GET", "put", "d/in.bin")
+    assert reply.status == 200 and reply.body == b""
+    assert file(server, "PUT", "put", "a b/ü%", "x").status == 200
+    assert file(server, "GET", "put", "a b/ü%").body == b"x"
+    assert server.execute("print(open('a b/ü%').read())", session_id="put")["output_files"] == []
+    for path in ("d/in.bin", "a b/ü%"):
+        assert file(server, "DELETE", "put", path).status == 204
+    assert listing(server, "put") == {"out": 512}
+
+
+def test_files_that_will_not_do(server):
+    def put_file(path, body="x"):
+        return file(server, "PUT", "refused-files", path, body)
+
+    assert put_file("f").status == 200 and put_file("d/g").status == 200
+    for path in ("/f", "d//g", "../f", "d/./g", "n" * 256, "a\0b"):
+        for method in ("GET", "PUT", "DELETE"):
+            reply = file(server, method, "refused-files", path, "x" if method == "PUT" else None)
+            assert reply.status == 400 and reply.json["field"] == "path", (method, path, reply.body)
+    for path in ("none", "d/none", "d", "f/below"):
+        reply = file(server, "GET", "refused-files", path)
+        assert reply.status == 404 and reply.json["error"] == "no such file", (path, reply.body)
+    for path in ("none", "f/below"):
+        assert file(server, "DELETE", "refused-files", path).status == 404
+    for method, path in (("PUT", "d"), ("PUT", "f/below"), ("DELETE", "d")):
+        reply = file(server, method, "refused-files", path, "x" if method == "PUT" else None)
+        assert reply.status == 409 and reply.json["code"] == "conflict", (method, path, reply.body)
+    assert listing(server, "refused-files") == {"d/g": 1, "f": 1}
+    for method in ("GET", "DELETE"):
+        assert file(server, method, "no-such-session", "f").status == 404
+    assert call(server, "GET", "/sessions/no-such-session/files").status == 404
+    assert "no-such-session" not in rows(server)
+    assert file(server, "PUT", "no-such-session", "../f", "x").status == 400 and "no-such-session" not in rows(server)
+    assert call(server, "POST", "/sessions/a/files/f", {}).status == 405
+
+
+def test_links_are_no_way_to_files(server):
+    code = ("import os\nos.mkdir('d'); open('d/f', 'w').write('f')\nos.symlink('d/f', 'link'); os.symlink('d', 'to-d'); os.symlink('/etc', 'etc')\n"
+            "os.mkfifo('fifo'); os.symlink('/etc/passwd', 'passwd')")
+    assert server.execute(code, session_id="file-links")["status"] == "success"
+    assert listing(server, "file-links") == {"d/f": 1}
+    for path in ("link", "to-d/f", "etc/passwd", "passwd", "fifo"):
+        assert file(server, "GET", "file-links", path).status == 404, path
+    for path in ("to-d/f", "etc/passwd"):
+        assert file(server, "DELETE", "file-links", path).status == 404, path
+        assert file(server, "PUT", "file-links", path, "x").status == 409, path
+    assert file(server, "PUT", "file-links", "passwd", "mine").status == 200  # in the link's place
+    assert file(server, "DELETE", "file-links", "link").status == 204
+    assert listing(server, "file-links") == {"d/f": 1, "passwd": 4}
+    assert server.execute("print(open('passwd').read())", session_id="file-links")["stdout"] == "mine\n"
+
+
+def test_files_that_are_too_large(serve):
+    server = serve(config="session_bytes: 1048576\n")
+    assert file(server, "PUT", "s", "f", b"1" * 300_000).status == 200
+    reply = file(server, "PUT", "s", "f", b"2" * 1_000_000)  # beside the old one
+    assert reply.status == 413 and "1048576 bytes" in reply.json["error"], reply.body
+    assert file(server, "GET", "s", "f").body == b"1" * 300_000
+    assert file(server, "PUT", "another", "f", b"2" * 2_000_000).status == 413
+    assert set(rows(server)) == {"s"}
+    server = serve(config="session_bytes: 33554432\n")
+    server.execute("open('big', 'wb').truncate(10485761); open('most', 'wb').truncate(10485760)", session_id="s")
+    reply = file(server, "GET", "s", "big")
+    assert reply.status == 413 and "10485761 bytes" in reply.json["error"], reply.body
+    assert len(file(server, "GET", "s", "most").body) == 10485760
 
 
 def test_a_job_that_is_refused_makes_no_session(server):
@@ -406,7 +611,7 @@ def test_a_keeper_that_dies_takes_the_sessions_along(serve):
     wait_for(lambda: server.metric("immure_sessions") == 0, "the end of the sessions")
     assert rows(server) == {} and "event=sessions_lost sessions=2 " in server.log()
     assert call(server, "DELETE", "/workspace/ended").status == 204 and server.metric("immure_sessions") == 0
-    assert server.execute("import os; print(os.listdir('.'))", session_id="new")["stdout"] == "[]\n"
+    assert server.execute("import os; print(os.listdir('.')); open('x', 'w')", session_id="new")["stdout"] == "[]\n"
     reply = call(server, "POST", "/execute", {"code": "1", "session_id": "s"})
     assert reply.status == 500 and reply.json["code"] == "setup_error", reply.body
     assert "the keeper of workspaces is gone, and what this session had with it" in reply.body.decode()
@@ -447,7 +652,7 @@ def test_a_jails_mounts_are_its_own(server):
 
 def test_nothing_is_left_when_a_server_is_killed(serve):
     server = serve()
-    server.execute("1", session_id="s")
+    server.execute("open('x', 'w')", session_id="s")
     keeper, = keeper_of(server)
     server.process.kill()
     server.process.wait()
@@ -456,11 +661,11 @@ def test_nothing_is_left_when_a_server_is_killed(serve):
 
 def test_many_sessions_come_and_go(serve):
     server = serve(config="max_sessions: 8\n")
-    server.execute("1", session_id="first")
+    server.execute("open('x', 'w')", session_id="first")
     descriptors = f"/proc/{server.process.pid}/fd"
     before = len(os.listdir(descriptors)) if os.access(descriptors, os.R_OK) else None
     for number in range(60):
-        assert server.execute("print(1)", session_id=f"s{number}")["stdout"] == "1\n"
+        assert server.execute("open('x', 'w'); print(1)", session_id=f"s{number}")["stdout"] == "1\n"
         assert end(server, f"s{number}").status == 204
     assert set(rows(server)) == {"first"}
     if before is not None:  # parked jails, which come meanwhile, have some

@@ -82,6 +82,14 @@ def test_events(stream, server):
     assert set(reply) == set(server.execute("1/0"))
 
 
+def test_the_reply_tells_of_its_session(stream, server):
+    for expected in ("new", "kept"):
+        events = stream("open('x', 'w')", session_id="streamed")
+        assert events.head() == 200
+        assert events.rest()[-1][1]["session"] == expected
+    assert server.request("DELETE", "/workspace/streamed").status == 204
+
+
 def test_they_come_as_they_happen(stream):
     """Each line is written only after the last one has been seen here."""
     events = stream("import sys\nfor line in iter(sys.stdin.readline, ''): pass\n"

@@ -9,6 +9,7 @@ import secrets
 import signal
 import sys
 import time
+import urllib.parse
 from pathlib import Path
 
 import pytest
@@ -137,7 +138,7 @@ class Arena:
 
     def forget_sessions(self):
         for session in self.server.get("/sessions").json["sessions"]:
-            assert self.server.request("DELETE", "/workspace/" + session["session_id"]).status in (200, 204)
+            assert self.server.request("DELETE", "/workspace/" + urllib.parse.quote(session["session_id"], safe="")).status in (200, 204)
 
     def settled(self):
         """The state, once it stays the same for a while."""

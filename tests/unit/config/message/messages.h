@@ -26,6 +26,7 @@ static inline struct job *a_job(void)
     job->execution_id = strdup("e-1");
     job->key = strdup("default");
     job->session_id = strdup("s-1");
+    job->session_kept = true;
     job->image = strdup("debian");
     job->announce = true;
     job->early_ms = 100;
@@ -57,6 +58,7 @@ static inline struct job_result a_result(void)
         .signal = 9,
         .killed = true,
         .kernel = JOB_KERNEL_KEPT,
+        .session = JOB_SESSION_NEW,
         .setup_ns = 1,
         .duration_ns = 2,
         .has_cpu = true,

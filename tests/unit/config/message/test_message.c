@@ -15,6 +15,7 @@ static void test_job_round_trip(void **state)
     assert_string_equal(in.job->execution_id, "e-1");
     assert_string_equal(in.job->key, "default");
     assert_string_equal(in.job->session_id, "s-1");
+    assert_true(in.job->session_kept);
     assert_string_equal(in.job->image, "debian");
     assert_true(in.job->announce);
     assert_int_equal(in.job->early_ms, 100);
@@ -55,6 +56,7 @@ static void test_done_round_trip(void **state)
     assert_true(done->killed);
     assert_false(done->oom);
     assert_int_equal(done->kernel, JOB_KERNEL_KEPT);
+    assert_int_equal(done->session, JOB_SESSION_NEW);
     assert_true(done->has_cpu);
     assert_false(done->has_memory_peak);
     assert_int_equal(done->pids_peak, 3);
@@ -147,7 +149,13 @@ static void test_small_messages_round_trip(void **state)
         {.type = MSG_SESSION_QUERY, .session_query = {.id = 4, .what = SESSION_LIST, .key = "default"}},
         {.type = MSG_SESSION_QUERY,
          .session_query = {.id = 5, .what = SESSION_DELETE, .key = "open", .session_id = "s-1"}},
-        {.type = MSG_SESSION_ANSWER, .session_answer = {.id = 4}},
+        {.type = MSG_SESSION_QUERY,
+         .session_query = {.id = 6,
+                           .what = SESSION_FILE_PUT,
+                           .key = "open",
+                           .session_id = "slack/C01/17.2",
+                           .path = "d/\xc3\xbc"}},
+        {.type = MSG_SESSION_ANSWER, .session_answer = {.id = 4, .size = 7, .made = true}},
         {.type = MSG_SESSION_ANSWER,
          .session_answer = {.id = 5, .kind = ERR_DENIED, .text = "another key's"}},
         {.type = MSG_KEEP, .keep = {.id = 6, .status = "success"}},
@@ -181,7 +189,7 @@ static void test_session_rows_round_trip(void **state)
 {
     (void)state;
     CLEANUP(buf_free) struct buf buf = BUF_INIT;
-    struct session_row rows[MSG_SESSIONS_MAX] = {
+    struct session_row sessions[] = {
         {.session_id = "a",
          .created_ms = 1,
          .used_ms = 2,
@@ -189,24 +197,43 @@ static void test_session_rows_round_trip(void **state)
          .bytes = 4,
          .files = 5,
          .jobs = 6},
+        {.created_ms = UINT64_MAX, .jobs = UINT32_MAX},
     };
-    /* As many as there can be, with the longest names. */
-    for (size_t i = 1; i < ARRAY_SIZE(rows); i++) {
-        memset(rows[i].session_id, 'n', SESSION_ID_BYTES - 1);
-        rows[i].created_ms = rows[i].used_ms = rows[i].expires_ms = UINT64_C(1) << 48;
-        rows[i].bytes = rows[i].files = UINT64_C(1) << 48;
-        rows[i].jobs = UINT32_MAX;
+    static char path[] = "d/f\xff";
+    struct session_file file = {.path = path, .size = UINT64_MAX, .modified_ms = 9};
+    memset(sessions[1].session_id, 'n', SESSION_ID_BYTES - 1);
+    const struct session_rows out = {
+        .sessions = sessions, .n_sessions = 2, .files = &file, .n_files = 1, .truncated = true};
+    struct session_rows in = {0};
+    struct err err = {0};
+    assert_int_equal(session_rows_encode(&out, &buf, &err), 0);
+    assert_int_equal(session_rows_decode(buf.data, buf.len, &in, &err), 0);
+    assert_int_equal(in.n_sessions, 2);
+    assert_memory_equal(in.sessions, sessions, sizeof sessions);
+    assert_int_equal(in.n_files, 1);
+    assert_string_equal(in.files[0].path, path);
+    assert_true(in.files[0].size == UINT64_MAX && in.files[0].modified_ms == 9 && in.truncated);
+    session_rows_clear(&in);
+}
+
+static void test_names_of_sessions(void **state)
+{
+    static const char *const good[] = {
+        "a",         ".",        "..",  ".a",   "user@example.com", "thread:42",       "slack/C01/17.2",
+        "auth0|abc", "\xc3\xbc", "a b", "\"\\", "\xc2\xa0",         "\xf0\x9f\x90\x9f"};
+    static const char *const bad[] = {"", "\n", "a\x1f", "\x7f", "\xc2\x80", "a\xc2\x9f", "\xff", "\xc3"};
+    (void)state;
+    char longest[SESSION_ID_BYTES + 1] = "";
+    for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+        assert_true(session_id_is_valid(good[i]));
     }
-    const struct msg out = {.type = MSG_SESSION_ANSWER,
-                            .session_answer = {.id = 9, .rows = rows, .n_rows = ARRAY_SIZE(rows)}};
-    struct msg in = {0};
-    encode(&out, &buf);
-    decode(&buf, NULL, 0, &in);
-    assert_int_equal(in.session_answer.id, 9);
-    assert_int_equal(in.session_answer.kind, ERR_NONE);
-    assert_int_equal(in.session_answer.n_rows, ARRAY_SIZE(rows));
-    assert_memory_equal(in.session_answer.rows, rows, sizeof rows);
-    msg_clear(&in);
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+        assert_false(session_id_is_valid(bad[i]));
+    }
+    memset(longest, 'x', SESSION_ID_BYTES - 1);
+    assert_true(session_id_is_valid(longest));
+    longest[SESSION_ID_BYTES - 1] = 'x';
+    assert_false(session_id_is_valid(longest));
 }
 
 /* As many as there can be, with the longest names and as much of lists as is told. */
@@ -342,6 +369,7 @@ int main(void)
         cmocka_unit_test(test_session_rows_round_trip),
         cmocka_unit_test(test_kept_rows_round_trip),
         cmocka_unit_test(test_policies_round_trip),
+        cmocka_unit_test(test_names_of_sessions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,8 +19,6 @@ struct hostile {
     Immure__MsgRun run;
     Immure__MsgSessionQuery query;
     Immure__MsgSessionAnswer answer;
-    Immure__MsgSession row;
-    Immure__MsgSession *rows[1];
     Immure__MsgKeep keep;
     Immure__MsgKeptQuery kept_query;
     Immure__MsgKeptAnswer kept_answer;
@@ -156,7 +154,7 @@ static void test_hostile_kept_jobs(void **state)
 static void test_hostile_session_queries(void **state)
 {
     (void)state;
-    static char key[66], name[] = "s", no_name[] = "../s";
+    static char key[66], name[] = "s", no_name[] = "a\tb", long_path[SESSION_PATH_BYTES];
     struct hostile h = {0};
     immure__msg__init(&h.envelope);
     immure__msg_session_query__init(&h.query);
@@ -173,6 +171,21 @@ static void test_hostile_session_queries(void **state)
     offer(&h, "session_query.session_id");
     h.query.session_id = NULL;
     offer(&h, "session_query.session_id");
+    h.query.session_id = name;
+    h.query.has_path = true;
+    h.query.path = bytes("f", 1);
+    offer(&h, "session_query.path");
+    h.query.what = SESSION_FILE_GET;
+    offer(&h, NULL);
+    h.query.path = bytes("a\0b", 3);
+    offer(&h, "session_query.path");
+    memset(long_path, 'p', sizeof long_path);
+    h.query.path = bytes(long_path, sizeof long_path);
+    offer(&h, "session_query.path");
+    h.query.has_path = false;
+    offer(&h, "session_query.path");
+    h.query.path = bytes("", 0);
+    h.query.session_id = NULL;
     h.query.what = SESSION_QUERY_COUNT;
     offer(&h, "session_query.what");
     h.query.what = SESSION_LIST;
@@ -183,29 +196,16 @@ static void test_hostile_session_queries(void **state)
 static void test_hostile_session_answers(void **state)
 {
     (void)state;
-    static char text[513], name[] = "s", no_name[] = "";
+    static char text[513];
     struct hostile h = {0};
     immure__msg__init(&h.envelope);
     immure__msg_session_answer__init(&h.answer);
-    immure__msg_session__init(&h.row);
     h.envelope.kind_case = IMMURE__MSG__KIND_SESSION_ANSWER;
     h.envelope.session_answer = &h.answer;
-    h.answer.session = h.rows;
-    h.answer.n_session = 1;
-    h.rows[0] = &h.row;
-    h.row.session_id = name;
     offer(&h, NULL);
-    h.row.has_expires_ms = true;
-    offer(&h, "session_answer.session.expires_ms");
-    h.row.expires_ms = 1;
-    offer(&h, NULL);
-    h.row.session_id = no_name;
-    offer(&h, "session_answer.session.session_id");
     h.answer.text = text;
     offer(&h, "session_answer.text");
     h.answer.has_kind = true;
-    offer(&h, "session_answer.text"); /* a refusal with rows */
-    h.answer.n_session = 0;
     offer(&h, "session_answer.kind");
     h.answer.kind = ERR_DENIED;
     offer(&h, NULL);
@@ -216,6 +216,53 @@ static void test_hostile_session_answers(void **state)
     offer(&h, "session_answer.text");
     h.answer.text = NULL;
     offer(&h, "session_answer.text");
+}
+
+/* Expects the packed rows to be refused for `item`; NULL: accepted. */
+static void offer_rows(const Immure__MsgSessionRows *message, const char *item)
+{
+    uint8_t packed[1024];
+    struct err err = {0};
+    struct session_rows rows = {0};
+    size_t size = immure__msg_session_rows__get_packed_size(message);
+    assert_true(size <= sizeof packed);
+    immure__msg_session_rows__pack(message, packed);
+    int r = session_rows_decode(packed, size, &rows, &err);
+    assert_int_equal(r, item ? -EBADMSG : 0);
+    assert_string_equal(err.item, item ? item : "");
+    session_rows_clear(&rows);
+}
+
+static void test_hostile_session_rows(void **state)
+{
+    (void)state;
+    static char name[] = "s", no_name[] = "";
+    Immure__MsgSessionRows message;
+    Immure__MsgSession row, *sessions[] = {&row};
+    Immure__MsgSessionFile file, *files[] = {&file};
+    immure__msg_session_rows__init(&message);
+    immure__msg_session__init(&row);
+    immure__msg_session_file__init(&file);
+    message.session = sessions;
+    message.n_session = 1;
+    row.session_id = name;
+    offer_rows(&message, NULL);
+    row.has_expires_ms = true;
+    offer_rows(&message, "session.expires_ms");
+    row.expires_ms = 1;
+    offer_rows(&message, NULL);
+    row.session_id = no_name;
+    offer_rows(&message, "session.session_id");
+    message.n_session = 0;
+    message.file = files;
+    message.n_file = 1;
+    offer_rows(&message, "file.path");
+    file.path = bytes("a\0b", 3);
+    offer_rows(&message, "file.path");
+    file.path = bytes("a/b", 3);
+    offer_rows(&message, NULL);
+    struct err err = {0};
+    assert_int_equal(session_rows_decode("\xff", 1, &(struct session_rows){0}, &err), -EBADMSG);
 }
 
 #define APPROVAL_ID "00000000-0000-4000-8000-000000000000"
@@ -307,10 +354,13 @@ static void test_hostile_jobs(void **state)
     h.limits.has_pids = true;
     offer(&h, "limits.pids");
     h.limits.has_pids = false;
-    static char no_session[] = "a/b";
+    static char no_session[] = "a\x7f";
     h.job.session_id = no_session;
     offer(&h, "job.session_id");
     h.job.session_id = NULL;
+    h.job.has_session_kept = h.job.session_kept = true; /* of no session */
+    offer(&h, "job.session_kept");
+    h.job.has_session_kept = false;
     static char no_image[] = "../x", own_image[] = "";
     h.job.image = no_image;
     offer(&h, "job.image");
@@ -366,6 +416,13 @@ static void test_hostile_results(void **state)
     h.done.status = UINT32_MAX;
     offer(&h, "done.status");
     h.done.status = 0;
+    h.done.has_session = true;
+    h.done.session = JOB_SESSION_NONE;
+    offer(&h, "done.session");
+    h.done.session = JOB_SESSION_COUNT;
+    offer(&h, "done.session");
+    h.done.session = JOB_SESSION_KEPT;
+    offer(&h, NULL);
     h.done.has_kernel = true;
     h.done.kernel = JOB_KERNEL_NONE; /* is said by leaving it out */
     offer(&h, "done.kernel");
@@ -478,6 +535,7 @@ int main(void)
         cmocka_unit_test(test_hostile_kept_jobs),
         cmocka_unit_test(test_hostile_session_queries),
         cmocka_unit_test(test_hostile_session_answers),
+        cmocka_unit_test(test_hostile_session_rows),
         cmocka_unit_test(test_hostile_jobs),
         cmocka_unit_test(test_hostile_results),
         cmocka_unit_test(test_hostile_refusals),

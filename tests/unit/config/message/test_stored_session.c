@@ -26,7 +26,8 @@ static void test_there_and_back(void **state)
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     struct stored_session session = {.created_ms = 1700000000123}, same;
     struct err err = {0};
-    memset(session.id, 'x', SESSION_ID_BYTES - 1);
+    memset(session.id, '"', SESSION_ID_BYTES - 1);
+    memcpy(session.id, "a\\b/\xc3\xbc '", 8);
     memset(session.owner, 0xab, sizeof session.owner);
     assert_int_equal(stored_session_write(&session, &text), 0);
     assert_non_null(strstr(text.data, HASH));
@@ -41,7 +42,7 @@ static void test_what_is_refused(void **state)
     } cases[] = {
         {"", "session:1:1", "\"session_id\" is missing"},
         {"session_id: 'a' key_sha256: '" HASH "'", "session:1:", "\"created_ms\" is missing"},
-        {"session_id: '../a' key_sha256: '" HASH "' created_ms: 1", "session:1:13", "no name of a session"},
+        {"session_id: 'a\\n' key_sha256: '" HASH "' created_ms: 1", "session:1:13", "no name of a session"},
         {"session_id: '' key_sha256: '" HASH "' created_ms: 1", "session:1:13", "no name of a session"},
         {"session_id: 'a' key_sha256: 'abab' created_ms: 1", "session:1:", "64 hexadecimal digits"},
         {"session_id: 'a' key_sha256: '" HASH "' created_ms: -1", "session:1:", "created_ms: "},

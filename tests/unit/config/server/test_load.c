@@ -116,7 +116,8 @@ static const char everything[] =
     "outer_uid_base: 100000 max_output_bytes: 9 front_timeout_ms: 8 max_connections_per_address: 10\n"
     "max_unread_bytes: 2048 max_unread_bytes_per_key: 1025 reply_stall_ms: 21\n"
     "session_ttl_ms: 10 max_sessions: 11 session_bytes: 65536 session_inodes: 16 "
-    "session_directory: '/var/kept' session_free_bytes: 17\n"
+    "session_directory: '/var/kept' session_free_bytes: 17 max_session_bytes_total: 27 "
+    "session_evict_after_ms: 28\n"
     "max_kernels: 18 kernel_interrupt_grace_ms: 19 kernel_idle_cpu_ms: 20\n"
     "kept_job_ttl_ms: 12 max_kept_jobs: 13 max_kept_bytes: 1024 stream_heartbeat_ms: 14\n"
     "approval_directory: '/var/approvals' approval_expiry_ms: 18 max_approvals_per_key: 19 max_approvals: "
@@ -157,6 +158,8 @@ static void check_everything(const struct server_config *config)
     assert_int_equal(config->drain_timeout_ms, 0);
     assert_string_equal(config->session_directory, "/var/kept");
     assert_int_equal(config->session_free_bytes, 17);
+    assert_int_equal(config->max_session_bytes_total, 27);
+    assert_int_equal(config->session_evict_after_ms, 28);
     assert_true(config->metrics_open);
     assert_int_equal(config->log_format, LOG_FORMAT_JSON);
     assert_int_equal(config->log_level, LOG_DEBUG);
@@ -238,7 +241,7 @@ static void check_everything(const struct server_config *config)
     assert_string_equal(config->keys[0].runtimes[0], "py");
     assert_int_equal(config->keys[0].max_concurrent_jobs, 2);
     assert_int_equal(config->keys[0].max_sessions, 3);
-    assert_int_equal(config->keys[1].max_sessions, 32);
+    assert_int_equal(config->keys[1].max_sessions, 0);
     assert_int_equal(config->keys[1].sha256[0], 0xbb);
     assert_int_equal(config->keys[1].max_concurrent_jobs, 0);
     assert_false(config->open);

@@ -327,6 +327,49 @@ static void test_remove(void **state)
     assert_int_equal(faccessat(f->scratch, SCRATCH_TMP, F_OK, AT_SYMLINK_NOFOLLOW), 0);
 }
 
+static int replace(const struct fixture *f, const char *path, const char *text, struct err *reterr)
+{
+    CLEANUP(fd_closep) int from = input(text);
+    *reterr = (struct err){0};
+    return scratch_replace(f->scratch, path, from, f->id.uid, f->id.gid, reterr);
+}
+
+/* All of it or nothing, and through no link. */
+static void test_replace(void **state)
+{
+    struct fixture *f = *state;
+    struct err err = {0};
+    CLEANUP(freep) char *big = calloc(1, SIZE + 1);
+    assert_non_null(big);
+    assert_int_equal(symlinkat("/etc", f->work, "etc"), 0);
+    assert_int_equal(symlinkat("/etc/passwd", f->work, "link"), 0);
+    assert_int_equal(mkfifoat(f->work, "fifo", 0600), 0);
+    static const char *const names[] = {"a", "d/b", "a", "link", "fifo"};
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        char text[8];
+        snprintf(text, sizeof text, "%zu", i);
+        assert_int_equal(replace(f, names[i], text, &err), 0);
+        assert_content(f, names[i], text);
+    }
+    static const char *const conflicts[] = {"d", "a/below", "etc/x"};
+    for (size_t i = 0; i < ARRAY_SIZE(conflicts); i++) {
+        assert_true(replace(f, conflicts[i], "x", &err) < 0);
+        assert_int_equal(err.kind, ERR_CONFLICT);
+    }
+    assert_true(replace(f, "../x", "x", &err) < 0);
+    assert_int_equal(err.kind, ERR_INVALID);
+    memset(big, 'x', SIZE);
+    assert_true(replace(f, "a", big, &err) < 0);
+    assert_int_equal(err.kind, ERR_TOO_LARGE);
+    assert_content(f, "a", "2");
+    uint64_t bytes, inodes;
+    assert_int_equal(scratch_usage(f->scratch, &bytes, &inodes), 0);
+    assert_true(bytes < SIZE / 2); /* nothing is left of what did not fit */
+    assert_int_equal(scratch_remove(f->scratch, "a"), 0);
+    assert_int_equal(scratch_remove(f->scratch, "a"), -ENOENT);
+    assert_int_equal(scratch_remove(f->scratch, "d"), -EISDIR);
+}
+
 static void test_full(void **state)
 {
     struct fixture *f = *state;
@@ -605,6 +648,7 @@ int main(void)
         TEST(test_put_that_cannot_be),
         TEST(test_put_through_links),
         TEST(test_remove),
+        TEST(test_replace),
         TEST(test_full),
         TEST(test_list_ends),
         TEST(test_inode_limit),

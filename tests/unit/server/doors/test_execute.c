@@ -88,7 +88,8 @@ static void every_field(void **state)
         " \"files\": [{\"name\": \"a.txt\", \"content\": \"text\"}, {\"name\": \"d/b.bin\", \"data\": "
         "\"AAH/\","
         " \"mime\": \"x/y\", \"url\": \"u\"}, {\"name\": \"empty\"}], \"outputs\": [\"*.png\", \"o\"],"
-        " \"execution_id\": \"id-1\", \"session_id\": \"_a.b-C9\", \"args\": [\"-x\", \"\"], \"env\": "
+        " \"execution_id\": \"id-1\", \"session_id\": \"slack/C01\", \"session\": \"kept\", \"args\": "
+        "[\"-x\", \"\"], \"env\": "
         "{\"A\": \"1\", \"B\": \"\"}, "
         "\"policy\": \"strict\","
         " \"limits\": {\"memory_bytes\": 1, \"pids\": 2, \"cpu_percent\": 3, \"cpu_ms\": 4, "
@@ -114,7 +115,8 @@ static void every_field(void **state)
     assert_int_equal(job->n_outputs, 2);
     assert_string_equal(job->outputs[0], "*.png");
     assert_string_equal(job->execution_id, "id-1");
-    assert_string_equal(job->session_id, "_a.b-C9");
+    assert_string_equal(job->session_id, "slack/C01");
+    assert_true(job->session_kept);
     assert_int_equal(job->n_args, 2);
     assert_string_equal(job->args[1], "");
     assert_int_equal(job->n_env, 2);
@@ -346,8 +348,12 @@ static const struct refusal {
     {"{" C "\"environment\": \"\"}", "environment", "environment: must be \"image\", or left out"},
     {"{" C "\"environment\": \"image\", \"image\": \"A\"}", "image", "image: " IMAGE_NAME_RULE},
     {"{" C "\"environment\": \"image\", \"image\": \"..\"}", "image", "image: " IMAGE_NAME_RULE},
-    {"{" C "\"session_id\": \".s\"}", "session_id", "session_id: " SESSION_ID_RULE},
-    {"{" C "\"session_id\": \"a b\"}", "session_id", "session_id: " SESSION_ID_RULE},
+    {"{" C "\"session_id\": \"a\\n\"}", "session_id", "session_id: " SESSION_ID_RULE},
+    {"{" C "\"session_id\": \"\\u0085\"}", "session_id", "session_id: " SESSION_ID_RULE},
+    {"{" C "\"session\": \"kept\"}", "session", "session: goes with `session_id`"},
+    {"{" C "\"session_id\": \"\", \"session\": \"kept\"}", "session", "session: goes with `session_id`"},
+    {"{" C "\"session_id\": \"s\", \"session\": \"new\"}", "session",
+     "session: must be \"kept\", or left out"},
     {"{" C "\"callback_url\": \"http://x\"}", "callback_url",
      "callback_url: this server's configuration does not allow calls to it"},
     {"{" C "\"callback_url\": \"file:///x\"}", "callback_url",

@@ -37,6 +37,12 @@ static void finds_routes(void **state)
         {"DELETE", "/workspace", "", false, false},
         {"DELETE", "/workspace/s/", "", false, false},
         {"DELETE", "/workspace/s/t", "", false, false},
+        {"GET", "/sessions/s/files", "GET, HEAD", true, true},
+        {"PUT", "/sessions/s/files/d/f", "GET, HEAD, PUT, DELETE", true, true},
+        {"GET", "/sessions/s/files/", "", false, false},
+        {"GET", "/sessions//files", "", false, false},
+        {"GET", "/sessions/s/t/files", "", false, false},
+        {"GET", "/sessions/s", "", false, false},
         {"POST", "/run-code", "POST", true, true},
         {"POST", "/run-code/r/terminate", "POST", true, true},
         {"GET", "/run-code/r/terminate", "POST", false, true},
@@ -73,6 +79,10 @@ static void only_two_routes_start_jobs_and_only_health_is_for_anyone(void **stat
         {"GET", "/policies", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
         {"GET", "/sessions", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
         {"DELETE", "/workspace/s", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
+        {"GET", "/sessions/s/files", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
+        {"GET", "/sessions/s/files/a/b", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
+        {"PUT", "/sessions/s/files/f", ROUTE_FOR_KEYS, ROUTE_AT_END_OF_ANYTHING, false},
+        {"DELETE", "/sessions/s/files/f", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
         {"GET", "/jobs", ROUTE_FOR_WARDEN, ROUTE_AT_END, false},
         {"GET", "/jobs/j", ROUTE_FOR_WARDEN, ROUTE_AT_END, false},
         {"DELETE", "/jobs/j", ROUTE_FOR_WARDEN, ROUTE_AT_END, false},
@@ -164,6 +174,10 @@ static void paths_have_arguments(void **state)
         {"POST", "/run-code/a/terminate", "a"},
         {"POST", "/run-code/a/b/terminate", "a/b"}, /* an execution_id may have slashes */
         {"GET", "/sessions", ""},
+        {"GET", "/sessions/a%2Fb/files", "a%2Fb"},
+        {"GET", "/sessions/files/files", "files"},
+        {"GET", "/sessions/a/files/files", "a/files/files"},
+        {"PUT", "/sessions/a/files/d/f", "a/files/d/f"},
     };
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         const struct route *path;

@@ -1,6 +1,6 @@
-/* server/warden/backoff.c: the first deaths cost nothing, then waiting doubles, and a long life forgives all.
+/* server/kit/backoff.c: the first deaths cost nothing, then waiting doubles, and a long life forgives all.
  */
-#include "server/warden/backoff.h"
+#include "server/kit/backoff.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* The back-off of front restarts. Runs in the warden. */
-#include "server/warden/backoff.h"
+#include "server/kit/backoff.h"
 
 #include "jail/base/clock.h"
 

@@ -1,0 +1,123 @@
+/* The routes about sessions and their files. Runs in the front, on paths that callers chose: what they name
+ * is decoded here, and looked up by the warden. */
+#include <errno.h>
+#include <string.h>
+
+#include "config/message/job.h"
+#include "config/message/message.h"
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "jail/base/io.h"
+#include "jail/resources/scratch.h"
+#include "server/front/handlers.h"
+#include "server/http/http.h"
+#include "server/jobs/reason.h"
+#include "server/jobs/request.h"
+#include "server/jobs/session_queries.h"
+
+static void send_query(struct request *request, const struct msg_session_query *query, int content)
+{
+    struct err err = {0};
+    if (session_query_send(request, query, content, &err) < 0) {
+        request_refuse_err(request, &err, 0);
+    }
+}
+
+/* The session that the path names, which is its first part behind the route's. Answers and returns false
+ * where it is none's name. */
+static bool read_session_id(struct request *request, struct msg_session_query *query)
+{
+    const char *slash = memchr(request->argument, '/', request->argument_length);
+    size_t length = slash ? (size_t)(slash - request->argument) : request->argument_length;
+    if (!reason_decode_percent(request->argument, length, false, query->session_id,
+                               sizeof query->session_id) ||
+        !session_id_is_valid(query->session_id)) {
+        request_refuse(request, ERROR_BAD_FIELD, "session_id: " SESSION_ID_RULE, "session_id");
+        return false;
+    }
+    return true;
+}
+
+/* The file, which is what comes behind /files/. */
+static bool read_path(struct request *request, struct msg_session_query *query)
+{
+    static const char between[] = "/files/";
+    struct err err = {0};
+    const char *end = request->argument + request->argument_length;
+    const char *path = memmem(request->argument, request->argument_length, between, sizeof between - 1);
+    path = path ? path + sizeof between - 1 : end;
+    if (!reason_decode_percent(path, (size_t)(end - path), false, query->path, sizeof query->path)) {
+        request_refuse(request, ERROR_BAD_FIELD, "path: must be percent-encoded, and at most 4095 bytes",
+                       "path");
+        return false;
+    }
+    if (scratch_check_path(query->path, &err) < 0) {
+        char text[sizeof err.text + 8];
+        snprintf(text, sizeof text, "path: %s", err.text);
+        request_refuse(request, ERROR_BAD_FIELD, text, "path");
+        return false;
+    }
+    return true;
+}
+
+void handle_sessions(struct request *request)
+{
+    send_query(request, &(struct msg_session_query){.what = SESSION_LIST}, -1);
+}
+
+void handle_session_end(struct request *request)
+{
+    struct msg_session_query query = {.what = SESSION_DELETE};
+    if (read_session_id(request, &query)) {
+        send_query(request, &query, -1);
+    }
+}
+
+void handle_session_files(struct request *request)
+{
+    struct msg_session_query query = {.what = SESSION_FILES};
+    if (read_session_id(request, &query)) {
+        send_query(request, &query, -1);
+    }
+}
+
+void handle_session_file(struct request *request)
+{
+    struct msg_session_query query = {.what = SESSION_FILE_GET};
+    if (read_session_id(request, &query) && read_path(request, &query)) {
+        send_query(request, &query, -1);
+    }
+}
+
+void handle_session_file_delete(struct request *request)
+{
+    struct msg_session_query query = {.what = SESSION_FILE_DELETE};
+    if (read_session_id(request, &query) && read_path(request, &query)) {
+        send_query(request, &query, -1);
+    }
+}
+
+void handle_session_file_put(struct request *request)
+{
+    CLEANUP(fd_closep) int fd = -1;
+    struct msg_session_query query = {.what = SESSION_FILE_PUT};
+    struct err err = {0};
+    if (!read_session_id(request, &query) || !read_path(request, &query)) {
+        return;
+    }
+    const struct buf *body = http_body(request->http);
+    int r = io_memfd("session file", body->data ? body->data : "", body->len, &fd);
+    r = r < 0 ? r : io_memfd_seal(&fd, body->len);
+    http_free_body(request->http);
+    if (r == -EBUSY) {
+        err_set(&err, ERR_BUSY, EBUSY, NULL, "server busy: the file could not be sealed");
+    } else if (r < 0) {
+        err_errno(&err, -r, "putting a file into a session");
+    }
+    if (r < 0) {
+        request_refuse_err(request, &err, 0);
+    } else {
+        send_query(request, &query, fd);
+    }
+}
