@@ -164,7 +164,7 @@ $(BUILD)/tests/unit/policy/test_embedded: $(EMBEDDED).o
 # The program with numbers that let the fault tests see at once what is not given back, and wait little; and whose
 # self-test does not come between them.
 FAULTS     := -DOUTER_UIDS=4 -DRESTART_DELAY_NS=10000000ull -DBACKOFF_FREE=1000000u -DAGAIN_NS=10000000ull -DDOUBT_PAUSE_NS=NS_PER_S*100000
-FAULTS_OBJ := $(patsubst %,$(BUILD)/faults/server/%.o,warden/warden warden/state warden/selftest warden/backoff run/warm_template)
+FAULTS_OBJ := $(patsubst %,$(BUILD)/faults/server/%.o,warden/warden warden/state warden/selftest kit/backoff run/warm_template)
 $(BUILD)/faults/%.o: %.c | $(GEN)
 	$(call say,CC,$< $(FAULTS))mkdir -p $(@D) && $(CC) $(CPPFLAGS_ALL) $(FAULTS) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 $(BUILD)/tests/faults/immure: $(FAULTS_OBJ) $(BUILD)/obj/server/main.o $(EMBEDDED).o $(LIBS)
