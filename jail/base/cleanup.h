@@ -2,6 +2,8 @@
 #pragma once
 
 #include <dirent.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -24,6 +26,9 @@
         *take_ptr_ = NULL;                                                                                   \
         taken_;                                                                                              \
     })
+
+/* The structure that has `at` as this member of its own. */
+#define CONTAINER_OF(at, type, member) ((type *)(void *)((char *)(uintptr_t)(at)-offsetof(type, member)))
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 

@@ -99,7 +99,7 @@ static bool identify(struct inbound *inbound)
 void inbound_refuse_key(void *arg, struct deadline *held)
 {
     (void)arg;
-    struct inbound *inbound = (struct inbound *)(void *)((char *)held - offsetof(struct inbound, held));
+    struct inbound *inbound = CONTAINER_OF(held, struct inbound, held);
     request_refuse(&inbound->request, ERROR_UNAUTHORIZED, NULL, NULL);
 }
 

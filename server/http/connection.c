@@ -190,7 +190,7 @@ static void on_event(void *arg, uint32_t events)
 static void on_deadline(void *arg, struct deadline *deadline)
 {
     struct http_connections *all = arg;
-    all->late((struct http_connection *)(void *)deadline);
+    all->late(CONTAINER_OF(deadline, struct http_connection, deadline));
 }
 
 int http_connections_start(struct http_connections *all, struct err *reterr)

@@ -36,7 +36,7 @@ union http_address {
 };
 
 struct http_connection {
-    struct deadline deadline; /* first, so that one is the other */
+    struct deadline deadline;
     struct http_connections *all;
     int fd;
     union http_address address;

@@ -33,7 +33,7 @@ struct http_server {
 
 /* A reply on its way, see unread.c. */
 struct http_unread {
-    struct deadline deadline; /* of the next look; first, so that one is the other */
+    struct deadline deadline; /* of the next look */
     struct http_request *request;
     size_t bytes;
     uint64_t progress, since_ns;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "jail/base/clock.h"
+#include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/base/loop.h"
 #include "server/http/connection.h"
@@ -79,7 +80,7 @@ static struct http_connection *dispensable(const struct http_server *server)
         return all->strangers.first;
     }
     for (struct deadline *at = all->queues[HTTP_IDLE].first; at; at = at->next) {
-        struct http_connection *connection = (struct http_connection *)(void *)at;
+        struct http_connection *connection = CONTAINER_OF(at, struct http_connection, deadline);
         if (connection->known) {
             return connection;
         }
@@ -262,7 +263,7 @@ static void close_idle(struct http_server *server)
 {
     struct deadline *next;
     for (struct deadline *at = server->connections.queues[HTTP_IDLE].first; at; at = next) {
-        struct http_connection *connection = (struct http_connection *)(void *)at;
+        struct http_connection *connection = CONTAINER_OF(at, struct http_connection, deadline);
         next = at->next;
         if (connection->in.len == 0 && !connection->readable) {
             http_connection_close(connection);

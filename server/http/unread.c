@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 
 #include "jail/base/clock.h"
+#include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "server/http/connection.h"
 #include "server/http/http.h"
@@ -63,7 +64,7 @@ static void drop(struct http_request *request, enum http_drop why)
 
 static struct http_request *request_of(struct deadline *deadline)
 {
-    return ((struct http_unread *)(void *)deadline)->request;
+    return CONTAINER_OF(deadline, struct http_unread, deadline)->request;
 }
 
 static void on_look(void *arg, struct deadline *deadline)

@@ -40,7 +40,7 @@ enum pending_kind {
 
 /* What a request waits for. */
 struct approval_pending {
-    struct dispatch_waiting waiting; /* first, so that one is the other */
+    struct dispatch_waiting waiting;
     struct approval_pending *next;
     struct request *request; /* NULL: the caller has gone */
     enum pending_kind kind;
@@ -244,7 +244,7 @@ static int sealed_file(const struct buf *data, int *ret_fd, struct err *reterr)
 /* Its job was to run and has not begun. */
 static void resume(struct dispatch_waiting *waiting, struct request *request)
 {
-    struct approval_pending *pending = (struct approval_pending *)(void *)waiting;
+    struct approval_pending *pending = CONTAINER_OF(waiting, struct approval_pending, waiting);
     if (!request) {
         pending_free(pending);
         return;

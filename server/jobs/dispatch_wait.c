@@ -34,7 +34,7 @@
 
 static struct running *job_of(const struct slot_wait *wait)
 {
-    return (struct running *)(void *)((char *)(uintptr_t)wait - offsetof(struct running, wait));
+    return CONTAINER_OF(wait, struct running, wait);
 }
 
 /* As far as is known here. */

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "config/server/config.h"
@@ -61,11 +60,8 @@ void kept_queries_free(struct kept_queries *queries)
 void kept_row_begin(struct kept_row *ret, const char *execution_id, const char *runtime)
 {
     char id[IDENT_BYTES];
-    struct timespec now;
     ident_fresh(id);
-    clock_gettime(CLOCK_REALTIME, &now);
-    *ret = (struct kept_row){.status = "running",
-                             .created_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / NS_PER_MS};
+    *ret = (struct kept_row){.status = "running", .created_ms = clock_wall_ms()};
     snprintf(ret->job_id, sizeof ret->job_id, "%.36s", id);
     snprintf(ret->execution_id, sizeof ret->execution_id, "%s", execution_id);
     snprintf(ret->runtime, sizeof ret->runtime, "%s", runtime);

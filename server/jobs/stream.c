@@ -41,13 +41,13 @@ struct streams {
 
 /* The beginning of a line. */
 struct half_line {
-    struct deadline deadline; /* first, so that one is the other */
+    struct deadline deadline;
     struct stream *stream;
     bool due; /* its end has not come */
 };
 
 struct stream {
-    struct deadline deadline; /* first, so that one is the other */
+    struct deadline deadline;
     struct half_line halves[CAPTURE_STREAMS];
     struct streams *all;
     struct request *request;
@@ -65,7 +65,7 @@ struct stream {
 static void on_quiet(void *arg, struct deadline *deadline)
 {
     struct streams *all = arg;
-    struct stream *stream = (struct stream *)(void *)deadline;
+    struct stream *stream = CONTAINER_OF(deadline, struct stream, deadline);
     stream->beats = !stream->spoke;
     stream->spoke = false;
     deadline_join(&all->deadlines, &stream->deadline, &all->quiet);
@@ -77,7 +77,7 @@ static void on_quiet(void *arg, struct deadline *deadline)
 static void on_half(void *arg, struct deadline *deadline)
 {
     (void)arg;
-    struct half_line *half = (struct half_line *)(void *)deadline;
+    struct half_line *half = CONTAINER_OF(deadline, struct half_line, deadline);
     half->due = true;
     stream_wake(half->stream);
 }

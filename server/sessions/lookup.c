@@ -7,22 +7,15 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "config/server/config.h"
+#include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/resources/scratch.h"
 
 /* What scratch_open() makes besides the workspace. */
 #define OWN_INODES 5
-
-uint64_t sessions_now_ms(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_REALTIME, &ts);
-    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / NS_PER_MS;
-}
 
 /* The hash of the key of that name; zeros where the server is open and has none. */
 static int hash_of(const struct server_config *config, const char *key, unsigned char ret[KEY_HASH_BYTES])
@@ -90,7 +83,7 @@ void sessions_unindex(const struct session *session)
 struct session *sessions_named(const struct sessions *sessions, const char *session_id)
 {
     char *const *found = tfind(session_id, &sessions->by_id, by_text);
-    return found ? (struct session *)(void *)(*found - offsetof(struct session, id)) : NULL;
+    return found ? CONTAINER_OF(*found, struct session, id) : NULL;
 }
 
 int session_find(const struct sessions *sessions, const struct server_config *config, const char *key,
@@ -151,7 +144,7 @@ static struct session_row row_of(const struct session *session)
     }
     if (session->deadline.queue) {
         uint64_t now_ns = clock_now_ns(), at_ns = session->deadline.at_ns;
-        row.expires_ms = sessions_now_ms() + (at_ns > now_ns ? (at_ns - now_ns) / NS_PER_MS : 0);
+        row.expires_ms = clock_wall_ms() + (at_ns > now_ns ? (at_ns - now_ns) / NS_PER_MS : 0);
     }
     return row;
 }

@@ -16,6 +16,7 @@
 #include <sys/resource.h>
 
 #include "config/server/config.h"
+#include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/resources/cgroup_tree.h"
@@ -130,7 +131,7 @@ static struct session *next_idle(struct deadline *at, const struct session_owner
                                  const struct session *except)
 {
     for (; at; at = at->next) {
-        struct session *session = (struct session *)(void *)at;
+        struct session *session = CONTAINER_OF(at, struct session, deadline);
         if (session->owner == owner && session != except && session->counted_bytes > 0) {
             return session;
         }

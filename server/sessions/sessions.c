@@ -154,7 +154,7 @@ void session_end(struct session *session)
 static void on_expiry(void *arg, struct deadline *deadline)
 {
     (void)arg;
-    session_end((struct session *)(void *)deadline);
+    session_end(CONTAINER_OF(deadline, struct session, deadline));
 }
 
 /* It has the table's reference still, until its next job has been told. */
@@ -215,7 +215,7 @@ static int start_keeper(struct sessions *sessions, struct err *reterr)
 static void detach_oldest(struct sessions *all)
 {
     for (struct deadline *at = all->idle.first; at; at = at->next) {
-        struct session *session = (struct session *)(void *)at;
+        struct session *session = CONTAINER_OF(at, struct session, deadline);
         if (session->has_id && session->references == 1) {
             give_up(session);
             return;
@@ -305,7 +305,7 @@ static int append(struct sessions *sessions, struct session *session, struct err
 static int session_new(struct sessions *sessions, struct session_owner *owner, const char *session_id,
                        struct session **ret, struct err *reterr)
 {
-    struct session *session = session_alloc(sessions, session_id, owner, sessions_now_ms());
+    struct session *session = session_alloc(sessions, session_id, owner, clock_wall_ms());
     if (!session) {
         return err_errno(reterr, ENOMEM, "making a session");
     }
@@ -421,7 +421,7 @@ void session_leave(struct session *session, bool ran)
     session->jobs--;
     if (ran) {
         session->fresh = false;
-        session->used_ms = sessions_now_ms();
+        session->used_ms = clock_wall_ms();
         note_use(session);
     }
     if (session->jobs > 0 || session->dying) {
@@ -503,7 +503,7 @@ int session_open(struct session *session, uint64_t input_bytes, struct session_w
 static int add_stored(struct sessions *sessions, const struct store_entry *entry, struct err *reterr)
 {
     const struct stored_session *stored = &entry->session;
-    uint64_t now_ms = sessions_now_ms(), used_ms = entry->used_ms < now_ms ? entry->used_ms : now_ms;
+    uint64_t now_ms = clock_wall_ms(), used_ms = entry->used_ms < now_ms ? entry->used_ms : now_ms;
     uint64_t idle_ns = (now_ms - used_ms) * NS_PER_MS;
     if (idle_ns >= sessions->idle.timeout_ns || sessions_named(sessions, stored->id)) {
         return 1;

@@ -27,7 +27,7 @@ struct session_owner {
 };
 
 struct session {
-    struct deadline deadline;        /* first, so that one is the other; joined while it is idle */
+    struct deadline deadline;        /* joined while it is idle */
     struct sessions *all;            /* also while dying */
     struct session *previous, *next; /* in all->first; newest last; not while dying */
     bool dying;
@@ -92,7 +92,6 @@ void session_begin(struct session *session);
 
 /* lookup.c */
 
-uint64_t sessions_now_ms(void);
 /* It is found by its name from now on, and not any more. 0 or -ENOMEM. */
 int sessions_index(struct session *session);
 void sessions_unindex(const struct session *session);

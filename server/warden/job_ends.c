@@ -1,5 +1,5 @@
-/* Words that reach jobs under way: a front's, a session's, the server's own end. Runs in the warden. What they
- * come to is told as every end is (jobs.c). */
+/* Words that reach jobs under way: a front's, a session's, the server's own end. Runs in the warden. What
+ * they come to is told as every end is (jobs.c). */
 #include "config/message/message.h"
 #include "server/run/execution.h"
 #include "server/run/kernels.h"

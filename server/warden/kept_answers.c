@@ -15,6 +15,7 @@
 
 #include "config/server/config.h"
 #include "jail/base/cleanup.h"
+#include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "server/approvals/approvals.h"
 #include "server/callers/auth.h"
@@ -64,7 +65,7 @@ void kept_begin_approved(struct front *front, uint64_t id, const char *approval_
     if (!entry || entry->runner != front || kept_job_named(warden->kept, approval_id)) {
         return;
     }
-    struct kept_row row = {.created_ms = kept_jobs_now_ms()};
+    struct kept_row row = {.created_ms = clock_wall_ms()};
     memcpy(row.job_id, entry->approval.id, sizeof row.job_id);
     snprintf(row.execution_id, sizeof row.execution_id, "%s", entry->approval.execution_id);
     snprintf(row.runtime, sizeof row.runtime, "%.64s", entry->approval.runtime);

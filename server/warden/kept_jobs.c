@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #include "config/server/config.h"
 #include "jail/base/cleanup.h"
@@ -38,13 +37,6 @@ struct kept_jobs {
     struct deadlines deadlines;
     struct deadline_queue ended; /* in the order of their ends */
 };
-
-uint64_t kept_jobs_now_ms(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_REALTIME, &ts);
-    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / NS_PER_MS;
-}
 
 static void share_unref(struct kept_jobs *kept, struct kept_share *share)
 {
@@ -109,7 +101,7 @@ void kept_job_drop(struct kept_job *job)
 static void on_expiry(void *arg, struct deadline *deadline)
 {
     (void)arg;
-    kept_job_drop((struct kept_job *)(void *)deadline);
+    kept_job_drop(CONTAINER_OF(deadline, struct kept_job, deadline));
 }
 
 int kept_jobs_new(struct loop *loop, const struct server_config *config, struct kept_jobs **ret,
@@ -211,10 +203,10 @@ static struct kept_share *find_debtor(const struct kept_jobs *kept, struct kept_
 static void drop_oldest(const struct kept_jobs *kept, const struct kept_share *share)
 {
     struct deadline *ended = kept->ended.first;
-    while (((struct kept_job *)(void *)ended)->share != share) {
+    while (CONTAINER_OF(ended, struct kept_job, deadline)->share != share) {
         ended = ended->next;
     }
-    kept_job_drop((struct kept_job *)(void *)ended);
+    kept_job_drop(CONTAINER_OF(ended, struct kept_job, deadline));
 }
 
 /* Drops jobs that have ended until so many more of this share fit. False: they do not. */
@@ -284,7 +276,7 @@ void kept_job_end(struct kept_job *job, const char *status, int reply_fd, size_t
     }
     job->front = NULL;
     snprintf(job->row.status, sizeof job->row.status, "%s", status);
-    job->row.ended_ms = kept_jobs_now_ms();
+    job->row.ended_ms = clock_wall_ms();
     job->row.expires_ms = job->row.ended_ms + kept->config->kept_job_ttl_ms;
     job->share->n_ended++;
     deadline_join(&kept->deadlines, &job->deadline, &kept->ended);

@@ -17,7 +17,7 @@ struct loop;
 struct server_config;
 
 struct kept_job {
-    struct deadline deadline; /* first, so that one is the other; joined when it has ended */
+    struct deadline deadline; /* joined when it has ended */
     struct kept_jobs *kept;
     struct kept_job *previous, *next; /* latest first */
     struct kept_share *share;         /* of the key that it belongs to */
@@ -38,9 +38,6 @@ void kept_jobs_free(struct kept_jobs *kept);
  * `cancel` if it runs. */
 void kept_jobs_configure(struct kept_jobs *kept, const struct server_config *config,
                          void (*cancel)(struct front *front, uint64_t number));
-
-/* Since the epoch, as in rows. */
-uint64_t kept_jobs_now_ms(void);
 
 /* One that is about to run, of the key with this hash (zeros: the server is open); `row` says what it is
  * called. Where there are as many as there may be, one that has ended makes room, the key's own first.

@@ -8,6 +8,7 @@
 
 #include "config/server/config.h"
 #include "jail/base/cleanup.h"
+#include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "server/approvals/approvals.h"
 #include "server/audit/trail.h"
@@ -134,7 +135,7 @@ void warden_reload_succeeded(struct warden *warden)
         take_settings(warden);
     }
     warden->state.reload_refused = false;
-    warden->state.reloaded_ms = kept_jobs_now_ms();
+    warden->state.reloaded_ms = clock_wall_ms();
     warden->floor_looked_ns = 0; /* another floor may be in force */
     const struct server_config *config = warden->settings->config;
     approvals_configure(warden->approvals, config);

@@ -230,7 +230,7 @@ static int open_host(struct warden *warden, struct err *reterr)
                           "limits are enforced by rlimits and by watching memory every few milliseconds"));
     }
     warden->state.enforced_by_cgroup = warden->host.cgroups != NULL;
-    warden->state.reloaded_ms = kept_jobs_now_ms();
+    warden->state.reloaded_ms = clock_wall_ms();
     warden->state.leftovers_swept = warden->host.leftovers_swept;
     snprintf(warden->state.degraded, sizeof warden->state.degraded, "%s", warden->host.degraded);
     snprintf(warden->state.why, sizeof warden->state.why, "the self-test has not ended yet");
