@@ -181,6 +181,8 @@ static bool fill_state(const struct msg *msg, struct pool *pool, struct outgoing
     ret->state.reloaded_ms = msg->state.reloaded_ms;
     ret->state.log_lines_lost = msg->state.log_lines_lost;
     ret->state.audit_lines_lost = msg->state.audit_lines_lost;
+    ret->state.session_bytes = msg->state.session_bytes;
+    ret->state.session_bytes_most = msg->state.session_bytes_most;
     ret->envelope.kind_case = IMMURE__MSG__KIND_STATE;
     ret->envelope.state = &ret->state;
     return fill_warm(&msg->state, pool, &ret->state);
@@ -422,6 +424,8 @@ static int state_from_message(const Immure__MsgState *message, struct msg_state 
     ret->reloaded_ms = message->reloaded_ms;
     ret->log_lines_lost = message->log_lines_lost;
     ret->audit_lines_lost = message->audit_lines_lost;
+    ret->session_bytes = message->session_bytes;
+    ret->session_bytes_most = message->session_bytes_most;
     int r = warm_from_message(message, ret, reterr);
     r = r < 0 ? r : take_text(message->why, ret->why, sizeof ret->why, "state.why", reterr);
     return r < 0

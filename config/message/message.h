@@ -78,6 +78,7 @@ struct msg_state {
     bool reload_refused;  /* the last one */
     uint64_t reloaded_ms; /* when the configuration in force was taken, since the epoch */
     uint64_t log_lines_lost, audit_lines_lost;
+    uint64_t session_bytes, session_bytes_most; /* 0: there is no such bound */
 };
 
 struct msg {

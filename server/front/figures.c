@@ -79,6 +79,8 @@ void figures_of_state(struct front *front)
     metrics_set(front->metrics, METRIC_SHORT_OF_MEMORY, NULL, NULL, state->short_of_memory);
     metrics_set(front->metrics, METRIC_ENDED_FOR_MEMORY, NULL, NULL, (double)state->ended_for_memory);
     metrics_set(front->metrics, METRIC_SESSIONS, NULL, NULL, state->sessions);
+    metrics_set(front->metrics, METRIC_SESSION_BYTES, NULL, NULL, (double)state->session_bytes);
+    metrics_set(front->metrics, METRIC_SESSION_BYTES_MOST, NULL, NULL, (double)state->session_bytes_most);
     metrics_set(front->metrics, METRIC_KERNELS, NULL, NULL, state->kernels);
     metrics_set(front->metrics, METRIC_HEAP, "warden", NULL, (double)state->heap_bytes);
     metrics_set(front->metrics, METRIC_APPROVALS_PENDING, NULL, NULL, state->approvals_pending);

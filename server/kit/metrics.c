@@ -138,6 +138,12 @@ static const struct family families[] = {
     [METRIC_HEAP] =
         {"immure_heap_bytes", GAUGE, "What a process has allocated and not freed.", {"process"}, {0}},
     [METRIC_SESSIONS] = {"immure_sessions", GAUGE, "Sessions that there are.", {0}, {0}},
+    [METRIC_SESSION_BYTES] = {"immure_session_bytes", GAUGE, "Bytes that sessions hold.", {0}, {0}},
+    [METRIC_SESSION_BYTES_MOST] = {"immure_session_bytes_max",
+                                   GAUGE,
+                                   "Bytes that sessions may hold together; 0: no such bound.",
+                                   {0},
+                                   {0}},
     [METRIC_KERNELS] = {"immure_kernels", GAUGE, "Interpreters of sessions that live on.", {0}, {0}},
     [METRIC_KERNEL_SLOTS] = {"immure_kernel_slots", GAUGE, "Interpreters that may live on.", {0}, {0}},
     [METRIC_APPROVALS_PENDING] =

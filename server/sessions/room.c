@@ -83,12 +83,20 @@ static uint64_t unused(uint64_t share, uint64_t used)
     return share > used ? share - used : 0;
 }
 
+uint64_t sessions_bytes(const struct sessions *sessions, const struct server_config *config,
+                        uint64_t *ret_most)
+{
+    *ret_most =
+        config->max_session_bytes_total > 0 ? config->max_session_bytes_total : sessions->memory_bytes;
+    return sessions->bytes;
+}
+
 /* All that the others do not have, and is not kept for them. */
 static struct room room_of(const struct sessions *sessions, const struct server_config *config,
                            const struct session_owner *owner)
 {
-    uint64_t bytes =
-        config->max_session_bytes_total > 0 ? config->max_session_bytes_total : sessions->memory_bytes;
+    uint64_t bytes;
+    sessions_bytes(sessions, config, &bytes);
     struct room bound = {.bytes = bytes > 0 ? bytes : UINT64_MAX, .count = config->max_sessions};
     bound.count = bound.count < sessions->most ? bound.count : sessions->most;
     struct room taken = {.bytes = sessions->bytes - owner->bytes, .count = sessions->count - owner->count};

@@ -99,6 +99,7 @@ static void settle(struct session *session)
         session_end(session);
     } else {
         session_recount(session);
+        all->options.changed(all->options.arg);
     }
 }
 

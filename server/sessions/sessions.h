@@ -49,6 +49,10 @@ void sessions_free(struct sessions *sessions);
 uint64_t session_file_bytes(const struct server_config *config);
 
 size_t sessions_count(const struct sessions *sessions);
+/* What they hold, as of their last jobs' ends, and in `*ret_most` what they may hold together; 0: there is no
+ * such bound. */
+uint64_t sessions_bytes(const struct sessions *sessions, const struct server_config *config,
+                        uint64_t *ret_most);
 
 /* Which session a job wants: `config` has the limits and `key` (a name in it), whom it belongs to. */
 struct session_ask {

@@ -22,6 +22,7 @@
 #include "server/link/channel.h"
 #include "server/run/execution.h"
 #include "server/run/kernels.h"
+#include "server/run/settings.h"
 #include "server/run/warm.h"
 #include "server/sessions/sessions.h"
 #include "server/warden/kept_jobs.h"
@@ -206,7 +207,11 @@ void warden_publish_state(struct warden *warden)
 {
     note_warm(warden);
     note_approvals(warden);
-    warden->state.sessions = warden->sessions ? (uint32_t)sessions_count(warden->sessions) : 0;
+    if (warden->sessions) {
+        warden->state.sessions = (uint32_t)sessions_count(warden->sessions);
+        warden->state.session_bytes =
+            sessions_bytes(warden->sessions, warden->settings->config, &warden->state.session_bytes_most);
+    }
     warden->state.kernels = (uint32_t)kernels_count(warden->kernels);
     for (struct front *front = warden->fronts; front; front = front->next) {
         front_send_state(front);

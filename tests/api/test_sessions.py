@@ -282,6 +282,8 @@ def test_one_without_files_goes_with_its_last_job(serve):
     server.execute("import os; os.mkdir('d')", session_id="directory")
     server.execute("open('x', 'w').close()", session_id="file")
     assert set(rows(server)) == {"directory", "file"}
+    server.execute("open('x', 'w').write('x' * 1000000)", session_id="file")
+    wait_for(lambda: 1000000 <= server.metric("immure_session_bytes") < server.metric("immure_session_bytes_max"), "what it holds")
     assert server.execute("import os; os.rmdir('d')", session_id="directory")["session"] == "kept"
     assert file(server, "DELETE", "file", "x").status == 204
     assert rows(server) == {}

@@ -139,6 +139,8 @@ static void test_small_messages_round_trip(void **state)
                    .reloaded_ms = 6,
                    .log_lines_lost = 7,
                    .audit_lines_lost = 8,
+                   .session_bytes = 9,
+                   .session_bytes_most = 10,
                    .warm = {{.runtime = "python",
                              .parked = 4,
                              .building = 1,
