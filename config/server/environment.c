@@ -100,7 +100,7 @@ static int read_file(const char *spelling, const char *path, struct buf *ret, st
     int r = io_read_file_at(AT_FDCWD, path, VALUE_BYTES_MAX, ret);
     if (r < 0) {
         char why[IO_PATH_ERROR_BYTES];
-        return err_set(reterr, ERR_CONFIG, -r, spelling, "\"%.100s\" cannot be read: %s", path,
+        return err_set(reterr, ERR_CONFIG, -r, spelling, "\"%.200s\" cannot be read: %s", path,
                        io_path_error(path, -r, why));
     }
     for (const char *end = "\n\r"; *end; end++) {

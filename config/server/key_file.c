@@ -72,7 +72,7 @@ int key_file_append(struct Immure__Server *message, struct source *source, struc
     int r = protofile_read(message->key_file, &text, NULL);
     if (r < 0) {
         char why[IO_PATH_ERROR_BYTES];
-        return source_fail(source, "key_file", reterr, "\"%.100s\" cannot be read: %s", message->key_file,
+        return source_fail(source, "key_file", reterr, "\"%.200s\" cannot be read: %s", message->key_file,
                            io_path_error(message->key_file, -r, why));
     }
     r = decode(&own, text.data, text.len, &file, reterr);

@@ -64,7 +64,7 @@ static int not_a_chain(const char *path, struct err *reterr)
 static int cannot(const char *verb, const char *path, int code, struct err *reterr)
 {
     char why[IO_PATH_ERROR_BYTES];
-    return err_set(reterr, ERR_CONFIG, code, "audit_log", "cannot %s %.100s: %s", verb, path,
+    return err_set(reterr, ERR_CONFIG, code, "audit_log", "cannot %s %.200s: %s", verb, path,
                    io_path_error(path, code, why));
 }
 

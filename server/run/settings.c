@@ -84,7 +84,7 @@ static int check_policy_paths(const struct server_config *config, struct err *re
         snprintf(path, sizeof path, "policy_path[%zu]", i);
         if (stat(config->policy_paths[i], &st) < 0) {
             char why[IO_PATH_ERROR_BYTES];
-            return server_config_fail(config, path, reterr, "\"%.100s\" cannot be read: %s",
+            return server_config_fail(config, path, reterr, "\"%.200s\" cannot be read: %s",
                                       config->policy_paths[i],
                                       io_path_error(config->policy_paths[i], errno, why));
         }
@@ -105,7 +105,7 @@ static int check_certificates(const struct server_config *config, struct err *re
         int r = *path ? io_read_file_at(AT_FDCWD, path, CERTIFICATES_BYTES_MAX, &text) : 0;
         if (r < 0) {
             char why[IO_PATH_ERROR_BYTES];
-            return server_config_fail(config, files[i].field, reterr, "\"%.100s\" cannot be read: %s", path,
+            return server_config_fail(config, files[i].field, reterr, "\"%.200s\" cannot be read: %s", path,
                                       io_path_error(path, -r, why));
         }
     }
@@ -120,7 +120,7 @@ static int check_image_directory(const struct server_config *config, struct err 
     if (fd >= 0 || !*path) {
         return 0;
     }
-    return server_config_fail(config, "image_directory", reterr, "\"%.100s\" cannot be read: %s%s", path,
+    return server_config_fail(config, "image_directory", reterr, "\"%.200s\" cannot be read: %s%s", path,
                               io_path_error(path, errno, why),
                               errno == ENOENT ? "; make it, or let `immure image import` make it" : "");
 }
