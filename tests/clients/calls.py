@@ -25,7 +25,7 @@ assert isinstance(reply, models.ExecuteReply) and reply.stdout == "42\n" and rep
 reply = run("open('out', 'w').write(open('in').read().upper())", files=[models.InputFile(name="in", content="a")], outputs=["out"])
 assert [(file.name, base64.b64decode(file.data)) for file in reply.files] == [("out", b"A")], reply
 
-reply = run("while True: pass", timeout_ms=300, session_id="one")
+reply = run("open('kept', 'w').close()\nwhile True: pass", timeout_ms=300, session_id="one")
 assert reply.status == models.ExecuteReplyStatus.TIMEOUT and reply.killed and reply.limits.timeout_ms == 300, reply
 
 reply = run("1", limits=models.LimitWishes(memory_bytes=1 << 50))

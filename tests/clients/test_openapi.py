@@ -48,6 +48,7 @@ def test_requests_that_are_made_up(server, tmp_path):
     """None of them is answered by a status, a type or a shape that the document does not have, and none by a server's error."""
     operations = sum(method in ("get", "post", "delete", "put") for path in server.get("/openapi.json").json["paths"].values() for method in path)
     assert REQUESTS >= operations, "IMMURE_TEST_REQUESTS: at least one for each operation"
+    shutil.copy(HERE / "schemathesis.toml", tmp_path)
     # With what one finds the search for the smallest such request begins: that is not for a lane.
     done = run("-m", "schemathesis.cli", "run", f"{server.url}/openapi.json", "--header", "X-Service-API-Key: approver", "--phases", "fuzzing",
                "--max-examples", REQUESTS // operations, "--seed", "1", "--no-shrink", "--no-color", "--warnings", "off", "--request-timeout", "100",
