@@ -185,6 +185,7 @@ def configuration(directory, index):
     policies.mkdir(parents=True)
     held = (ROOT / "config/policies/python.textproto").read_text().replace('name: "python"', 'name: "held" approval: ALWAYS', 1)
     (policies / "held.textproto").write_text(held)
+    (directory / "images").mkdir()
     if not EMULATED:
         (policies / "image.textproto").write_text(policy("image", "bash", 'images: "soak"'))
         imported(directory / "images", "soak", make_root(directory / "root", "/usr/bin/bash", "/usr/bin/cat"))

@@ -141,10 +141,15 @@ def runtime_by_path():
     """Names a runtime by a path."""
 
 
-@attack("names of outputs are matched with what lies in the workspace, never opened", outputs=["../../../../etc/passwd", "/etc/passwd", "*/../../*", "."],
+@attack("names of outputs are matched with what lies in the workspace, never opened", outputs=["[.][.]/[.][.]/etc/passwd", "?[.]/*/passwd", "*/*/*"],
         verdict={"files": [], "output_files": []})
 def outputs_above():
-    """Asks for files that lie above the workspace."""
+    """Asks for files that lie above the workspace, by patterns that a directory's name for the one above matches."""
+
+
+@refusal("outputs[0]", outputs=["../../../../etc/passwd"])
+def outputs_above_by_name():
+    """The same by their names."""
 
 
 @attack("uploaded modules are the job's own", {"module": "True", "next": "ENOENT"}, 
