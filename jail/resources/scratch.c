@@ -253,13 +253,14 @@ int scratch_replace(int scratch_fd, const char *path, int from, uint32_t uid, ui
 
 int scratch_remove(int scratch_fd, const char *path)
 {
-    const char *name;
-    CLEANUP(fd_closep) int directory = scratch_check_path(path, NULL);
-    if (directory == 0) {
-        directory = enter_parents(scratch_fd, path, UINT32_MAX, UINT32_MAX, &name);
+    const char *name = NULL;
+    int r = scratch_check_path(path, NULL);
+    if (r < 0) {
+        return r;
     }
+    CLEANUP(fd_closep) int directory = enter_parents(scratch_fd, path, UINT32_MAX, UINT32_MAX, &name);
     if (directory < 0) {
-        return TAKE_FD(directory);
+        return directory;
     }
     return unlinkat(directory, name, 0) < 0 ? -errno : 0;
 }

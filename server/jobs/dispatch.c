@@ -237,9 +237,9 @@ static struct running *running_new(struct dispatch *dispatch, struct request *re
         .execution_id = execution_id,
         .session_id = session_id,
         .start_ns = origin->start_ns,
-        .callback_url = TAKE_PTR(execute->callback_url),
-        .state = TAKE_PTR(execute->state),
     };
+    job->callback_url = TAKE_PTR(execute->callback_url);
+    job->state = TAKE_PTR(execute->state);
     snprintf(job->request_id, sizeof job->request_id, "%s", origin->request_id);
     snprintf(job->traceparent, sizeof job->traceparent, "%s", origin->traceparent ? origin->traceparent : "");
     memcpy(job->code_sha256, execute->code_sha256, sizeof job->code_sha256);

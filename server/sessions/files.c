@@ -76,10 +76,10 @@ static int to_rows(struct scratch_list *list, struct session_rows *ret, struct e
             break;
         }
         left -= bytes;
-        ret->files[ret->n_files++] = (struct session_file){
-            .path = TAKE_PTR(file->path),
-            .size = file->size_bytes,
-            .modified_ms = (uint64_t)file->mtime.tv_sec * 1000 + (uint64_t)file->mtime.tv_nsec / NS_PER_MS};
+        struct session_file *row = &ret->files[ret->n_files++];
+        row->path = TAKE_PTR(file->path);
+        row->size = file->size_bytes;
+        row->modified_ms = (uint64_t)file->mtime.tv_sec * 1000 + (uint64_t)file->mtime.tv_nsec / NS_PER_MS;
     }
     return 0;
 }

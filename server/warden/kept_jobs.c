@@ -161,7 +161,7 @@ void kept_jobs_configure(struct kept_jobs *kept, const struct server_config *con
         if (is_configured(config, job->share)) {
             continue;
         }
-        if (job->front) {
+        if (job->front && cancel) {
             cancel(job->front, job->number);
         }
         kept_job_drop(job);

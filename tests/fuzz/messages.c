@@ -32,7 +32,8 @@ static bool may_hear(enum channel_side receiver, enum msg_type type)
 {
     bool to_warden = type == MSG_HELLO || type == MSG_JOB || type == MSG_CANCEL || type == MSG_OUTPUTS ||
                      type == MSG_PONG || type == MSG_SESSION_QUERY || type == MSG_SUBMIT ||
-                     type == MSG_APPROVAL_QUERY || type == MSG_RUN;
+                     type == MSG_APPROVAL_QUERY || type == MSG_RUN || type == MSG_KEEP ||
+                     type == MSG_KEPT_QUERY;
     return type != MSG_NONE && to_warden == (receiver == CHANNEL_WARDEN);
 }
 

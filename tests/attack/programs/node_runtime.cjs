@@ -36,7 +36,7 @@ process.exit(3);
 //! refused_by: a result's files are looked for beneath the workspace, through no link
 //! expect: {"set": "done"}
 //! verdict: {"files": []}
-//! request: {"outputs": ["*", "link", "../../etc/passwd"]}
+//! request: {"outputs": ["*", "link", "[.][.]/[.][.]/etc/passwd"]}
 fs.symlinkSync("/etc/passwd", "link");
 fs.symlinkSync("/", "root");
 attempt("set", () => setResult(1, ["/etc/passwd", "../etc/passwd", "link", "root/etc/passwd", GIVEN.secret, "/proc/self/environ"]));
