@@ -161,7 +161,8 @@ def test_no_descriptor_for_the_verdict_of_a_job_whose_caller_has_been_told(tmp_p
         limit(warden, "nofile", before)
         if how == "later":
             told = call(server, "GET", reply.headers["Location"], key=server.key).json
-            assert told["status"] == "refused" and told["reply"]["code"] == "internal_error", told
+            # The warden may have had no descriptor for the reply either.
+            assert told["status"] == "refused" and (told["reply"] is None or told["reply"]["code"] == "internal_error"), told
         else:
             told = reply.read().decode()
             assert "internal error" in told and told.endswith("\n\n"), told
@@ -257,7 +258,7 @@ def readiness(server):
         reply = server.get("/readyz")
     except OSError:
         return None
-    return "ready" if reply.status == 200 else None if "not finished" in str(reply.body) else reply.json["error"]
+    return "ready" if reply.status == 200 else None if "has not ended yet" in str(reply.body) else reply.json["error"]
 
 
 def one_sentence(server):
