@@ -78,7 +78,7 @@ static void try_route(const char *text)
         REQUIRE(!route || strncmp(route->path, path, fixed) == 0);
         size_t length = 0;
         const char *argument = route ? route_argument(route, path, &length) : "";
-        const char *suffix = route && strchr(route->path, '}') ? strchr(route->path, '}') + 1 : "";
+        const char *brace = route ? strrchr(route->path, '}') : NULL, *suffix = brace ? brace + 1 : "";
         REQUIRE(!route || route->path[fixed] == '{' ||
                 (strcmp(route->path, path) == 0 && length == 0 && *argument == '\0'));
         REQUIRE(!route || route->path[fixed] != '{' ||
