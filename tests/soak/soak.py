@@ -23,7 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from callback_server import QuickServer  # noqa: E402
-from callers import APPROVER_KEY, SEED, Caller, configuration, fill  # noqa: E402
+from callers import APPROVER_KEY, LIMITED_KEY, SEED, Caller, configuration, fill  # noqa: E402
 from harness import BUILD, IMMURE, STANDBY, WARM, Server, call, children, closed_port, front_of, n_connections, wait_for  # noqa: E402
 from package_index import Index  # noqa: E402
 
@@ -132,6 +132,9 @@ def settled(server, callback_port, approvals):
     wait_for(lambda: server.metric("immure_sessions") == server.metric("immure_kernels") == 0, "the end of the last session")
     for path in approvals:
         wait_for(lambda: call(server, "GET", path, key=APPROVER_KEY).status == 404, "the end of the last approval")  # noqa: B023
+
+    for key in (server.key, LIMITED_KEY, APPROVER_KEY):  # the warden holds each reply by a descriptor
+        wait_for(lambda: call(server, "GET", "/jobs", key=key).json["jobs"] == [], "the end of the last reply that is kept")  # noqa: B023
 
     # The warden tells of its heap when the number of sessions changes: at rest, therefore, once more.
     probe = {"code": "print(1)", "session_id": "probe"}
