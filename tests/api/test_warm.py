@@ -64,7 +64,7 @@ def test_another_key_leaves_templates_and_stock(serve, tmp_path):
     wait_for(lambda: before.isdisjoint(templates(server)) and server.log().count("event=template_ready runtime=python ") == 2, "another template", 120)
 
 
-MANY = "max_concurrent_jobs: 160 max_timeout_ms: 600000\n"
+MANY = "max_concurrent_jobs: 160 max_timeout_ms: 600000 drain_timeout_ms: 100\n"
 
 
 def hold_many(server):
