@@ -356,4 +356,4 @@ def demotes_init():
     attempts("nice", [lambda pid=pid: syscall("setpriority", 0, pid, 19) for pid in (1, 1 << 32 | 1)])
     # PRIO_PGRP, PRIO_USER
     attempts("all", [lambda which=which: syscall("setpriority", which, 0, 19) for which in (1, 2)])
-    attempt("itself", syscall, "setpriority", 0, 0, 1)
+    attempt("itself", syscall, "setpriority", 0, 0, 19)
