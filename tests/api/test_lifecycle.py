@@ -27,8 +27,9 @@ def jobs_running(server):
 
 
 def front_pid(server):
-    pids = [line for line in server.log().splitlines() if "event=front_serving" in line]
-    return int(pids[-1].split("pid=")[1].split()[0])
+    """The front answers before the warden has written down that it does."""
+    lines = wait_for(lambda: [line for line in server.log().splitlines() if "event=front_serving" in line], "a front that serves")
+    return int(lines[-1].split("pid=")[1].split()[0])
 
 
 def refuses(server):
