@@ -18,6 +18,11 @@ from wire import Wire  # noqa: E402
 IMMURE = str(BUILD / "immure")
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "host_only: neither cgroups nor another kernel can change its outcome; the lane vm, whose machine is slow, "
+                            "goes without")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def without_node(request):
     """A file of tests with WITHOUT_NODE = True has servers of its own that know nothing of Node: they start in a fifth of the time."""

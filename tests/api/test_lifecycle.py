@@ -27,8 +27,9 @@ def jobs_running(server):
 
 
 def front_pid(server):
-    pids = [line for line in server.log().splitlines() if "event=front_serving" in line]
-    return int(pids[-1].split("pid=")[1].split()[0])
+    """The front answers before the warden has written down that it does."""
+    lines = wait_for(lambda: [line for line in server.log().splitlines() if "event=front_serving" in line], "a front that serves")
+    return int(lines[-1].split("pid=")[1].split()[0])
 
 
 def refuses(server):
@@ -159,6 +160,7 @@ def test_the_front_has_no_privileges(serve):
     assert status["Seccomp_filters"] == ("1" if sanitized else "2")  # the warden's, and its own
 
 
+@pytest.mark.host_only
 def test_connections_over_the_limit_wait_their_turn(serve, wire):
     server = serve("max_connections: 4")
     held = [wire(server) for _ in range(4)]
@@ -176,6 +178,7 @@ def test_connections_over_the_limit_wait_their_turn(serve, wire):
     assert waiting.reply().status == 200
 
 
+@pytest.mark.host_only
 def test_idle_connections_are_closed(serve, wire):
     server = serve("idle_timeout_ms: 1000")
     silent, used = wire(server), wire(server)
@@ -184,6 +187,7 @@ def test_idle_connections_are_closed(serve, wire):
     assert used.ended() and silent.ended()
 
 
+@pytest.mark.host_only
 def test_keep_alive(server, wire):
     connection = wire(server)
     for number in range(20):
@@ -193,6 +197,7 @@ def test_keep_alive(server, wire):
         assert json.loads(connection.reply().body)["stdout"] == f"{number}\n"
 
 
+@pytest.mark.host_only
 def test_pipelined_requests_are_answered_in_order(server, wire):
     connection = wire(server)
     for number in range(5):
@@ -234,6 +239,7 @@ def test_a_unix_socket(serve, tmp_path):
     assert "client=unix" in server.log()
 
 
+@pytest.mark.host_only
 def test_a_server_that_drains_leaves_the_next_one_its_unix_socket(serve, tmp_path):
     path = f"{tmp_path}/s"
     first = serve("drain_timeout_ms: 120000", ready=False, SANDBOX_EXECUTOR_ADDR=f"unix:{path}")

@@ -152,6 +152,7 @@ def test_processes_of_two_jobs_do_not_see_each_other(server, wire):
         assert long.result()["status"] == "success"
 
 
+@pytest.mark.host_only
 def test_names(server):
     for name in ("a", "_", ".", "..", "user@example.com", "thread:42", "slack/C01/17.2", "auth0|abc", "über", "a b", "%2f", '"\\', "s" * 512):
         assert server.execute("open('x', 'w').write('1')", session_id=name)["session"] == "new", name
@@ -169,6 +170,7 @@ def test_names(server):
 
 
 @pytest.mark.parametrize("name", ["", None])
+@pytest.mark.host_only
 def test_an_empty_name_is_none(server, name):
     before = set(rows(server))
     verdict = server.execute("open('x', 'w').close()", session_id=name)
@@ -231,6 +233,7 @@ def keyed(serve):
                  config_key("bob", "bob-key", policy="*", max_sessions=0) + "max_sessions: 4\n")
 
 
+@pytest.mark.host_only
 def test_a_session_is_one_keys_own(keyed):
     assert run(keyed, "alice-key", "open('secret', 'w').write('hers')", session_id="s").status == 200
     reply = run(keyed, "bob-key", "print(open('secret').read())", session_id="s")
@@ -254,6 +257,7 @@ def fill(server, key, name, size=1):
     return run(server, key, FILL, session_id=name, args=[str(size)])
 
 
+@pytest.mark.host_only
 def test_limits_of_their_number(keyed):
     for name in ("a", "b"):
         assert fill(keyed, "alice-key", name).status == 200
@@ -310,6 +314,7 @@ def test_whether_it_was_there_is_told(server):
     assert "told" not in rows(server)
 
 
+@pytest.mark.host_only
 def test_more_than_512_of_them(serve):
     server = serve(config=config_key("many", "many-key", policy="*"))
     names = [f"{number:04}-" + "n" * 400 for number in range(600)]
@@ -344,6 +349,7 @@ def test_bytes_in_use_are_the_bound(serve):
     assert set(rows(server, "bob-key")) == {"his", "more"}
 
 
+@pytest.mark.host_only
 def test_none_goes_that_was_used_just_now(serve):
     # A quarter is kept for the server's other key.
     server = serve(config=config_key("alice", "alice-key", policy="*") + f"max_session_bytes_total: {8 * MIB}\n")
@@ -490,6 +496,7 @@ def test_it_does_not_expire_while_a_job_runs(serve):
         assert busy.result()["status"] == "success"
 
 
+@pytest.mark.host_only
 def test_a_ttl_that_is_no_time_stops_the_start(serve):
     server = serve(ready=False, SANDBOX_SESSION_TTL="1 hour")
     assert server.ended() != 0
@@ -562,6 +569,7 @@ def test_its_jobs_are_forked_from_the_template(server):
     assert server.execute("print(open('x').read())", session_id="warm")["stdout"] == "True\n"
 
 
+@pytest.mark.host_only
 def test_the_audit_trail_names_it(serve):
     server = serve()
     server.execute("1", session_id="audited")

@@ -47,6 +47,7 @@ def test_stock_is_filled_and_renewed(serve):
     full(server)
 
 
+@pytest.mark.host_only
 def test_another_key_leaves_templates_and_stock(serve, tmp_path):
     path = tmp_path / "keys" / "keys.textproto"
     path.parent.mkdir()
@@ -63,7 +64,7 @@ def test_another_key_leaves_templates_and_stock(serve, tmp_path):
     wait_for(lambda: before.isdisjoint(templates(server)) and server.log().count("event=template_ready runtime=python ") == 2, "another template", 120)
 
 
-MANY = "max_concurrent_jobs: 160 max_timeout_ms: 600000\n"
+MANY = "max_concurrent_jobs: 160 max_timeout_ms: 600000 drain_timeout_ms: 100\n"
 
 
 def hold_many(server):
@@ -87,6 +88,7 @@ def test_a_template_with_many_copies_is_followed_by_another(serve):
     assert not given_up(server) and server.execute(WHO)["stdout"] == "/immure/template\n"
 
 
+@pytest.mark.host_only
 def test_a_template_that_cannot_be_followed_goes_on(serve, tmp_path):
     program = shutil.copy2(BUILD / "immure-python3.11", tmp_path)
     server = full(serve(config=MANY + SHIPPED.replace('"immure-python3.11"', f'"{program}"')))
@@ -127,6 +129,7 @@ def test_a_template_that_has_served_is_followed_by_another(serve, line):
     assert not given_up(server)
 
 
+@pytest.mark.host_only
 def test_few_templates_live_on_for_their_jobs(serve):
     server = full(serve(config="max_concurrent_jobs: 40 max_timeout_ms: 600000 drain_timeout_ms: 100\n"
                         + SHIPPED.replace("warm_jails: 4", "warm_jails: 1 template_max_jobs: 1")), 1)
@@ -143,6 +146,7 @@ def test_few_templates_live_on_for_their_jobs(serve):
     assert all(server.get(f"/jobs/{job}").json["status"] == "running" for job in held[1:])
 
 
+@pytest.mark.host_only
 def test_a_stock_of_any_size_comes_to_rest(serve):
     server = full(serve(config=SHIPPED.replace("warm_jails: 4", "warm_jails: 140")), 140)
     assert server.execute(WHO)["stdout"] == "/immure/template\n"
@@ -194,6 +198,7 @@ def test_jobs_do_not_see_each_other(serve):
     assert len({lines[1] for lines in outputs}) == 6
 
 
+@pytest.mark.host_only
 def test_args_env_stdin_files(serve):
     server = full(serve(config='key { name: "all" sha256: "' + "0" * 64 + '" }'))
     verdict = server.execute("import os, sys\nprint(sys.argv[1:], os.environ['APP_X'], sys.stdin.read(), open('in.txt').read())",
@@ -223,6 +228,7 @@ def test_a_jobs_own_limits(serve, limits, code, check):
     assert check(verdict), verdict
 
 
+@pytest.mark.host_only
 def test_long_script(serve):
     code = "x = [\n" + "    'a line of a program that is long',\n" * 40000 + "]\nprint(len(x))"
     assert full(serve()).execute(code)["stdout"] == "40000\n"
@@ -246,6 +252,7 @@ def test_template_that_dies_is_started_again(serve):
     assert server.execute(WHO)["stdout"] == "/immure/template\n"
 
 
+@pytest.mark.host_only
 def test_what_a_template_fails_of_is_told(serve, tmp_path):
     """Not only that whoever spoke to it has found it gone, whichever is heard of first."""
     path = tmp_path / "python.textproto"
@@ -279,18 +286,21 @@ def test_parked_jails_are_small(serve):
     assert int(line[1]) <= 2 << 20
 
 
+@pytest.mark.host_only
 def test_template_that_is_not_there_costs_speed_only(serve):
     server = serve(config=SHIPPED.replace('"immure-python3.11"', '"no-such-template"'))
     assert server.execute("print(1)")["stdout"] == "1\n"
     assert re.search(r"level=warning .*event=template_failed runtime=python .*no-such-template.*given_up=true", server.log())
 
 
+@pytest.mark.host_only
 def test_policy_that_denies_what_a_template_needs(serve):
     server = serve(config=SHIPPED.replace('policy: "python"', 'policy: "strict"'))
     assert server.execute("print(1)")["stdout"] == "1\n"
     assert re.search(r"event=template_failed .*policy 'strict' does not allow sendmsg.*given_up=true", server.log())
 
 
+@pytest.mark.host_only
 def test_what_lies_in_a_directory_of_the_jobs_own(serve, tmp_path):
     policy = (ROOT / "config/policies/python.textproto").read_text().replace("working_directory:", '''
         mount { destination: "/workspace/given" bind { source: "/usr/share/zoneinfo" } }
@@ -304,6 +314,7 @@ def test_what_lies_in_a_directory_of_the_jobs_own(serve, tmp_path):
     assert re.search(r"event=template_failed .*/workspace/given lies in a directory that each job has of its own.*given_up=true", server.log())
 
 
+@pytest.mark.host_only
 def test_warm_jails_need_a_template(serve):
     server = serve(config=re.sub(r"\s*template:.*", "", SHIPPED), ready=False)
     assert server.ended() != 0

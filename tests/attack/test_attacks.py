@@ -45,6 +45,7 @@ def test_nothing_is_left(arena):
     assert not [line for line in lines if "level=error" in line]
 
 
+@pytest.mark.host_only
 @pytest.mark.parametrize("one", [one for one in ATTACKS if one.outside], ids=str)
 def test_without_a_jail_it_is_noticed(world, one, tmp_path):
     """That the tests above can fail: the same program as an ordinary process of this host."""

@@ -77,30 +77,36 @@ def start_refused(environment=None, *options, expected=1):
     return done.stderr
 
 
+@pytest.mark.host_only
 def test_an_empty_key_outside_local_environments():
     said = start_refused()
     assert said.startswith("immure serve: ") and said.count("\n") == 1
     assert "SANDBOX_EXECUTOR_SERVICE_API_KEY" in said
 
 
+@pytest.mark.host_only
 def test_wrong_usage():
     assert "did you mean --config?" in start_refused(None, "--confg", expected=2)
     assert "takes no arguments" in start_refused(None, "now", expected=2)
 
 
+@pytest.mark.host_only
 def test_a_configuration_without_a_name():
     assert start_refused(None, "--config", "", expected=2) == "immure serve: --config: names no file: it is empty\n"
 
 
+@pytest.mark.host_only
 def test_a_configuration_that_is_not_there():
     assert "/no/such/file" in start_refused(None, "--config", "/no/such/file")
 
 
+@pytest.mark.host_only
 def test_a_configuration_that_does_not_parse(tmp_path):
     (tmp_path / "c.textproto").write_text('listen: "127.0.0.1:0"\nlistn: 1\n')
     assert "c.textproto:2:1" in start_refused(None, "--config", str(tmp_path / "c.textproto"))
 
 
+@pytest.mark.host_only
 def test_names_that_lead_nowhere(tmp_path):
     config = tmp_path / "c.textproto"
     key = {"SANDBOX_EXECUTOR_SERVICE_API_KEY": "k"}
@@ -119,6 +125,7 @@ def check_config(config, **environment):
 
 
 @pytest.mark.parametrize("place", ["config", "key_file", "policy_path", "policy_directory", "variable"])
+@pytest.mark.host_only
 def test_a_pipe_that_nobody_writes_to_is_refused(tmp_path, place):
     """Whoever waited for it would hear no signal meanwhile."""
     config, environment, pipe = tmp_path / "server.textproto", {}, tmp_path / "policies" / "pipe.textproto"
@@ -133,10 +140,12 @@ def test_a_pipe_that_nobody_writes_to_is_refused(tmp_path, place):
 
 
 @pytest.mark.parametrize("config", ["<(sleep 0.2; echo 'max_concurrent_jobs: 3')", "<(true)", "/dev/stdin", "/dev/fd/0", "/dev/null"])
+@pytest.mark.host_only
 def test_a_configuration_that_is_no_file(config):
     assert check_config(config) == (0, "configuration and policies are valid\n")
 
 
+@pytest.mark.host_only
 def test_a_port_that_is_taken():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -152,6 +161,7 @@ def test_required_cgroups_that_are_missing():
     assert "cgroup" in said and "BEST_EFFORT" in said
 
 
+@pytest.mark.host_only
 def test_check_config_only_checks(tmp_path):
     argv = [IMMURE, "serve", "--check-config"]
     done = subprocess.run(argv, capture_output=True, text=True, env={**os.environ, "SANDBOX_EXECUTOR_SERVICE_API_KEY": "k"})
@@ -160,6 +170,7 @@ def test_check_config_only_checks(tmp_path):
 
 
 @pytest.mark.parametrize("field", ["callback_ca_file", "package_index_ca_file"])
+@pytest.mark.host_only
 def test_certificates_that_cannot_be_read_stop_the_start(tmp_path, field):
     """Its fronts, which need them, could only end."""
     config = tmp_path / "server.textproto"
@@ -170,6 +181,7 @@ def test_certificates_that_cannot_be_read_stop_the_start(tmp_path, field):
             assert said.startswith(f"immure serve: {config}:1:") and said.endswith(f'{field}: "{path}" cannot be read: {why}\n')
 
 
+@pytest.mark.host_only
 def test_check_config_makes_no_audit_log(tmp_path):
     """Whoever checks is often not the user that serves, and could not write to what would belong to somebody else."""
     config = tmp_path / "server.textproto"
@@ -185,6 +197,7 @@ def test_check_config_makes_no_audit_log(tmp_path):
     assert nowhere.returncode == 1 and "audit_log" in nowhere.stderr
 
 
+@pytest.mark.host_only
 def test_port_zero_is_told_in_the_log(server):
     server.environment["SANDBOX_EXECUTOR_ADDR"] = "127.0.0.1:0"
     server.start()
@@ -303,6 +316,7 @@ def test_a_stopped_front_does_not_stop_the_warden(server):
         os.kill(front, signal.SIGKILL)
 
 
+@pytest.mark.host_only
 def test_dying_again_and_again_is_slowed_down(server):
     with server:
         kills = 0
@@ -366,6 +380,7 @@ def test_fronts_do_not_need_their_file(tmp_path):
         assert server.execute("print(1)")["stdout"] == "1\n"
 
 
+@pytest.mark.host_only
 def test_a_front_that_works_is_left_alone(impatient):
     """Longer than it may be silent, idle and with a job, over a reload."""
     server = impatient
@@ -434,6 +449,7 @@ def test_reload_waits_for_running_jobs(configured, hold):
     wait_for(lambda: [e for e in events(configured, "front_exited") if e["pid"] == str(old)], "the old front's end")
 
 
+@pytest.mark.host_only
 def test_reload_refuses_nobody(configured):
     """A connection that the old front has, or is just getting, is served like any other."""
     early = http.client.HTTPConnection("127.0.0.1", configured.port, timeout=PATIENCE * 60)
@@ -465,6 +481,7 @@ def test_reload_refuses_nobody(configured):
     assert (reply.status, json.loads(reply.read())["limits"]["timeout_ms"]) == (200, 30000)  # the old front's settings
 
 
+@pytest.mark.host_only
 def test_capacity_counts_over_both_fronts(configured, hold):
     reload(configured, "max_concurrent_jobs: 1\n", "reloaded")
     reply = call_later(configured, HELD, **hold.fields)
@@ -486,6 +503,7 @@ def test_capacity_counts_over_both_fronts(configured, hold):
     ('callback_ca_file: "/no/such.pem"\n', "server.textproto:4:19 callback_ca_file: "),
     ('runtime { name: "python" interpreter: "/usr/bin/python3" policy: "nope" }\n', "names policy 'nope'"),
 ])
+@pytest.mark.host_only
 def test_reload_is_all_or_nothing(configured, text, words):
     front = front_pid(configured)
     refused = reload(configured, "max_timeout_ms: 999\n" + text, "reload_refused")
@@ -494,6 +512,7 @@ def test_reload_is_all_or_nothing(configured, text, words):
     assert configured.execute("print(1)", timeout_ms=5000)["limits"]["timeout_ms"] == 5000
 
 
+@pytest.mark.host_only
 def test_the_address_cannot_change(configured):
     configured.config.write_text(f'listen: "127.0.0.1:{free_port()}"\ncgroup: {CGROUP}\n')
     configured.process.send_signal(signal.SIGHUP)
@@ -502,6 +521,7 @@ def test_the_address_cannot_change(configured):
     assert configured.execute("print(1)")["status"] == "success"
 
 
+@pytest.mark.host_only
 def test_a_runtime_that_does_not_work_is_not_ready(configured):
     broken = 'runtime { name: "python" interpreter: "/no/such/python" extension: "py" policy: "python" }\n'
     reload(configured, broken, "reloaded")

@@ -312,7 +312,8 @@ def timers_on_cpu_time():
     # CLOCK_PROCESS_CPUTIME_ID, CLOCK_THREAD_CPUTIME_ID, ~pid << 3 | 2
     clocks = (2, 3, (~0 << 3 | 2) & 0xFFFFFFFF, (~1 << 3 | 2) & 0xFFFFFFFF)
     attempts("timer", [lambda clock=clock: syscall("timer_create", clock, 0, made) for clock in clocks])
-    attempts("sleep", [lambda clock=clock: syscall("clock_nanosleep", clock, 0, struct.pack("QQ", 0, 1), 0) for clock in (2, clocks[2], clocks[3])])
+    # Until a time that has passed (TIMER_ABSTIME): the clock of a program that sleeps stands still, and where this is allowed it is to end.
+    attempts("sleep", [lambda clock=clock: syscall("clock_nanosleep", clock, 1, struct.pack("QQ", 0, 1), 0) for clock in (2, clocks[2], clocks[3])])
 
 
 @attack("membarrier is allowed between threads of one program", {"barriers": "EPERM"}, denied={"membarrier": 5}, unfiltered=True)
@@ -355,4 +356,4 @@ def demotes_init():
     attempts("nice", [lambda pid=pid: syscall("setpriority", 0, pid, 19) for pid in (1, 1 << 32 | 1)])
     # PRIO_PGRP, PRIO_USER
     attempts("all", [lambda which=which: syscall("setpriority", which, 0, 19) for which in (1, 2)])
-    attempt("itself", syscall, "setpriority", 0, 0, 1)
+    attempt("itself", syscall, "setpriority", 0, 0, 19)

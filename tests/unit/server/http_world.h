@@ -30,8 +30,10 @@ struct world {
     struct http_server *server;
     int listen_fd;
     struct sockaddr_in address;
-    struct http_request *waiting; /* of path /later */
-    char secret[64];              /* the header X-Secret, after it was wiped */
+    struct http_request *waiting;                             /* of path /later */
+    ssize_t (*fill)(void *fill_arg, char *data, size_t size); /* of streams, if a test begins any */
+    void *fill_arg;
+    char secret[64]; /* the header X-Secret, after it was wiped */
     int n_headers, n_complete, n_hangups, n_ends, n_sent;
     int last_fault, n_dropped, last_drop;
 };
@@ -95,6 +97,13 @@ static inline void on_complete(void *arg, struct http_request *request)
     reply_text(request, 200, text);
 }
 
+static inline ssize_t on_fill(void *arg, struct http_request *request, char *data, size_t size)
+{
+    struct world *world = arg;
+    (void)request;
+    return world->fill(world->fill_arg, data, size);
+}
+
 static inline void on_fault(void *arg, struct http_request *request, enum http_fault fault)
 {
     static const unsigned statuses[] = {
@@ -152,6 +161,7 @@ static inline void open_world(struct world *world, struct http_options options)
 {
     static const struct http_events events = {.headers = on_headers,
                                               .complete = on_complete,
+                                              .fill = on_fill,
                                               .fault = on_fault,
                                               .hangup = on_hangup,
                                               .dropped = on_dropped,
