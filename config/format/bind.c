@@ -561,7 +561,7 @@ int bind_decode(const struct bind_table *table, const void *data, size_t size, v
 {
     const struct reader reader = {.table = table, .reterr = reterr};
     ProtobufCMessage *message;
-    int r = wire_unpack(table->descriptor, data, size, &message);
+    int r = wire_unpack(table->descriptor, data, size, NULL, &message);
     if (r < 0) {
         return r == -ENOMEM ? fail_memory(&reader) : wire_refuse(reterr, table->name, "is not what these bytes are");
     }

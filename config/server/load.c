@@ -200,7 +200,7 @@ int server_config_decode(const void *data, size_t size, struct server_config **r
     CLEANUP(source_free) struct source source = SOURCE_NAMED("the packed configuration");
     CLEANUP(server_freep) Immure__Server *server = NULL;
     ProtobufCMessage *message;
-    int r = wire_unpack(&immure__server__descriptor, data, size, &message);
+    int r = wire_unpack(&immure__server__descriptor, data, size, NULL, &message);
     if (r < 0) {
         return err_set(reterr, ERR_INVALID, -r, source.name, "%zu bytes are not a packed configuration",
                        size);
