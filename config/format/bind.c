@@ -27,7 +27,7 @@ static void *place(const void *base, size_t offset)
     return (char *)(uintptr_t)base + offset;
 }
 
-/* The field at an offset of the message. Rows mostly come in the schema's order: `*next` is where to look first. */
+/* The field at an offset of the message; `*next` is where to look first, as rows mostly are in order. */
 static const ProtobufCFieldDescriptor *field_at(const ProtobufCMessageDescriptor *descriptor, size_t offset,
                                                 unsigned *next)
 {
@@ -138,11 +138,9 @@ static void write_text(const struct bind_row *row, const ProtobufCFieldDescripto
     if (field->label == PROTOBUF_C_LABEL_OPTIONAL && !is_written(row, object, empty)) {
         return;
     }
-    if (row->kind == BIND_HASH) {
-        char *hex = pool_alloc(pool, 1, SHA256_HEX);
-        if (hex) {
-            sha256_to_hex((const unsigned char *)text, hex);
-        }
+    char *hex = row->kind == BIND_HASH ? pool_alloc(pool, 1, SHA256_HEX) : NULL;
+    if (hex) {
+        sha256_to_hex((const unsigned char *)text, hex);
         text = hex;
     }
     text = text ? text : protobuf_c_empty_string;
@@ -181,7 +179,7 @@ static void write_nested(const struct bind_row *row, const ProtobufCFieldDescrip
     const char *items = contents_of(row, object);
     size_t each = row->table->descriptor->sizeof_message;
     bool repeated = row->kind == BIND_EACH || row->kind == BIND_EACH_ROOM;
-    size_t n = repeated ? *count_of(row, object) : (size_t)(items != NULL);
+    size_t n = repeated ? *count_of(row, object) : (size_t)is_written(row, object, !items);
     char *messages = pool_alloc(pool, n, each);
     for (size_t i = 0; messages && i < n; i++) {
         bind_write(row->table, items + i * row->table->size, pool, messages + i * each);
@@ -289,7 +287,8 @@ static int check_number(const struct reader *reader, const struct bind_row *row,
 {
     bool has_sign = field->type == PROTOBUF_C_TYPE_INT32 || field->type == PROTOBUF_C_TYPE_ENUM;
     bool negative = has_sign && (int64_t)number < 0;
-    bool too_small = negative ? (int64_t)number < row->least : row->least > 0 && number < (uint64_t)row->least;
+    bool too_small =
+        negative ? (int64_t)number < row->least : row->least > 0 && number < (uint64_t)row->least;
     if ((!too_small && (negative || number <= largest(row))) || (number == 0 && row->or_zero)) {
         return 0;
     }
@@ -563,7 +562,8 @@ int bind_decode(const struct bind_table *table, const void *data, size_t size, v
     ProtobufCMessage *message;
     int r = wire_unpack(table->descriptor, data, size, NULL, &message);
     if (r < 0) {
-        return r == -ENOMEM ? fail_memory(&reader) : wire_refuse(reterr, table->name, "is not what these bytes are");
+        return r == -ENOMEM ? fail_memory(&reader)
+                            : wire_refuse(reterr, table->name, "is not what these bytes are");
     }
     r = bind_read(table, message, ret, reterr);
     protobuf_c_message_free_unpacked(message, NULL);

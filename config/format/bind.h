@@ -1,6 +1,6 @@
-/* struct bind_table: what a plain struct and a protobuf-c message have in common, as rows, so that nobody copies
- * from one to the other by hand. A row names a member and a field; the descriptor says how the field is
- * encoded, and the row what it may hold. */
+/* struct bind_table: what a plain struct and a protobuf-c message have in common, as rows, so that nobody
+ * copies from one to the other by hand. A row names a member and a field; the descriptor says how the field
+ * is encoded, and the row what it may hold. */
 #pragma once
 
 #include <stdbool.h>
@@ -37,7 +37,8 @@ enum bind_kind {
 
 /* When an optional field is there. */
 enum bind_presence {
-    BIND_UNLESS_EMPTY, /* 0, false, NULL and, for BIND_ROOM, "" are said by leaving it out, and in no other way */
+    BIND_UNLESS_EMPTY, /* 0, false, NULL and, for BIND_ROOM, "" are said by leaving it out, and in no other
+                          way */
     BIND_ALWAYS,       /* written in any case; one that is left out has the schema's default */
     BIND_BY_FLAG,      /* as the bool at `beside` says */
     BIND_BY_TEXT,      /* where the text at `beside` is not NULL, and in no other case */
@@ -68,7 +69,8 @@ struct bind_table {
     const struct bind_row *rows;
     size_t n_rows;
     int (*check)(const void *object, struct err *reterr); /* what belongs together, once all rows are read */
-    bool whole; /* that a field is there without need, or missing, is said of the message and not of the field */
+    bool whole; /* that a field is there without need, or missing, is said of the message and not of the field
+                 */
 };
 
 #define BIND_TABLE_OF(type, fields, all_rows)                                                                \
@@ -89,25 +91,32 @@ struct bind_table {
 
 /* A number, an enum, or a text, by the member's type. */
 #define BIND(type, message, own, theirs, ...)                                                                \
-    {BIND_PLACE(type, message, own, theirs), .kind = BIND_KIND_OF(type, own), __VA_ARGS__}
+    {                                                                                                        \
+        BIND_PLACE(type, message, own, theirs), .kind = BIND_KIND_OF(type, own), __VA_ARGS__                 \
+    }
 /* Of another kind, without a count and with one. */
 #define BIND_AS(as, type, message, own, theirs, ...)                                                         \
-    {BIND_PLACE(type, message, own, theirs), .kind = (as), __VA_ARGS__}
+    {                                                                                                        \
+        BIND_PLACE(type, message, own, theirs), .kind = (as), __VA_ARGS__                                    \
+    }
 #define BIND_SOME(as, type, message, own, number, theirs, ...)                                               \
-    {BIND_PLACE(type, message, own, theirs), .kind = (as), .count = offsetof(type, number), __VA_ARGS__}
+    {                                                                                                        \
+        BIND_PLACE(type, message, own, theirs), .kind = (as), .count = offsetof(type, number), __VA_ARGS__   \
+    }
 /* As the last arguments of a row. */
-#define BIND_FLAG(type, flag)      .presence = BIND_BY_FLAG, .beside = offsetof(type, flag)
-#define BIND_WITH(type, text)      .presence = BIND_BY_TEXT, .beside = offsetof(type, text)
-#define BIND_CASES(type, tag, ...) .presence = BIND_BY_CASE, .beside = offsetof(type, tag), .cases = (__VA_ARGS__)
+#define BIND_FLAG(type, flag) .presence = BIND_BY_FLAG, .beside = offsetof(type, flag)
+#define BIND_WITH(type, text) .presence = BIND_BY_TEXT, .beside = offsetof(type, text)
+#define BIND_CASES(type, tag, ...)                                                                           \
+    .presence = BIND_BY_CASE, .beside = offsetof(type, tag), .cases = (__VA_ARGS__)
 
-/* Fills the message, with all that it was. Texts stay the struct's own, the rest lies in the pool, where a failure
- * sticks. */
+/* Fills the message, with all that it was. Texts stay the struct's own, the rest lies in the pool, where a
+ * failure sticks. */
 void bind_write(const struct bind_table *table, const void *object, struct pool *pool, void *ret_message);
-/* Fills the struct with copies. ERR_INVALID names the field that no honest peer would have sent; all of `*ret`
- * is zero then. */
+/* Fills the struct with copies. ERR_INVALID names the field that no honest peer would have sent; all of
+ * `*ret` is zero then. */
 int bind_read(const struct bind_table *table, const void *message, void *ret, struct err *reterr);
-/* The same of a configuration: ERR_CONFIG at the field's place, in the words of check.h. Other members of `*ret`
- * are left as they are, and what was read before a failure is there to be freed. */
+/* The same of a configuration: ERR_CONFIG at the field's place, in the words of check.h. Other members of
+ * `*ret` are left as they are, and what was read before a failure is there to be freed. */
 int bind_read_config(const struct bind_table *table, const void *message, struct checker *checker, void *ret);
 /* Frees what the rows own, closes their descriptors, and makes the whole struct zero. */
 void bind_clear(const struct bind_table *table, void *object);

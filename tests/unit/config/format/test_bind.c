@@ -126,8 +126,8 @@ static int check_all(const void *object, struct err *reterr)
     return all->u32 == 13 ? err_set(reterr, ERR_INVALID, EBADMSG, "all", "does not go together") : 0;
 }
 
-#define ROW(own, theirs, ...)           BIND(struct all, Message, own, theirs, __VA_ARGS__)
-#define SOME(as, own, n, theirs, ...)   BIND_SOME(as, struct all, Message, own, n, theirs, __VA_ARGS__)
+#define ROW(own, theirs, ...)         BIND(struct all, Message, own, theirs, __VA_ARGS__)
+#define SOME(as, own, n, theirs, ...) BIND_SOME(as, struct all, Message, own, n, theirs, __VA_ARGS__)
 static const struct bind_row all_rows[] = {
     ROW(i32, int32, .least = -5, .most = 9),
     ROW(tag, uint32, .most = TAG_COUNT - 1),
@@ -149,7 +149,9 @@ static const struct bind_row all_rows[] = {
     ROW(with_url, inf, BIND_WITH(struct all, url)),
 };
 static const struct bind_table all_table = {
-    .name = "all", BIND_TABLE_OF(struct all, everything__everything__descriptor, all_rows), .check = check_all};
+    .name = "all",
+    BIND_TABLE_OF(struct all, everything__everything__descriptor, all_rows),
+    .check = check_all};
 
 struct hashed {
     unsigned char hash[SHA256_BYTES];
@@ -466,9 +468,9 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),       cmocka_unit_test(test_empty),
-        cmocka_unit_test(test_numbers_refused),  cmocka_unit_test(test_texts_refused),
-        cmocka_unit_test(test_bytes_refused),    cmocka_unit_test(test_configuration),
+        cmocka_unit_test(test_round_trip),      cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_numbers_refused), cmocka_unit_test(test_texts_refused),
+        cmocka_unit_test(test_bytes_refused),   cmocka_unit_test(test_configuration),
         cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
