@@ -1,60 +1,20 @@
-/* Structs to messages and back, by tables. Runs in the front and the warden on each other's messages, and
- * wherever configuration is read.
+/* Messages to structs, by tables, and what was read freed. Runs in the front and the warden on each other's
+ * messages, and wherever configuration is read.
  *
  * What must hold: a struct that was read is what its writer had, or nothing; whatever a message holds, no
  * member gets more than it has room for, and nothing is left over after a failure. */
 #include "config/format/bind.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <protobuf-c/protobuf-c.h>
-
+#include "config/format/bind_internal.h"
 #include "config/format/check.h"
 #include "config/format/digest.h"
-#include "config/format/pool.h"
-#include "config/format/wire.h"
-#include "jail/base/buf.h"
-#include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-
-static void *place(const void *base, size_t offset)
-{
-    return (char *)(uintptr_t)base + offset;
-}
-
-/* The field at an offset of the message; `*next` is where to look first, as rows mostly are in order. */
-static const ProtobufCFieldDescriptor *field_at(const ProtobufCMessageDescriptor *descriptor, size_t offset,
-                                                unsigned *next)
-{
-    for (unsigned tried = 0; tried < descriptor->n_fields; tried++) {
-        const ProtobufCFieldDescriptor *field = &descriptor->fields[*next];
-        *next = *next + 1 < descriptor->n_fields ? *next + 1 : 0;
-        if (field->offset == offset) {
-            return field;
-        }
-    }
-    abort(); /* a table of another message */
-}
-
-static uint64_t member_number(const struct bind_row *row, const void *object)
-{
-    const void *at = place(object, row->offset);
-    if (row->kind == BIND_BOOL) {
-        return *(const bool *)at;
-    }
-    if (row->kind == BIND_FD) {
-        return *(const int *)at >= 0;
-    }
-    if (row->size == sizeof(uint64_t)) {
-        return *(const uint64_t *)at;
-    }
-    return row->kind == BIND_SIGNED ? (uint64_t)(int64_t) * (const int32_t *)at : *(const uint32_t *)at;
-}
 
 static void set_member_number(const struct bind_row *row, uint64_t number, void *object)
 {
@@ -69,163 +29,6 @@ static void set_member_number(const struct bind_row *row, uint64_t number, void 
         *(uint32_t *)at = (uint32_t)number;
     }
 }
-
-static size_t *count_of(const struct bind_row *row, const void *object)
-{
-    return place(object, row->count);
-}
-
-/* What is behind a pointer, or the place itself. */
-static void *contents_of(const struct bind_row *row, const void *object)
-{
-    void *at = place(object, row->offset);
-    return row->kind >= BIND_TEXT ? *(void **)at : at;
-}
-
-/* Whether a field belongs to what the member beside it says. */
-static bool belongs(const struct bind_row *row, const void *object)
-{
-    if (row->presence == BIND_BY_TEXT) {
-        return *(char *const *)place(object, row->beside) != NULL;
-    }
-    uint32_t tag = *(const uint32_t *)place(object, row->beside);
-    return tag < 32 && (row->cases >> tag & 1);
-}
-
-/* Whether a field that may be left out is written. */
-static bool is_written(const struct bind_row *row, const void *object, bool empty)
-{
-    if (row->presence == BIND_BY_FLAG) {
-        return *(const bool *)place(object, row->beside);
-    }
-    return row->presence >= BIND_BY_TEXT ? belongs(row, object) : row->presence == BIND_ALWAYS || !empty;
-}
-
-/* ---- To messages ---- */
-
-static void write_number(const struct bind_row *row, const ProtobufCFieldDescriptor *field,
-                         const void *object, void *message)
-{
-    uint64_t number = member_number(row, object);
-    if (field->label == PROTOBUF_C_LABEL_OPTIONAL) {
-        bool written = is_written(row, object, number == 0);
-        *(protobuf_c_boolean *)place(message, field->quantifier_offset) = written;
-        if (!written) {
-            return;
-        }
-    }
-    void *to = place(message, field->offset);
-    number += (uint64_t)(int64_t)row->shift;
-    if (field->type == PROTOBUF_C_TYPE_BOOL) {
-        *(protobuf_c_boolean *)to = number != 0;
-    } else if (field->type == PROTOBUF_C_TYPE_UINT64) {
-        *(uint64_t *)to = number;
-    } else {
-        *(uint32_t *)to = (uint32_t)number;
-    }
-}
-
-static ProtobufCBinaryData bytes_of(const char *text, size_t size)
-{
-    return (ProtobufCBinaryData){.len = size, .data = (uint8_t *)wire_text(text)};
-}
-
-static void write_text(const struct bind_row *row, const ProtobufCFieldDescriptor *field, const void *object,
-                       struct pool *pool, void *message)
-{
-    const char *text = contents_of(row, object);
-    bool empty = !text || (row->kind == BIND_ROOM && !*text);
-    if (field->label == PROTOBUF_C_LABEL_OPTIONAL && !is_written(row, object, empty)) {
-        return;
-    }
-    char *hex = row->kind == BIND_HASH ? pool_alloc(pool, 1, SHA256_HEX) : NULL;
-    if (hex) {
-        sha256_to_hex((const unsigned char *)text, hex);
-        text = hex;
-    }
-    text = text ? text : protobuf_c_empty_string;
-    if (field->type == PROTOBUF_C_TYPE_STRING) {
-        *(char **)place(message, field->offset) = wire_text(text);
-        return;
-    }
-    bool counted = row->kind == BIND_DATA || row->kind == BIND_DATA_ROOM;
-    *(ProtobufCBinaryData *)place(message, field->offset) =
-        bytes_of(text, counted ? *count_of(row, object) : strlen(text));
-    if (field->label == PROTOBUF_C_LABEL_OPTIONAL) {
-        *(protobuf_c_boolean *)place(message, field->quantifier_offset) = true;
-    }
-}
-
-static void write_texts(const struct bind_row *row, const ProtobufCFieldDescriptor *field, const void *object,
-                        struct pool *pool, void *message)
-{
-    char **texts = contents_of(row, object);
-    size_t n = *count_of(row, object);
-    *(size_t *)place(message, field->quantifier_offset) = n;
-    if (field->type == PROTOBUF_C_TYPE_STRING) {
-        *(char ***)place(message, field->offset) = texts;
-        return;
-    }
-    ProtobufCBinaryData *all = pool_alloc(pool, n, sizeof *all);
-    for (size_t i = 0; all && i < n; i++) {
-        all[i] = bytes_of(texts[i], strlen(texts[i]));
-    }
-    *(ProtobufCBinaryData **)place(message, field->offset) = all;
-}
-
-static void write_nested(const struct bind_row *row, const ProtobufCFieldDescriptor *field,
-                         const void *object, struct pool *pool, void *message)
-{
-    const char *items = contents_of(row, object);
-    size_t each = row->table->descriptor->sizeof_message;
-    bool repeated = row->kind == BIND_EACH || row->kind == BIND_EACH_ROOM;
-    size_t n = repeated ? *count_of(row, object) : (size_t)is_written(row, object, !items);
-    char *messages = pool_alloc(pool, n, each);
-    for (size_t i = 0; messages && i < n; i++) {
-        bind_write(row->table, items + i * row->table->size, pool, messages + i * each);
-    }
-    if (!repeated) {
-        *(char **)place(message, field->offset) = messages;
-        return;
-    }
-    char **pointers = pool_alloc(pool, n, sizeof *pointers);
-    for (size_t i = 0; pointers && i < n; i++) {
-        pointers[i] = messages + i * each;
-    }
-    *(size_t *)place(message, field->quantifier_offset) = n;
-    *(char ***)place(message, field->offset) = pointers;
-}
-
-/* Recurses as deep as tables nest. */
-void bind_write(const struct bind_table *table, const void *object, struct pool *pool, void *ret_message)
-{
-    unsigned next = 0;
-    table->descriptor->message_init(ret_message);
-    for (const struct bind_row *row = table->rows; row < table->rows + table->n_rows; row++) {
-        const ProtobufCFieldDescriptor *field = field_at(table->descriptor, row->field, &next);
-        if (row->table) {
-            write_nested(row, field, object, pool, ret_message);
-        } else if (row->kind == BIND_TEXTS) {
-            write_texts(row, field, object, pool, ret_message);
-        } else if (row->kind <= BIND_FD) {
-            write_number(row, field, object, ret_message);
-        } else {
-            write_text(row, field, object, pool, ret_message);
-        }
-    }
-}
-
-int bind_encode(const struct bind_table *table, const void *object, struct buf *ret)
-{
-    CLEANUP(pool_free) struct pool pool = POOL_INIT;
-    ProtobufCMessage *message = pool_alloc(&pool, 1, table->descriptor->sizeof_message);
-    if (message) {
-        bind_write(table, object, &pool, message);
-    }
-    return pool.failed ? -ENOMEM : wire_pack(message, ret);
-}
-
-/* ---- From messages ---- */
 
 /* What is being read, and where it is said what is wrong with it. */
 struct reader {

@@ -1,4 +1,5 @@
-/* config/format/bind.c: what a table says is what goes to a message and what comes from one. */
+/* config/format/bind.c and bind_write.c: what a table says is what goes to a message and what comes from one.
+ */
 #include "config/format/bind.h"
 
 #include <errno.h>
