@@ -293,12 +293,19 @@ static int read_each(const struct reader *reader, const struct bind_row *row,
     if (most > 0 && n > most) {
         return refuse(reader, field, "has too many items");
     }
-    int r = row->kind == BIND_EACH ? new_items(reader, row, n, row->table->size, object) : 0;
-    char *items = contents_of(row, object);
+    bool own = row->kind == BIND_EACH_OWN;
+    int r = row->kind >= BIND_EACH
+                ? new_items(reader, row, n, own ? sizeof(void *) : row->table->size, object)
+                : 0;
+    void *items = contents_of(row, object);
     for (size_t i = 0; r == 0 && i < n; i++) {
         size_t before = reader->checker ? check_enter(reader->checker, field->name, i) : 0;
-        *count_of(row, object) = i + 1;
-        r = read_rows(&within, all[i], items + i * row->table->size);
+        void *item = own ? calloc(1, row->table->size) : item_of(row, items, i);
+        if (own) {
+            ((void **)items)[i] = item;
+        }
+        *count_of(row, object) = i + (item != NULL);
+        r = item ? read_rows(&within, all[i], item) : fail_memory(reader);
         if (reader->checker) {
             check_leave(reader->checker, before);
         }
@@ -376,10 +383,13 @@ int bind_decode(const struct bind_table *table, const void *data, size_t size, v
 static void clear_row(const struct bind_row *row, void *object)
 {
     char *contents = contents_of(row, object);
-    bool counted = row->kind == BIND_EACH || row->kind == BIND_EACH_ROOM || row->kind == BIND_TEXTS;
+    bool counted = row->kind >= BIND_EACH || row->kind == BIND_EACH_ROOM || row->kind == BIND_TEXTS;
     size_t n = !contents ? 0 : counted ? *count_of(row, object) : 1;
     for (size_t i = 0; row->table && i < n; i++) {
-        bind_clear(row->table, contents + i * row->table->size);
+        bind_clear(row->table, item_of(row, contents, i));
+        if (row->kind == BIND_EACH_OWN) {
+            free(item_of(row, contents, i));
+        }
     }
     for (size_t i = 0; row->kind == BIND_TEXTS && i < n; i++) {
         free(((char **)(void *)contents)[i]);

@@ -25,11 +25,12 @@ enum bind_kind {
     BIND_ONE,       /* a struct */
     BIND_EACH_ROOM, /* T[N] and a count */
     /* Owned, behind a pointer: */
-    BIND_TEXT,  /* char * */
-    BIND_DATA,  /* char * and a count: any bytes, and a NUL behind them */
-    BIND_TEXTS, /* char ** and a count */
-    BIND_OWN,   /* a struct * */
-    BIND_EACH,  /* T * and a count */
+    BIND_TEXT,     /* char * */
+    BIND_DATA,     /* char * and a count: any bytes, and a NUL behind them */
+    BIND_TEXTS,    /* char ** and a count */
+    BIND_OWN,      /* a struct * */
+    BIND_EACH,     /* T * and a count */
+    BIND_EACH_OWN, /* T ** and a count: each owned for itself */
 };
 
 /* As a descriptor that was read: it has come beside the message and is to be put into its place. */

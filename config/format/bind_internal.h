@@ -40,6 +40,12 @@ static inline void *contents_of(const struct bind_row *row, const void *object)
     return row->kind >= BIND_TEXT ? *(void **)at : at;
 }
 
+/* One of many. */
+static inline void *item_of(const struct bind_row *row, const void *items, size_t i)
+{
+    return row->kind == BIND_EACH_OWN ? ((void *const *)items)[i] : place(items, i * row->table->size);
+}
+
 /* Whether a field belongs to what the member beside it says. */
 static inline bool belongs(const struct bind_row *row, const void *object)
 {

@@ -102,11 +102,11 @@ static void write_nested(const struct bind_row *row, const ProtobufCFieldDescrip
 {
     const char *items = contents_of(row, object);
     size_t each = row->table->descriptor->sizeof_message;
-    bool repeated = row->kind == BIND_EACH || row->kind == BIND_EACH_ROOM;
+    bool repeated = row->kind == BIND_EACH || row->kind == BIND_EACH_ROOM || row->kind == BIND_EACH_OWN;
     size_t n = repeated ? *count_of(row, object) : (size_t)is_written(row, object, !items);
     char *messages = pool_alloc(pool, n, each);
     for (size_t i = 0; messages && i < n; i++) {
-        bind_write(row->table, items + i * row->table->size, pool, messages + i * each);
+        bind_write(row->table, item_of(row, items, i), pool, messages + i * each);
     }
     if (!repeated) {
         *(char **)place(message, field->offset) = messages;

@@ -166,6 +166,15 @@ static const struct bind_row hashed_rows[] = {
 static const struct bind_table hashed_table = {
     .name = "hashed", BIND_TABLE_OF(struct hashed, everything__everything__descriptor, hashed_rows)};
 
+struct owned {
+    struct leaf **leaves;
+    size_t n;
+};
+static const struct bind_row owned_rows[] = {
+    BIND_SOME(BIND_EACH_OWN, struct owned, Message, leaves, n, r_leaf, .table = &leaf_table)};
+static const struct bind_table owned_table = {
+    .name = "owned", BIND_TABLE_OF(struct owned, everything__everything__descriptor, owned_rows)};
+
 static char one[] = "one", two[] = "", raw[] = "\xff\x01", leaf_text[] = "leaf", url[] = "/";
 static char data[] = "a\0b";
 static char *texts[] = {one, two}, *raws[] = {raw};
@@ -264,6 +273,24 @@ static void test_empty(void **state)
     assert_memory_equal(same.hash, hashed.hash, sizeof same.hash);
     assert_memory_equal(same.begin, "xyz", 3);
     assert_int_equal(same.begin_size, 3);
+}
+
+static void test_pointers(void **state)
+{
+    (void)state;
+    struct leaf *pointers[] = {&leaves[0], &leaves[2]};
+    const struct owned owned = {pointers, 2};
+    struct owned same;
+    CLEANUP(buf_free) struct buf packed = BUF_INIT;
+    assert_int_equal(bind_encode(&owned_table, &owned, &packed), 0);
+    assert_int_equal(bind_decode(&owned_table, packed.data, packed.len, &same, NULL), 0);
+    assert_int_equal(same.n, 2);
+    assert_int_equal(same.leaves[0]->number, 1);
+    assert_string_equal(same.leaves[1]->text, "one");
+    long before = n_alive;
+    bind_clear(&owned_table, &same);
+    assert_true(!COUNTS_MEMORY || before - n_alive == 5);
+    assert_null(same.leaves);
 }
 
 static Message a_message(void)
@@ -469,10 +496,10 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),      cmocka_unit_test(test_empty),
-        cmocka_unit_test(test_numbers_refused), cmocka_unit_test(test_texts_refused),
-        cmocka_unit_test(test_bytes_refused),   cmocka_unit_test(test_configuration),
-        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_pointers),      cmocka_unit_test(test_numbers_refused),
+        cmocka_unit_test(test_texts_refused), cmocka_unit_test(test_bytes_refused),
+        cmocka_unit_test(test_configuration), cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
