@@ -187,7 +187,7 @@ $(BUILD)/tests/warm/immure-python3.11: $(OBJ_python) $(BUILD)/obj/tests/warm/zyg
 # The schema that the text format's and JSON's tests read into.
 EVERYTHING := $(BUILD)/gen/tests/config/everything.pb-c
 gen: $(EVERYTHING).c
-EVERYTHING_USERS := tests/tools/textproto2bin $(addprefix tests/unit/config/format/test_,textformat jsonformat) \
+EVERYTHING_USERS := tests/tools/textproto2bin $(addprefix tests/unit/config/format/test_,textformat jsonformat bind) \
   $(addprefix tests/fuzz/fuzz_,text json_format)
 $(EVERYTHING_USERS:%=$(BUILD)/obj/%.o): | $(EVERYTHING).c
 $(addprefix $(BUILD)/,$(subst fuzz_,,$(EVERYTHING_USERS))): $(EVERYTHING).o

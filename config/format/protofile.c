@@ -31,7 +31,7 @@ int protofile_read(const char *path, struct buf *ret, struct err *reterr)
 static int decode_binary(const ProtobufCMessageDescriptor *descriptor, const char *name, const char *data,
                          size_t size, ProtobufCMessage **ret, struct err *reterr)
 {
-    int r = wire_unpack(descriptor, data, size, ret);
+    int r = wire_unpack(descriptor, data, size, NULL, ret);
     if (r == -ENOMEM) {
         return err_errno(reterr, ENOMEM, "while reading %s", name);
     }

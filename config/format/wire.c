@@ -14,6 +14,7 @@
 
 #include <protobuf-c/protobuf-c.h>
 
+#include "config/format/pool.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
@@ -70,13 +71,24 @@ static bool has_unknown_fields(const ProtobufCMessage *message)
     return false;
 }
 
-int wire_unpack(const ProtobufCMessageDescriptor *descriptor, const void *data, size_t size,
-                ProtobufCMessage **ret)
+static void *alloc_in_pool(void *pool, size_t size)
 {
+    return pool_alloc(pool, 1, size);
+}
+
+static void free_with_pool(void *pool, void *pointer)
+{
+    (void)pool, (void)pointer;
+}
+
+int wire_unpack(const ProtobufCMessageDescriptor *descriptor, const void *data, size_t size,
+                struct pool *pool, ProtobufCMessage **ret)
+{
+    ProtobufCAllocator in_pool = {.alloc = alloc_in_pool, .free = free_with_pool, .allocator_data = pool};
     if (size > INT_MAX) {
         return -EBADMSG;
     }
-    ProtobufCMessage *message = protobuf_c_message_unpack(descriptor, NULL, size, data);
+    ProtobufCMessage *message = protobuf_c_message_unpack(descriptor, pool ? &in_pool : NULL, size, data);
     if (!message) {
         return -EBADMSG;
     }
@@ -90,7 +102,7 @@ int wire_unpack(const ProtobufCMessageDescriptor *descriptor, const void *data, 
         r = -EBADMSG;
     }
     if (r < 0) {
-        protobuf_c_message_free_unpacked(message, NULL);
+        protobuf_c_message_free_unpacked(message, pool ? &in_pool : NULL);
         return r;
     }
     *ret = message;

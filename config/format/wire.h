@@ -9,15 +9,17 @@ struct ProtobufCMessage;
 struct ProtobufCMessageDescriptor;
 struct buf;
 struct err;
+struct pool;
 
 /* Appends the packed message. 0 or -ENOMEM. */
 int wire_pack(const struct ProtobufCMessage *message, struct buf *ret);
 
 /* -EBADMSG for everything that wire_pack() would not have written: a required field missing, an unknown one,
  * one given twice or out of order, NUL in a string, a number longer than needed.
+ * It lies in the pool; without one,
  * protobuf_c_message_free_unpacked() frees it. */
 int wire_unpack(const struct ProtobufCMessageDescriptor *descriptor, const void *data, size_t size,
-                struct ProtobufCMessage **ret);
+                struct pool *pool, struct ProtobufCMessage **ret);
 
 /* For a field of a message that is packed: protobuf-c's structs are not const, but packing only reads. */
 static inline char *wire_text(const char *text)

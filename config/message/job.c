@@ -1,52 +1,20 @@
-/* The memory of jobs and their results. Runs in the front, the warden and the command line. */
+/* The words that jobs and their results are told in, and the names that they may have. Runs in the front, the
+ * warden and the command line. */
 #include "config/message/job.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "config/format/utf8.h"
 
-static void strings_free(char **strings, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        free(strings[i]);
-    }
-    free(strings);
-}
-
 void job_clear_named(struct job *job)
 {
-    strings_free(job->named, job->n_named);
+    for (size_t i = 0; i < job->n_named; i++) {
+        free(job->named[i]);
+    }
+    free(job->named);
     job->named = NULL;
     job->n_named = 0;
-}
-
-void job_free(struct job *job)
-{
-    if (!job) {
-        return;
-    }
-    free(job->runtime);
-    free(job->policy);
-    free(job->execution_id);
-    free(job->key);
-    free(job->session_id);
-    free(job->image);
-    free(job->kept_id);
-    for (size_t i = 0; i < job->n_files; i++) {
-        free(job->files[i].path);
-    }
-    free(job->files);
-    strings_free(job->args, job->n_args);
-    for (size_t i = 0; i < job->n_env; i++) {
-        free(job->env[i].name);
-        free(job->env[i].value);
-    }
-    free(job->env);
-    strings_free(job->outputs, job->n_outputs);
-    job_clear_named(job);
-    free(job);
 }
 
 const char *job_status_to_string(enum job_status status)
@@ -71,27 +39,6 @@ const char *job_session_to_string(enum job_session session)
     static const char *const names[JOB_SESSION_COUNT] = {
         [JOB_SESSION_NEW] = "new", [JOB_SESSION_KEPT] = "kept"};
     return (size_t)session < JOB_SESSION_COUNT ? names[session] : NULL;
-}
-
-void job_result_clear(struct job_result *result)
-{
-    for (size_t i = 0; i < result->n_denied; i++) {
-        free(result->denied[i].name);
-    }
-    free(result->denied);
-    for (size_t i = 0; i < result->n_files; i++) {
-        free(result->files[i].path);
-        if (result->files[i].fd >= 0) {
-            close(result->files[i].fd);
-        }
-    }
-    free(result->files);
-    free(result->policy);
-    free(result->policy_sha256);
-    free(result->image);
-    free(result->step);
-    free(result->error_text);
-    *result = (struct job_result){0};
 }
 
 /* C0, DEL and, in two bytes, C1. */

@@ -81,25 +81,27 @@ struct msg_state {
     uint64_t session_bytes, session_bytes_most; /* 0: there is no such bound */
 };
 
+struct msg_config {
+    bool audit;  /* a second descriptor is the audit log */
+    char **held; /* policies whose jobs may need an approval; received: owned */
+    size_t n_held;
+    struct msg_policy *policies; /* received: owned */
+    size_t n_policies;
+};
+
 struct msg {
     enum msg_type type;
     union {
-        struct {
-            bool audit;  /* a second descriptor is the audit log */
-            char **held; /* policies whose jobs may need an approval; received: owned */
-            size_t n_held;
-            struct msg_policy *policies; /* received: owned */
-            size_t n_policies;
-        } config;
+        struct msg_config config;
         struct job *job; /* owned */
-        struct {
+        struct msg_id {
             uint64_t id;
         } cancel, started, submit;
         struct msg_outputs outputs; /* received: owned */
         struct msg_refused refused;
         struct job_result done; /* owned; the files' fds are the caller's to send or set */
         struct msg_state state;
-        struct {
+        struct msg_number {
             uint64_t number;
         } ping, pong;
         struct msg_session_query session_query;
@@ -126,8 +128,8 @@ struct msg {
  * ERR_TOO_LARGE over MSG_BYTES_MAX. */
 int msg_encode(const struct msg *msg, struct buf *ret, struct err *reterr);
 /* Strict: every required field, known enum values, no embedded NUL in text, offsets that do not overflow. For
- * MSG_DONE, attached files get fds from `fds` in order and must match n_fds exactly. On failure `*ret` is
- * untouched and the descriptors are still the caller's. */
+ * MSG_DONE, attached files get fds from `fds` in order and must match n_fds exactly. On failure
+ * `*ret` holds nothing (MSG_NONE) and the descriptors are still the caller's. */
 int msg_decode(const void *data, size_t size, const int *fds, size_t n_fds, struct msg *ret,
                struct err *reterr);
 void msg_clear(struct msg *msg);

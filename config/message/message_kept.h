@@ -1,17 +1,13 @@
-/* What front and warden say about asynchronous jobs whose results are kept, and that as messages; message.c
- * is alone in calling these functions. */
+/* What front and warden say about asynchronous jobs whose results are kept, and that as messages, which
+ * message.c reads and writes. */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config/format/bind.h"
 #include "config/message/approval.h"
 #include "jail/base/err.h"
-
-struct Immure__MsgKeep;
-struct Immure__MsgKeptAnswer;
-struct Immure__MsgKeptQuery;
-struct pool;
 
 #define KEPT_STATUS_BYTES 32
 #define KEPT_REASON_BYTES 513
@@ -47,15 +43,4 @@ struct msg_kept_answer {
     size_t n_rows;
 };
 
-/* Texts stay the struct's own; rows lie in the pool, where a failure sticks. */
-void keep_to_message(const struct msg_keep *keep, struct Immure__MsgKeep *ret);
-void kept_query_to_message(const struct msg_kept_query *query, struct Immure__MsgKeptQuery *ret);
-void kept_answer_to_message(const struct msg_kept_answer *answer, struct pool *pool,
-                            struct Immure__MsgKeptAnswer *ret);
-
-/* Check and copy. ERR_INVALID names the field that no honest peer would have sent. */
-int keep_from_message(const struct Immure__MsgKeep *message, struct msg_keep *ret, struct err *reterr);
-int kept_query_from_message(const struct Immure__MsgKeptQuery *message, struct msg_kept_query *ret,
-                            struct err *reterr);
-int kept_answer_from_message(const struct Immure__MsgKeptAnswer *message, struct msg_kept_answer *ret,
-                             struct err *reterr);
+extern const struct bind_table keep_table, kept_query_table, kept_answer_table;

@@ -1,15 +1,11 @@
-/* What callers may know of a policy, which only the warden has read; message.c is alone in calling the
- * functions here but for the last. */
+/* What callers may know of a policy, which only the warden has read. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "config/format/bind.h"
 #include "config/message/job.h"
-
-struct Immure__MsgPolicy;
-struct err;
-struct pool;
 
 /* Texts are the warden's own; received: owned. */
 struct msg_policy {
@@ -28,10 +24,7 @@ struct msg_policy {
 /* Bytes of all lists together, so that the largest message has room for them. */
 #define MSG_POLICY_LISTS_MAX (24u << 10)
 
-/* In the pool, where a failure sticks. */
-struct Immure__MsgPolicy **policies_to_messages(const struct msg_policy *policies, size_t n,
-                                                struct pool *pool);
-int policies_from_messages(struct Immure__MsgPolicy *const *messages, size_t n, struct msg_policy **ret,
-                           struct err *reterr);
-/* Of one that was received. */
+extern const struct bind_table policy_table;
+
+/* Of those that were received. */
 void msg_policies_free(struct msg_policy *policies, size_t n);

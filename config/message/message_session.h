@@ -1,17 +1,15 @@
-/* Queries about sessions, their answers, and both as messages; message.c is alone in calling the functions
- * about those. Lists travel beside an answer, in a file of their own.
- */
+/* Queries about sessions, their answers, and both as messages, which message.c reads and writes. Lists travel
+ * beside an answer, in a file of their own. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config/format/bind.h"
 #include "config/message/job.h"
 #include "jail/base/err.h"
 
-struct Immure__MsgSessionAnswer;
-struct Immure__MsgSessionQuery;
 struct buf;
 
 enum session_query {
@@ -75,12 +73,4 @@ struct msg_session_answer {
     bool made;     /* the session, for this */
 };
 
-/* Texts stay the struct's own. */
-void session_query_to_message(const struct msg_session_query *query, struct Immure__MsgSessionQuery *ret);
-void session_answer_to_message(const struct msg_session_answer *answer, struct Immure__MsgSessionAnswer *ret);
-
-/* Check and copy. ERR_INVALID names the field that no honest peer would have sent. */
-int session_query_from_message(const struct Immure__MsgSessionQuery *message, struct msg_session_query *ret,
-                               struct err *reterr);
-int session_answer_from_message(const struct Immure__MsgSessionAnswer *message,
-                                struct msg_session_answer *ret, struct err *reterr);
+extern const struct bind_table session_query_table, session_answer_table;

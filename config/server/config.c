@@ -7,47 +7,7 @@
 #include <time.h>
 
 #include "config/format/source.h"
-
-static void texts_free(char **texts, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        free(texts[i]);
-    }
-    free(texts);
-}
-
-static void runtime_clear(struct runtime_config *runtime)
-{
-    free(runtime->name);
-    texts_free(runtime->aliases, runtime->n_aliases);
-    free(runtime->interpreter);
-    free(runtime->standby);
-    free(runtime->kernel);
-    free(runtime->self_test);
-    texts_free(runtime->args, runtime->n_args);
-    free(runtime->extension);
-    free(runtime->policy);
-    free(runtime->template);
-    for (size_t i = 0; i < runtime->n_preludes; i++) {
-        free(runtime->preludes[i].path);
-        free(runtime->preludes[i].file);
-    }
-    free(runtime->preludes);
-    free(runtime->description);
-}
-
-static void package_indexes_clear(struct server_config *config)
-{
-    for (size_t i = 0; i < INSTALLERS; i++) {
-        texts_free(config->package_indexes[i].hosts, config->package_indexes[i].n_hosts);
-        free(config->package_indexes[i].url);
-    }
-    for (size_t i = 0; i < config->n_egress; i++) {
-        free(config->egress[i].text);
-    }
-    free(config->egress);
-    free(config->package_index_ca_file);
-}
+#include "config/server/config_table.h"
 
 void server_config_free(struct server_config *config)
 {
@@ -59,37 +19,12 @@ void server_config_free(struct server_config *config)
     }
     free(config->source);
     free(config->source_name);
-    free(config->listen);
-    free(config->environment);
-    free(config->default_runtime);
-    free(config->audit_log);
-    free(config->session_directory);
-    free(config->image_directory);
-    free(config->approval_directory);
-    free(config->callback_ca_file);
-    for (size_t i = 0; i < config->n_callbacks; i++) {
-        free(config->callbacks[i].text);
+    for (size_t i = 0; i < config->n_egress; i++) {
+        bind_clear(&callback_table, &config->egress[i]);
     }
-    free(config->callbacks);
-    package_indexes_clear(config);
-    for (size_t i = 0; i < config->n_keys; i++) {
-        free(config->keys[i].name);
-        texts_free(config->keys[i].policies, config->keys[i].n_policies);
-        texts_free(config->keys[i].runtimes, config->keys[i].n_runtimes);
-        free(config->keys[i].team);
-        free(config->keys[i].expires);
-    }
-    free(config->keys);
-    free(config->key_file);
-    for (size_t i = 0; i < config->n_teams; i++) {
-        free(config->teams[i].name);
-    }
-    free(config->teams);
-    texts_free(config->policy_paths, config->n_policy_paths);
-    for (size_t i = 0; i < config->n_runtimes + config->n_runtimes_aside; i++) {
-        runtime_clear(&config->runtimes[i]);
-    }
-    free(config->runtimes);
+    free(config->egress);
+    config->n_runtimes += config->n_runtimes_aside; /* which lie behind them */
+    bind_clear(&server_table, config);
     free(config);
 }
 

@@ -9,11 +9,10 @@
 #include <string.h>
 
 #include "config/format/check.h"
-#include "config/format/digest.h"
 #include "config/format/source.h"
 #include "config/server/server.pb-c.h"
 #include "config/server/config.h"
-#include "config/server/config_numbers.h"
+#include "config/server/config_table.h"
 #include "config/server/key_file.h"
 #include "config/server/package_index.h"
 #include "config/shipped.h"
@@ -92,108 +91,79 @@ static int check_listen(struct checker *checker, const char *listen)
     return check_port(checker, colon + 1);
 }
 
-static int read_sha256(struct checker *checker, const char *hex, unsigned char ret[KEY_HASH_BYTES])
+static int check_key(struct checker *checker, struct key_config *key, const struct server_config *config)
 {
-    return sha256_from_hex(hex, ret) < 0
-               ? check_fail(checker, "sha256", "must be %d hexadecimal digits", 2 * KEY_HASH_BYTES)
-               : 0;
-}
-
-static int key_ceilings_from_message(struct checker *checker, const Immure__Key *message,
-                                     struct job_limits *ret)
-{
-    int r = 0;
-#define X(limit, least, most)                                                                                \
-    if (r == 0 && message->max_##limit > 0) {                                                                \
-        r = check_range(checker, "max_" #limit, message->max_##limit, least, most);                          \
-    }                                                                                                        \
-    ret->limit = message->max_##limit;
-    KEY_CEILINGS(X)
-#undef X
-    return r;
-}
-
-static int key_from_message(struct checker *checker, const Immure__Key *message,
-                            const struct server_config *config, struct key_config *ret)
-{
-    for (size_t i = 0; i < config->n_keys; i++) {
-        if (config->keys[i].name && strcmp(config->keys[i].name, message->name) == 0) {
-            return check_fail(checker, "name", "\"%s\" is the name of two keys", message->name);
+    if (server_config_key(config, key->name)) {
+        return check_fail(checker, "name", "\"%s\" is the name of two keys", key->name);
+    }
+    int r = check_name(checker, "name", key->name, true, "_.-");
+    r = r < 0 || !*key->team ? r : check_name(checker, "team", key->team, true, "_.-");
+    if (r < 0) {
+        return r;
+    }
+    if (*key->expires && !key_file_read_time(key->expires, &key->expires_s)) {
+        return check_fail(checker, "expires", "must be like 2027-01-31 or 2027-01-31T12:00:00Z");
+    }
+    for (size_t i = 0; i < key->n_policies; i++) {
+        size_t before = check_enter(checker, "policy", i);
+        bool all = strcmp(key->policies[i], "*") == 0;
+        r = all ? 0 : check_name(checker, NULL, key->policies[i], false, "_-");
+        if (r < 0) {
+            return r;
+        }
+        check_leave(checker, before);
+    }
+    for (size_t i = 0; i < key->n_runtimes; i++) {
+        if (!server_config_runtime(config, key->runtimes[i])) {
+            check_enter(checker, "runtime", i);
+            return check_fail(checker, NULL, "there is no runtime \"%.60s\"", key->runtimes[i]);
         }
     }
-    int r = check_name(checker, "name", message->name, true, "_.-");
-    r = r < 0 ? r : check_copy(checker, message->name, &ret->name);
-    r = r < 0 ? r : read_sha256(checker, message->sha256, ret->sha256);
-    r = r < 0 ? r
-              : check_copy_all(checker, message->policy, message->n_policy, &ret->policies, &ret->n_policies);
-    r = r < 0
-            ? r
-            : check_copy_all(checker, message->runtime, message->n_runtime, &ret->runtimes, &ret->n_runtimes);
-    ret->max_concurrent_jobs = message->max_concurrent_jobs;
-    ret->max_sessions = message->max_sessions;
-    ret->max_jobs_per_minute = message->max_jobs_per_minute;
-    r = r < 0 ? r : key_ceilings_from_message(checker, message, &ret->max);
-    ret->approver = message->approver;
-    r = r < 0 || !*message->team ? r : check_name(checker, "team", message->team, true, "_.-");
-    r = r < 0 ? r : check_copy(checker, message->team, &ret->team);
-    r = r < 0 ? r : check_copy(checker, message->expires, &ret->expires);
-    if (r == 0 && *message->expires && !key_file_read_time(message->expires, &ret->expires_s)) {
-        r = check_fail(checker, "expires", "must be like 2027-01-31 or 2027-01-31T12:00:00Z");
-    }
-    for (size_t i = 0; r == 0 && i < message->n_policy; i++) {
-        size_t before = check_enter(checker, "policy", i);
-        bool all = strcmp(message->policy[i], "*") == 0;
-        r = all ? 0 : check_name(checker, NULL, message->policy[i], false, "_-");
-        check_leave(checker, before);
-    }
-    for (size_t i = 0; r == 0 && i < message->n_runtime; i++) {
-        size_t before = check_enter(checker, "runtime", i);
-        bool known = server_config_runtime(config, message->runtime[i]) != NULL;
-        r = known ? 0 : check_fail(checker, NULL, "there is no runtime \"%.60s\"", message->runtime[i]);
-        check_leave(checker, before);
-    }
-    return r;
+    return 0;
 }
 
-/* After the runtimes, which it looks at. */
-static int keys_from_message(struct checker *checker, const Immure__Server *message,
-                             struct server_config *config)
+static int check_same_key(struct checker *checker, const struct server_config *config, size_t i)
 {
-    int r = check_new_array(checker, message->n_key, sizeof *config->keys, &config->keys);
-    for (size_t i = 0; r == 0 && i < message->n_key; i++) {
+    for (size_t j = 0; j < i; j++) {
+        if (memcmp(config->keys[j].sha256, config->keys[i].sha256, KEY_HASH_BYTES) == 0) {
+            return check_fail(checker, "sha256", "\"%s\" and \"%s\" are the same key", config->keys[j].name,
+                              config->keys[i].name);
+        }
+    }
+    return 0;
+}
+
+/* Of each list, an item's check sees as many as lie before it. */
+static int check_keys(struct checker *checker, struct server_config *config)
+{
+    size_t n = config->n_keys;
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < n; i++) {
         size_t before = check_enter(checker, "key", i);
         config->n_keys = i;
-        struct key_config *key = &config->keys[i];
-        r = key_from_message(checker, message->key[i], config, key);
-        config->n_keys = i + 1;
-        for (size_t j = 0; r == 0 && j < i; j++) {
-            if (memcmp(config->keys[j].sha256, key->sha256, KEY_HASH_BYTES) == 0) {
-                r = check_fail(checker, "sha256", "\"%s\" and \"%s\" are the same key", config->keys[j].name,
-                               key->name);
-            }
-        }
+        r = check_key(checker, &config->keys[i], config);
+        r = r < 0 ? r : check_same_key(checker, config, i);
         check_leave(checker, before);
     }
+    config->n_keys = n;
     return r;
 }
 
-static int teams_from_message(struct checker *checker, const Immure__Server *message,
-                              struct server_config *config)
+static int check_teams(struct checker *checker, struct server_config *config)
 {
-    int r = check_new_array(checker, message->n_team, sizeof *config->teams, &config->teams);
-    for (size_t i = 0; r == 0 && i < message->n_team; i++) {
-        const Immure__Team *team = message->team[i];
+    size_t n = config->n_teams;
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        const char *name = config->teams[i].name;
         size_t before = check_enter(checker, "team", i);
-        r = check_name(checker, "name", team->name, true, "_.-");
-        if (r == 0 && server_config_team(config, team->name)) {
-            r = check_fail(checker, "name", "\"%s\" is the name of two teams", team->name);
+        config->n_teams = i;
+        r = check_name(checker, "name", name, true, "_.-");
+        if (r == 0 && server_config_team(config, name)) {
+            r = check_fail(checker, "name", "\"%s\" is the name of two teams", name);
         }
-        config->teams[i] =
-            (struct team_config){.enabled = team->enabled, .max_concurrent_jobs = team->max_concurrent_jobs};
-        r = r < 0 ? r : check_copy(checker, team->name, &config->teams[i].name);
-        config->n_teams = i + (r == 0);
         check_leave(checker, before);
     }
+    config->n_teams = n;
     return r;
 }
 
@@ -211,69 +181,58 @@ static int check_runtime_name(struct checker *checker, const char *field, const 
 #define TEMPLATE_TTL_MAX_MS (365ull * 24 * 3600 * 1000)
 
 /* A path, or a file name to be looked for. */
-static int template_from_message(struct checker *checker, const Immure__Runtime *message,
-                                 struct runtime_config *ret)
+static int check_template(struct checker *checker, const struct runtime_config *runtime)
 {
+    bool template = runtime->template[0] != '\0', standby = runtime->standby[0] != '\0';
     int r = 0;
-    if (message->template_[0] == '/') {
-        r = check_absolute_path(checker, "template", message->template_);
-    } else if (message->template_[0] != '\0') {
-        r = check_name(checker, "template", message->template_, true, "._+-");
+    if (runtime->template[0] == '/') {
+        r = check_absolute_path(checker, "template", runtime->template);
+    } else if (template) {
+        r = check_name(checker, "template", runtime->template, true, "._+-");
     }
-    if (r == 0 && message->warm_jails > WARM_JAILS_MAX) {
-        r = check_fail(checker, "warm_jails", "must be at most %d", WARM_JAILS_MAX);
+    if (r < 0) {
+        return r;
     }
-    bool template = message->template_[0] != '\0', standby = message->standby[0] != '\0';
-    if (r == 0 && message->warm_jails > 0 && !template && !standby) {
-        r = check_fail(checker, "warm_jails", "needs a template to make them, or standby");
+    if (runtime->warm_jails > WARM_JAILS_MAX) {
+        return check_fail(checker, "warm_jails", "must be at most %d", WARM_JAILS_MAX);
     }
-    if (r == 0 && message->template_ttl_ms > TEMPLATE_TTL_MAX_MS) {
-        r = check_fail(checker, "template_ttl_ms", "must be at most %llu", TEMPLATE_TTL_MAX_MS);
+    if (runtime->warm_jails > 0 && !template && !standby) {
+        return check_fail(checker, "warm_jails", "needs a template to make them, or standby");
     }
-    if (r == 0 && template && standby) {
-        r = check_fail(checker, "standby", "is for runtimes without a template");
+    if (runtime->template_ttl_ms > TEMPLATE_TTL_MAX_MS) {
+        return check_fail(checker, "template_ttl_ms", "must be at most %llu", TEMPLATE_TTL_MAX_MS);
     }
-    ret->warm_jails = message->warm_jails;
-    ret->template_max_jobs = message->template_max_jobs;
-    ret->template_ttl_ms = message->template_ttl_ms;
-    r = r < 0 ? r : check_copy(checker, message->standby, &ret->standby);
-    r = r < 0 ? r : check_copy(checker, message->kernel, &ret->kernel);
-    return r < 0 ? r : check_copy(checker, message->template_, &ret->template);
+    return template && standby ? check_fail(checker, "standby", "is for runtimes without a template") : 0;
 }
 
-static int preludes_from_message(struct checker *checker, const Immure__Runtime *message,
-                                 struct runtime_config *ret)
+static int find_preludes(struct checker *checker, struct runtime_config *runtime)
 {
-    int r = check_new_array(checker, message->n_prelude, sizeof *ret->preludes, &ret->preludes);
-    for (size_t i = 0; r == 0 && i < message->n_prelude; i++) {
-        const Immure__Prelude *row = message->prelude[i];
-        const struct shipped_file *shipped = shipped_prelude(row->file);
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < runtime->n_preludes; i++) {
+        struct prelude_config *prelude = &runtime->preludes[i];
+        const struct shipped_file *shipped = shipped_prelude(prelude->file);
         size_t before = check_enter(checker, "prelude", i);
-        struct prelude_config *prelude = &ret->preludes[i];
-        ret->n_preludes = i + 1;
-        r = shipped ? check_absolute_path(checker, "path", row->path)
-                    : check_fail(checker, "file", "there is no such file in immure: \"%.100s\"", row->file);
-        r = r < 0 ? r : check_copy(checker, row->path, &prelude->path);
-        r = r < 0 ? r : check_copy(checker, row->file, &prelude->file);
-        if (r == 0) {
-            prelude->data = shipped->data;
-            prelude->size = shipped->size;
+        if (!shipped) {
+            return check_fail(checker, "file", "there is no such file in immure: \"%.100s\"", prelude->file);
         }
+        r = check_absolute_path(checker, "path", prelude->path);
+        prelude->data = shipped->data;
+        prelude->size = shipped->size;
         check_leave(checker, before);
     }
     return r;
 }
 
-static int check_aliases(struct checker *checker, const Immure__Runtime *message,
+static int check_aliases(struct checker *checker, const struct runtime_config *runtime,
                          const struct server_config *config)
 {
     int r = 0;
-    for (size_t i = 0; r == 0 && i < message->n_alias; i++) {
-        const char *alias = message->alias[i];
+    for (size_t i = 0; r == 0 && i < runtime->n_aliases; i++) {
+        const char *alias = runtime->aliases[i];
         size_t before = check_enter(checker, "alias", i);
-        bool repeated = strcmp(alias, message->name) == 0;
+        bool repeated = strcmp(alias, runtime->name) == 0;
         for (size_t j = 0; j < i; j++) {
-            repeated = repeated || strcmp(alias, message->alias[j]) == 0;
+            repeated = repeated || strcmp(alias, runtime->aliases[j]) == 0;
         }
         r = repeated ? check_fail(checker, NULL, "\"%.60s\" names this runtime already", alias)
                      : check_runtime_name(checker, NULL, alias, config);
@@ -283,10 +242,10 @@ static int check_aliases(struct checker *checker, const Immure__Runtime *message
 }
 
 /* POST /run-code would not know which one to take. */
-static int check_evaluator(struct checker *checker, const Immure__Runtime *message,
+static int check_evaluator(struct checker *checker, const struct runtime_config *runtime,
                            const struct server_config *config)
 {
-    for (size_t i = 0; message->evaluator && i < config->n_runtimes; i++) {
+    for (size_t i = 0; runtime->evaluator && i < config->n_runtimes; i++) {
         if (config->runtimes[i].evaluator) {
             return check_fail(checker, "evaluator",
                               "runtime \"%.60s\" is the evaluator of POST /run-code already",
@@ -296,28 +255,17 @@ static int check_evaluator(struct checker *checker, const Immure__Runtime *messa
     return 0;
 }
 
-static int runtime_from_message(struct checker *checker, const Immure__Runtime *message,
-                                struct server_config *config, struct runtime_config *ret)
+static int check_runtime(struct checker *checker, struct runtime_config *runtime,
+                         const struct server_config *config)
 {
-    ret->optional = message->optional;
-    ret->evaluator = message->evaluator;
-    ret->memory_bytes = message->memory_bytes;
-    int r = check_runtime_name(checker, "name", message->name, config);
-    r = r < 0 ? r : check_aliases(checker, message, config);
-    r = r < 0 ? r : check_evaluator(checker, message, config);
-    r = r < 0 ? r : check_absolute_path(checker, "interpreter", message->interpreter);
-    r = r < 0 ? r : check_name(checker, "extension", message->extension, true, "");
-    r = r < 0 ? r : check_name(checker, "policy", message->policy, false, "_-");
-    r = r < 0 ? r : check_copy(checker, message->name, &ret->name);
-    r = r < 0 ? r : check_copy_all(checker, message->alias, message->n_alias, &ret->aliases, &ret->n_aliases);
-    r = r < 0 ? r : check_copy(checker, message->interpreter, &ret->interpreter);
-    r = r < 0 ? r : check_copy_all(checker, message->arg, message->n_arg, &ret->args, &ret->n_args);
-    r = r < 0 ? r : check_copy(checker, message->extension, &ret->extension);
-    r = r < 0 ? r : check_copy(checker, message->policy, &ret->policy);
-    r = r < 0 ? r : check_copy(checker, message->description, &ret->description);
-    r = r < 0 ? r : check_copy(checker, message->self_test, &ret->self_test);
-    r = r < 0 ? r : preludes_from_message(checker, message, ret);
-    return r < 0 ? r : template_from_message(checker, message, ret);
+    int r = check_runtime_name(checker, "name", runtime->name, config);
+    r = r < 0 ? r : check_aliases(checker, runtime, config);
+    r = r < 0 ? r : check_evaluator(checker, runtime, config);
+    r = r < 0 ? r : check_absolute_path(checker, "interpreter", runtime->interpreter);
+    r = r < 0 ? r : check_name(checker, "extension", runtime->extension, true, "");
+    r = r < 0 ? r : check_name(checker, "policy", runtime->policy, false, "_-");
+    r = r < 0 ? r : find_preludes(checker, runtime);
+    return r < 0 ? r : check_template(checker, runtime);
 }
 
 /* An evaluator would take a program for one of its own requests, and tell nothing that came of it. */
@@ -334,119 +282,74 @@ static int check_default_runtime(struct checker *checker, const char *name,
                : 0;
 }
 
-static int runtimes_from_message(struct checker *checker, const Immure__Server *message,
-                                 struct server_config *config)
+static int check_runtimes(struct checker *checker, struct server_config *config)
 {
-    int r = check_new_array(checker, message->n_runtime, sizeof *config->runtimes, &config->runtimes);
-    for (size_t i = 0; r == 0 && i < message->n_runtime; i++) {
-        size_t before = check_enter(checker, "runtime", i);
-        r = runtime_from_message(checker, message->runtime[i], config, &config->runtimes[i]);
-        config->n_runtimes = i + 1;
-        check_leave(checker, before);
-    }
-    return r < 0 ? r : check_default_runtime(checker, message->default_runtime, config);
-}
-
-static int texts_from_message(struct checker *checker, const Immure__Server *message,
-                              struct server_config *config)
-{
-    int r = check_listen(checker, message->listen);
-    r = r < 0 ? r : check_name(checker, "environment", message->environment, true, "_.-");
-    for (size_t i = 0; r == 0 && i < message->n_policy_path; i++) {
-        size_t before = check_enter(checker, "policy_path", i);
-        r = message->policy_path[i][0] ? 0 : check_fail(checker, NULL, "must not be empty");
-        check_leave(checker, before);
-    }
-    r = r < 0 ? r : check_copy(checker, message->listen, &config->listen);
-    r = r < 0 ? r : check_copy(checker, message->environment, &config->environment);
-    r = r < 0 ? r : check_copy(checker, message->default_runtime, &config->default_runtime);
-    r = r < 0 ? r : check_copy(checker, message->audit_log, &config->audit_log);
-    r = r < 0 || !*message->key_file ? r : check_absolute_path(checker, "key_file", message->key_file);
-    r = r < 0 ? r : check_copy(checker, message->key_file, &config->key_file);
-    if (r == 0 && message->audit_code_bytes > 0 && message->audit_log[0] == '\0') {
-        r = check_fail(checker, "audit_code_bytes",
-                       "code goes to the file of `audit_log`, and there is none");
-    }
-    if (r == 0 && message->image_directory[0]) {
-        r = check_absolute_path(checker, "image_directory", message->image_directory);
-    }
-    r = r < 0 ? r : check_copy(checker, message->image_directory, &config->image_directory);
-    if (r == 0 && message->session_directory[0]) {
-        r = check_absolute_path(checker, "session_directory", message->session_directory);
-    }
-    r = r < 0 ? r : check_copy(checker, message->session_directory, &config->session_directory);
-    if (r == 0 && message->approval_directory[0]) {
-        r = check_absolute_path(checker, "approval_directory", message->approval_directory);
-    }
-    r = r < 0 ? r : check_copy(checker, message->approval_directory, &config->approval_directory);
-    return r < 0 ? r
-                 : check_copy_all(checker, message->policy_path, message->n_policy_path,
-                                  &config->policy_paths, &config->n_policy_paths);
-}
-
-static int callbacks_from_message(struct checker *checker, const Immure__Server *message,
-                                  struct server_config *config)
-{
-    int r = check_new_array(checker, message->n_callback, sizeof *config->callbacks, &config->callbacks);
-    for (size_t i = 0; r == 0 && i < message->n_callback; i++) {
-        const Immure__Callback *row = message->callback[i];
-        struct callback_config *callback = &config->callbacks[i];
-        size_t before = check_enter(checker, "callback", i);
-        const char *why = NULL;
-        config->n_callbacks = i + 1;
-        callback->private_addresses = row->private_addresses;
-        r = check_copy(checker, row->url, &callback->text);
-        if (r == 0 && callback_url_parse(row->url, &callback->url, &why) < 0) {
-            r = check_fail(checker, "url", "\"%.100s\" %s", row->url, why);
-        }
-        if (r == 0 && strchr(row->url, '?')) {
-            r = check_fail(checker, "url", "\"%.100s\" must not hold a query", row->url);
-        }
-        check_leave(checker, before);
-    }
-    config->callback_any = message->n_callback == 0 && environment_is_local(message->environment);
-    const char *ca_file = message->callback_ca_file;
-    r = r < 0 || !*ca_file ? r : check_absolute_path(checker, "callback_ca_file", ca_file);
-    return r < 0 ? r : check_copy(checker, ca_file, &config->callback_ca_file);
-}
-
-static int numbers_from_message(struct checker *checker, const Immure__Server *message,
-                                struct server_config *config)
-{
+    size_t n = config->n_runtimes;
     int r = 0;
-#define X(field, min, max)                                                                                   \
-    r = r < 0 ? r : check_range(checker, #field, message->field, min, max);                                  \
-    config->field = message->field;
-    NUMBERS(X)
-#undef X
-    config->default_timeout_ms = message->default_timeout_ms;
-    if (!message->has_default_timeout_ms && config->default_timeout_ms > config->max_timeout_ms) {
-        config->default_timeout_ms = config->max_timeout_ms;
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        size_t before = check_enter(checker, "runtime", i);
+        config->n_runtimes = i;
+        r = check_runtime(checker, &config->runtimes[i], config);
+        check_leave(checker, before);
     }
-    return r < 0 ? r
-                 : check_range(checker, "default_timeout_ms", config->default_timeout_ms, 1,
-                               config->max_timeout_ms);
+    config->n_runtimes = n;
+    return r < 0 ? r : check_default_runtime(checker, config->default_runtime, config);
 }
 
-/* A binary file can hold any number where an enum is meant. The values of ours count from 1, in the struct
- * from 0. */
-static int enums_from_message(struct checker *checker, const Immure__Server *message,
-                              struct server_config *config)
+static int check_texts(struct checker *checker, const struct server_config *config)
 {
-    int r = check_range(checker, "cgroup", (uint64_t)message->cgroup, 1, 2);
-    r = r < 0 ? r : check_range(checker, "log_format", (uint64_t)message->log_format, 1, 2);
-    r = r < 0 ? r : check_range(checker, "log_level", (uint64_t)message->log_level, 1, 4);
-    r = r < 0 ? r : check_range(checker, "template_scope", (uint64_t)message->template_scope, 1, 3);
-    config->cgroup_best_effort = message->cgroup == IMMURE__CGROUP_MODE__BEST_EFFORT;
-    config->log_format =
-        message->log_format == IMMURE__LOG_FORMAT__JSON ? LOG_FORMAT_JSON : LOG_FORMAT_LOGFMT;
-    config->log_level = (enum log_level)(message->log_level - IMMURE__LOG_LEVEL__ERROR);
-    config->template_scope = (enum template_scope)(message->template_scope - IMMURE__TEMPLATE_SCOPE__ALL);
+    const struct {
+        const char *field, *path;
+    } paths[] = {
+        {"key_file", config->key_file},
+        {"image_directory", config->image_directory},
+        {"session_directory", config->session_directory},
+        {"approval_directory", config->approval_directory},
+        {"callback_ca_file", config->callback_ca_file},
+    };
+    int r = check_listen(checker, config->listen);
+    r = r < 0 ? r : check_name(checker, "environment", config->environment, true, "_.-");
+    for (size_t i = 0; r == 0 && i < config->n_policy_paths; i++) {
+        if (!*config->policy_paths[i]) {
+            check_enter(checker, "policy_path", i);
+            return check_fail(checker, NULL, "must not be empty");
+        }
+    }
+    for (size_t i = 0; r == 0 && i < ARRAY_SIZE(paths); i++) {
+        r = *paths[i].path ? check_absolute_path(checker, paths[i].field, paths[i].path) : 0;
+    }
+    if (r == 0 && config->audit_code_bytes > 0 && !*config->audit_log) {
+        return check_fail(checker, "audit_code_bytes",
+                          "code goes to the file of `audit_log`, and there is none");
+    }
     return r;
 }
 
-_Static_assert((int)LOG_DEBUG == (int)IMMURE__LOG_LEVEL__DEBUG - (int)IMMURE__LOG_LEVEL__ERROR,
-               "levels differ");
+static int check_callbacks(struct checker *checker, struct server_config *config)
+{
+    for (size_t i = 0; i < config->n_callbacks; i++) {
+        struct callback_config *callback = &config->callbacks[i];
+        size_t before = check_enter(checker, "callback", i);
+        const char *why = NULL;
+        if (callback_url_parse(callback->text, &callback->url, &why) < 0) {
+            return check_fail(checker, "url", "\"%.100s\" %s", callback->text, why);
+        }
+        if (strchr(callback->text, '?')) {
+            return check_fail(checker, "url", "\"%.100s\" must not hold a query", callback->text);
+        }
+        check_leave(checker, before);
+    }
+    config->callback_any = config->n_callbacks == 0 && environment_is_local(config->environment);
+    return 0;
+}
+
+static int check_default_timeout(struct checker *checker, bool is_given, struct server_config *config)
+{
+    if (!is_given && config->default_timeout_ms > config->max_timeout_ms) {
+        config->default_timeout_ms = config->max_timeout_ms;
+    }
+    return check_range(checker, "default_timeout_ms", config->default_timeout_ms, 1, config->max_timeout_ms);
+}
 
 /* A file of keys says that callers are to have one, so that taking the last one out of it opens nothing. */
 static int decide_open(struct server_config *config, struct err *reterr)
@@ -476,16 +379,14 @@ int config_from_message(const Immure__Server *message, const struct source *sour
     if (!config) {
         return check_memory(&checker);
     }
-    config->sub_uids = message->sub_uids;
-    config->metrics_open = message->metrics_open;
-    int r = texts_from_message(&checker, message, config);
-    r = r < 0 ? r : numbers_from_message(&checker, message, config);
-    r = r < 0 ? r : enums_from_message(&checker, message, config);
-    r = r < 0 ? r : callbacks_from_message(&checker, message, config);
-    r = r < 0 ? r : package_indexes_from_message(&checker, message, config);
-    r = r < 0 ? r : runtimes_from_message(&checker, message, config);
-    r = r < 0 ? r : keys_from_message(&checker, message, config);
-    r = r < 0 ? r : teams_from_message(&checker, message, config);
+    int r = bind_read_config(&server_table, message, &checker, config);
+    r = r < 0 ? r : check_texts(&checker, config);
+    r = r < 0 ? r : check_default_timeout(&checker, message->has_default_timeout_ms, config);
+    r = r < 0 ? r : check_callbacks(&checker, config);
+    r = r < 0 ? r : package_indexes_check(&checker, config);
+    r = r < 0 ? r : check_runtimes(&checker, config);
+    r = r < 0 ? r : check_keys(&checker, config);
+    r = r < 0 ? r : check_teams(&checker, config);
     if (r < 0) {
         return r;
     }

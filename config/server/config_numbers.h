@@ -1,4 +1,4 @@
-/* The whole numbers of the server's configuration and their ranges, once for reading and once for writing. */
+/* The whole numbers of the server's configuration and their ranges. */
 #pragma once
 
 #include "config/message/message.h"

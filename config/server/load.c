@@ -12,6 +12,7 @@
 #include "config/format/wire.h"
 #include "config/server/config.h"
 #include "config/server/config_message.h"
+#include "config/server/config_table.h"
 #include "config/server/environment.h"
 #include "config/server/key_file.h"
 #include "config/server/server.pb-c.h"
@@ -187,8 +188,10 @@ int server_config_load(const char *path, char *const *env, struct server_config 
 int server_config_encode(const struct server_config *config, struct buf *ret, struct err *reterr)
 {
     CLEANUP(pool_free) struct pool pool = POOL_INIT;
-    Immure__Server message = IMMURE__SERVER__INIT;
-    config_to_message(config, &pool, &message);
+    Immure__Server message;
+    bind_write(&server_table, config, &pool, &message);
+    message.has_shipped_runtimes = true;
+    message.shipped_runtimes = false; /* they are among these */
     if (pool.failed || wire_pack(&message.base, ret) < 0) {
         return err_errno(reterr, ENOMEM, "while packing the configuration");
     }
@@ -200,7 +203,7 @@ int server_config_decode(const void *data, size_t size, struct server_config **r
     CLEANUP(source_free) struct source source = SOURCE_NAMED("the packed configuration");
     CLEANUP(server_freep) Immure__Server *server = NULL;
     ProtobufCMessage *message;
-    int r = wire_unpack(&immure__server__descriptor, data, size, &message);
+    int r = wire_unpack(&immure__server__descriptor, data, size, NULL, &message);
     if (r < 0) {
         return err_set(reterr, ERR_INVALID, -r, source.name, "%zu bytes are not a packed configuration",
                        size);

@@ -5,22 +5,14 @@
  * is checked here is what is connected to. */
 #include "config/server/package_index.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/format/check.h"
-#include "config/format/pool.h"
-#include "config/server/server.pb-c.h"
 #include "config/server/config.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
-
-static Immure__PackageIndex **place_of(Immure__Server *message, enum package_installer installer)
-{
-    return installer == INSTALLER_PIP ? &message->pip_index : &message->npm_registry;
-}
 
 static const char *field_of(enum package_installer installer)
 {
@@ -52,68 +44,47 @@ static char *url_of_host(const char *host)
     return url;
 }
 
-static int hosts_from_message(struct checker *checker, const char *field, const Immure__PackageIndex *row,
-                              struct server_config *config)
+static int add_hosts(struct checker *checker, const char *field, const struct package_index_config *index,
+                     struct server_config *config)
 {
-    int r = 0;
-    for (size_t i = 0; r == 0 && i < row->n_host; i++) {
+    for (size_t i = 0; i < index->n_hosts; i++) {
+        const char *host = index->hosts[i];
         char place[64];
         snprintf(place, sizeof place, "%s.host[%zu]", field, i);
-        r = strpbrk(row->host[i], "/?#@") ? check_fail(checker, place, "must be HOST or HOST:PORT")
-                                          : add_egress(checker, url_of_host(row->host[i]), place,
-                                                       row->host[i], row->private_addresses, config);
+        if (strpbrk(host, "/?#@")) {
+            return check_fail(checker, place, "must be HOST or HOST:PORT");
+        }
+        int r = add_egress(checker, url_of_host(host), place, host, index->private_addresses, config);
+        if (r < 0) {
+            return r;
+        }
     }
-    return r;
+    return 0;
 }
 
-static int index_from_message(struct checker *checker, enum package_installer installer,
-                              const Immure__PackageIndex *row, struct server_config *config)
+static int add_index(struct checker *checker, const char *field, const struct package_index_config *index,
+                     struct server_config *config)
 {
-    struct package_index_config *index = &config->package_indexes[installer];
-    const char *field = field_of(installer);
     char place[64];
     snprintf(place, sizeof place, "%s.url", field);
-    index->private_addresses = row->private_addresses;
-    int r = check_copy(checker, row->url, &index->url);
-    r = r < 0 ? r : check_copy_all(checker, row->host, row->n_host, &index->hosts, &index->n_hosts);
-    r = r < 0 || !strchr(row->url, '?')
-            ? r
-            : check_fail(checker, place, "\"%.100s\" must not hold a query", row->url);
-    r = r < 0 ? r : add_egress(checker, strdup(row->url), place, row->url, row->private_addresses, config);
-    return r < 0 ? r : hosts_from_message(checker, field, row, config);
+    if (strchr(index->url, '?')) {
+        return check_fail(checker, place, "\"%.100s\" must not hold a query", index->url);
+    }
+    int r = add_egress(checker, strdup(index->url), place, index->url, index->private_addresses, config);
+    return r < 0 ? r : add_hosts(checker, field, index, config);
 }
 
-int package_indexes_from_message(struct checker *checker, const Immure__Server *message,
-                                 struct server_config *config)
+int package_indexes_check(struct checker *checker, struct server_config *config)
 {
-    const Immure__PackageIndex *rows[INSTALLERS] = {message->pip_index, message->npm_registry};
     size_t n = 0;
     for (size_t i = 0; i < INSTALLERS; i++) {
-        n += rows[i] ? 1 + rows[i]->n_host : 0;
+        n += config->package_indexes[i].url ? 1 + config->package_indexes[i].n_hosts : 0;
     }
     int r = check_new_array(checker, n, sizeof *config->egress, &config->egress);
     for (size_t i = 0; r == 0 && i < INSTALLERS; i++) {
-        r = rows[i] ? index_from_message(checker, (enum package_installer)i, rows[i], config) : 0;
-    }
-    const char *ca_file = message->package_index_ca_file;
-    r = r < 0 || !*ca_file ? r : check_absolute_path(checker, "package_index_ca_file", ca_file);
-    return r < 0 ? r : check_copy(checker, ca_file, &config->package_index_ca_file);
-}
-
-void package_indexes_to_message(const struct server_config *config, struct pool *pool, Immure__Server *ret)
-{
-    ret->package_index_ca_file = config->package_index_ca_file;
-    for (size_t i = 0; i < INSTALLERS; i++) {
         const struct package_index_config *index = &config->package_indexes[i];
-        Immure__PackageIndex *row = index->url ? pool_alloc(pool, 1, sizeof *row) : NULL;
-        if (row) {
-            immure__package_index__init(row);
-            row->url = index->url;
-            row->host = index->hosts;
-            row->n_host = index->n_hosts;
-            row->has_private_addresses = true;
-            row->private_addresses = index->private_addresses;
-            *place_of(ret, (enum package_installer)i) = row;
-        }
+        r = index->url ? add_index(checker, field_of((enum package_installer)i), index, config) : 0;
     }
+    const char *ca_file = config->package_index_ca_file;
+    return r < 0 || !*ca_file ? r : check_absolute_path(checker, "package_index_ca_file", ca_file);
 }

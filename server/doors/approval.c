@@ -21,19 +21,18 @@ static int bad(struct err *reterr, const char *field, const char *why)
 int approval_decision_decode(const struct json *root, bool *ret_approve,
                              char ret_reason[APPROVAL_REASON_BYTES], struct err *reterr)
 {
-    const struct json *decision = json_get(root, "decision"), *reason = json_get(root, "reason");
-    const char *word = json_string(decision);
+    static const char *const names[] = {"decision", "reason"};
+    const struct json *given[ARRAY_SIZE(names)];
     if (json_type_of(root) != JSON_OBJECT) {
         return err_set(reterr, ERR_INVALID, EINVAL, NULL, "the body must be an object");
     }
-    for (const struct json *member = json_first(root); member; member = json_next(member)) {
-        if (member != decision && member != reason) {
-            static const char *const names[] = {"decision", "reason"};
-            return unknown_name("field", "", json_key(member), names, ARRAY_SIZE(names), reterr);
-        }
+    int r = known_members(root, "field", "", names, ARRAY_SIZE(names), given, reterr);
+    if (r < 0) {
+        return r;
     }
-    reason = json_given(reason);
-    if (!json_given(decision)) {
+    const struct json *decision = given[0], *reason = given[1];
+    const char *word = json_string(decision);
+    if (!decision) {
         return err_set(reterr, ERR_INVALID, EINVAL, "decision", "decision is required");
     }
     if (!word || (strcmp(word, "approve") != 0 && strcmp(word, "reject") != 0)) {

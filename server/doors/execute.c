@@ -359,22 +359,14 @@ static int decode_limits(struct decoder *decoder, const struct json *value, stru
                                         "cpu_ms",       "scratch_bytes", "output_bytes"};
     uint64_t *const to[] = {&limits->memory_bytes, &limits->pids,          &limits->cpu_percent,
                             &limits->cpu_ms,       &limits->scratch_bytes, &limits->output_bytes};
-    for (const struct json *member = json_first(value); member; member = json_next(member)) {
-        char field[256];
-        snprintf(field, sizeof field, "limits.%s", json_key(member));
-        size_t i = 0;
-        while (i < ARRAY_SIZE(names) && strcmp(names[i], json_key(member)) != 0) {
-            i++;
-        }
-        if (i == ARRAY_SIZE(names)) {
-            return unknown_name("field", "limits.", json_key(member), names, ARRAY_SIZE(names), reterr);
-        }
-        int r = json_given(member) ? whole_number(member, field, 1, to[i], reterr) : 0;
-        if (r < 0) {
-            return r;
-        }
+    const struct json *members[ARRAY_SIZE(names)];
+    int r = known_members(value, "field", "limits.", names, ARRAY_SIZE(names), members, reterr);
+    for (size_t i = 0; r == 0 && i < ARRAY_SIZE(names); i++) {
+        char field[64];
+        snprintf(field, sizeof field, "limits.%s", names[i]);
+        r = members[i] ? whole_number(members[i], field, 1, to[i], reterr) : 0;
     }
-    return 0;
+    return r;
 }
 
 /* For the decision, where the job needs one. */
@@ -419,15 +411,6 @@ static const struct {
     [FIELD_QUEUE_MS] = {"queue_ms", JSON_NUMBER, decode_queue, 0},
 };
 
-static int unknown_field(const char *name, struct err *reterr)
-{
-    const char *names[FIELD_COUNT];
-    for (size_t i = 0; i < FIELD_COUNT; i++) {
-        names[i] = fields[i].name;
-    }
-    return unknown_name("field", "", name, names, FIELD_COUNT, reterr);
-}
-
 static int wrong_type(const char *name, enum json_type type, const struct json *value, struct err *reterr)
 {
     static const char *const wanted[] = {
@@ -449,29 +432,19 @@ int execute_check_count(const struct json *value, const char *field, size_t most
 /* Before anything is made of any of them. */
 static int collect_fields(struct decoder *decoder, const struct json *root, struct err *reterr)
 {
-    for (const struct json *member = json_first(root); member; member = json_next(member)) {
-        size_t i = 0;
-        while (i < FIELD_COUNT && strcmp(fields[i].name, json_key(member)) != 0) {
-            i++;
-        }
-        if (i == FIELD_COUNT) {
-            return unknown_field(json_key(member), reterr);
-        }
-        if (!json_given(member)) {
-            continue;
-        }
-        if (json_type_of(member) != fields[i].type) {
+    const char *names[FIELD_COUNT];
+    for (size_t i = 0; i < FIELD_COUNT; i++) {
+        names[i] = fields[i].name;
+    }
+    int r = known_members(root, "field", "", names, FIELD_COUNT, decoder->fields, reterr);
+    for (size_t i = 0; r == 0 && i < FIELD_COUNT; i++) {
+        const struct json *member = decoder->fields[i];
+        if (member && json_type_of(member) != fields[i].type) {
             return wrong_type(fields[i].name, fields[i].type, member, reterr);
         }
-        if (fields[i].most > 0) {
-            int r = execute_check_count(member, fields[i].name, fields[i].most, reterr);
-            if (r < 0) {
-                return r;
-            }
-        }
-        decoder->fields[i] = member;
+        r = fields[i].most > 0 ? execute_check_count(member, fields[i].name, fields[i].most, reterr) : 0;
     }
-    return 0;
+    return r;
 }
 
 int execute_decode(const struct json *root, const struct server_config *config, struct execute_request *ret,

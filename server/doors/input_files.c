@@ -115,27 +115,25 @@ struct file_members {
 static int find_members(const struct json *entry, const char *prefix, struct file_members *ret,
                         struct err *reterr)
 {
-    char field[FIELD_BYTES + 256];
+    static const char *const names[] = {"name", "content", "data", "mime", "url"};
+    const struct json *found[ARRAY_SIZE(names)];
+    char field[FIELD_BYTES + 8];
     if (json_type_of(entry) != JSON_OBJECT) {
         return bad(reterr, prefix, "must be an object");
     }
-    for (const struct json *member = json_first(entry); member; member = json_next(member)) {
-        static const char *const names[] = {"name", "content", "data", "mime", "url"};
-        const struct json **const slots[] = {&ret->name, &ret->content, &ret->data, &ret->mime, &ret->url};
-        size_t i = 0;
-        while (i < ARRAY_SIZE(names) && strcmp(names[i], json_key(member)) != 0) {
-            i++;
-        }
-        snprintf(field, sizeof field, "%s.%.255s", prefix, i < ARRAY_SIZE(names) ? names[i] : "");
-        if (i == ARRAY_SIZE(names)) {
-            return unknown_name("field", field, json_key(member), names, ARRAY_SIZE(names), reterr);
-        }
-        if (json_given(member) && json_type_of(member) != JSON_STRING) {
-            return err_set(reterr, ERR_INVALID, EINVAL, field, "%s: must be a string, not %s", field,
-                           json_type_to_string(json_type_of(member)));
-        }
-        *slots[i] = json_given(member);
+    snprintf(field, sizeof field, "%s.", prefix);
+    int r = known_members(entry, "field", field, names, ARRAY_SIZE(names), found, reterr);
+    if (r < 0) {
+        return r;
     }
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        if (found[i] && json_type_of(found[i]) != JSON_STRING) {
+            snprintf(field, sizeof field, "%s.%s", prefix, names[i]);
+            return err_set(reterr, ERR_INVALID, EINVAL, field, "%s: must be a string, not %s", field,
+                           json_type_to_string(json_type_of(found[i])));
+        }
+    }
+    *ret = (struct file_members){found[0], found[1], found[2], found[3], found[4]};
     return 0;
 }
 

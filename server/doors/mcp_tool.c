@@ -203,22 +203,6 @@ static int refuse(struct err *reterr, const char *field, const char *why)
     return err_set(reterr, ERR_INVALID, EINVAL, field, "%s: %s", field, why);
 }
 
-/* What the tool takes is less than what POST /execute does. */
-static int check_names(const struct json *arguments, struct err *reterr)
-{
-    static const char *const known[] = {"language", "code", "stdin", "timeout", "session_id"};
-    for (const struct json *member = json_first(arguments); member; member = json_next(member)) {
-        size_t i = 0;
-        while (i < ARRAY_SIZE(known) && strcmp(known[i], json_key(member)) != 0) {
-            i++;
-        }
-        if (i == ARRAY_SIZE(known)) {
-            return unknown_name("argument", "", json_key(member), known, ARRAY_SIZE(known), reterr);
-        }
-    }
-    return 0;
-}
-
 static int check_timeout(const struct json *timeout, struct err *reterr)
 {
     uint64_t seconds;
@@ -231,17 +215,20 @@ static int check_timeout(const struct json *timeout, struct err *reterr)
 int mcp_tool_decode(const struct json *arguments, const struct server_config *config,
                     const struct caller *caller, struct execute_request *ret, struct err *reterr)
 {
-    const struct json *language = json_given(json_get(arguments, "language"));
-    const struct json *timeout = json_given(json_get(arguments, "timeout"));
+    enum { LANGUAGE, CODE, STDIN, TIMEOUT, SESSION_ID, N };
+    /* Less than what POST /execute takes. */
+    static const char *const names[N] = {"language", "code", "stdin", "timeout", "session_id"};
+    const struct json *given[N];
     if (arguments && json_type_of(arguments) != JSON_OBJECT) {
         return refuse(reterr, "arguments", "must be an object");
     }
-    int r = check_names(arguments, reterr);
+    int r = known_members(arguments, "argument", "", names, N, given, reterr);
+    const struct json *language = given[LANGUAGE], *timeout = given[TIMEOUT];
     r = r < 0 ? r : check_timeout(timeout, reterr);
     if (r == 0 && (!language || (json_string(language) && json_string_length(language) == 0))) {
         r = refuse(reterr, "language", "is required");
     }
-    if (r == 0 && !json_given(json_get(arguments, "code"))) {
+    if (r == 0 && !given[CODE]) {
         r = err_set(reterr, ERR_INVALID, EINVAL, "code", "code is required");
     }
     CLEANUP(execute_request_clear) struct execute_request request = EXECUTE_REQUEST_INIT;

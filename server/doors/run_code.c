@@ -40,6 +40,9 @@ struct decoder {
 
 typedef int (*decode_fn)(struct decoder *decoder, const struct json *value, struct err *reterr);
 
+/* Of one object. */
+#define ROWS_MAX 16
+
 /* One member of the body or of `options`; `field` is its name in errors. */
 struct row {
     const char *name, *field;
@@ -67,40 +70,22 @@ static int bad_type(struct err *reterr, const struct row *row, const struct json
                    wanted[row->type], json_type_to_string(json_type_of(value)));
 }
 
-static int unknown_member(const struct row *rows, size_t n, const char *prefix, const char *name,
-                          struct err *reterr)
-{
-    const char *names[16];
-    for (size_t i = 0; i < n; i++) {
-        names[i] = rows[i].name;
-    }
-    return unknown_name("field", prefix, name, names, n, reterr);
-}
-
-/* Every member by its row, in the caller's order. */
 static int decode_members(struct decoder *decoder, const struct row *rows, size_t n, const char *prefix,
                           const struct json *object, struct err *reterr)
 {
-    for (const struct json *member = json_first(object); member; member = json_next(member)) {
-        size_t i = 0;
-        while (i < n && strcmp(rows[i].name, json_key(member)) != 0) {
-            i++;
-        }
-        if (i == n) {
-            return unknown_member(rows, n, prefix, json_key(member), reterr);
-        }
-        if (!json_given(member)) {
-            continue;
-        }
-        if (rows[i].type != JSON_ABSENT && json_type_of(member) != rows[i].type) {
-            return bad_type(reterr, &rows[i], member);
-        }
-        int r = rows[i].decode ? rows[i].decode(decoder, member, reterr) : 0;
-        if (r < 0) {
-            return r;
-        }
+    const char *names[ROWS_MAX];
+    const struct json *members[ROWS_MAX];
+    for (size_t i = 0; i < n; i++) {
+        names[i] = rows[i].name;
     }
-    return 0;
+    int r = known_members(object, "field", prefix, names, n, members, reterr);
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        if (members[i] && rows[i].type != JSON_ABSENT && json_type_of(members[i]) != rows[i].type) {
+            return bad_type(reterr, &rows[i], members[i]);
+        }
+        r = members[i] && rows[i].decode ? rows[i].decode(decoder, members[i], reterr) : 0;
+    }
+    return r;
 }
 
 /* ---- options ---- */

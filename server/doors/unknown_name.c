@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/format/json.h"
 #include "config/format/textformat.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
@@ -135,4 +136,23 @@ int unknown_name(const char *what, const char *prefix, const char *name, const c
     meant = meant ? meant : textformat_did_you_mean(name, names, n_names);
     return err_set(reterr, ERR_INVALID, EINVAL, item, "%.200s: unknown %s%s%s%s", item, what,
                    meant ? "; did you mean '" : "", meant ? meant : "", meant ? "'?" : "");
+}
+
+int known_members(const struct json *object, const char *what, const char *prefix, const char *const *names,
+                  size_t n_names, const struct json **ret, struct err *reterr)
+{
+    for (size_t i = 0; i < n_names; i++) {
+        ret[i] = NULL;
+    }
+    for (const struct json *member = json_first(object); member; member = json_next(member)) {
+        size_t i = 0;
+        while (i < n_names && strcmp(names[i], json_key(member)) != 0) {
+            i++;
+        }
+        if (i == n_names) {
+            return unknown_name(what, prefix, json_key(member), names, n_names, reterr);
+        }
+        ret[i] = json_given(member);
+    }
+    return 0;
 }

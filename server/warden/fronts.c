@@ -168,8 +168,8 @@ static struct msg_policy describe_policy(const struct policy *policy, size_t *by
                                .has_lists = has_lists,
                                .images = spec->images,
                                .preload = spec->preload,
-                               .n_images = spec->n_images,
-                               .n_preload = spec->n_preload};
+                               .n_images = has_lists ? spec->n_images : 0,
+                               .n_preload = has_lists ? spec->n_preload : 0};
 }
 
 /* Those that jobs can name; the texts are the settings'. */

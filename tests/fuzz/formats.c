@@ -45,7 +45,7 @@ void formats_require_round_trip(const ProtobufCMessage *message)
     CLEANUP(buf_free) struct buf json = BUF_INIT;
     ProtobufCMessage *unpacked = NULL;
     REQUIRE(wire_pack(message, &packed) == 0);
-    REQUIRE(wire_unpack(message->descriptor, packed.data, packed.len, &unpacked) == 0);
+    REQUIRE(wire_unpack(message->descriptor, packed.data, packed.len, NULL, &unpacked) == 0);
     require_same(&packed, unpacked);
     print_text(message, &text);
     require_same(&packed, parse(textformat_parse, message->descriptor, text.data, text.len));
