@@ -78,7 +78,7 @@ static void add_preludes(struct jail_plan *plan, const struct runtime_config *ru
 {
     for (size_t i = 0; i < runtime->n_preludes; i++) {
         const struct prelude_config *prelude = &runtime->preludes[i];
-        if (policy_is_mounted_over(plan, prelude->path) ||
+        if (prelude->path[0] != '/' || policy_is_mounted_over(plan, prelude->path) ||
             (!kernel && strcmp(prelude->path, runtime->kernel) == 0)) {
             continue;
         }
@@ -525,6 +525,8 @@ static int build_tree(const struct policy *policy, const struct job *job,
     if (!*ret) {
         return err_errno(reterr, ENOMEM, "building the plan");
     }
+    policy_show_interpreter(*ret, policy->spec, program->runtime);
+    policy_show_interpreter(*ret, policy->spec, policy->shown);
     add_runtime_files(*ret, program, script, job);
     return 0;
 }

@@ -16,11 +16,25 @@ static void texts_free(char **texts, size_t n)
     free(texts);
 }
 
+void runtime_config_forget(struct runtime_config *runtime)
+{
+    for (size_t i = 0; i < runtime->n_needs; i++) {
+        free(runtime->needs[i].path);
+        free(runtime->needs[i].target);
+    }
+    free(runtime->needs);
+    free(runtime->startup);
+    free(runtime->version);
+    free(runtime->wanted);
+    free(runtime->absent);
+    free(runtime->interpreter);
+}
+
 static void runtime_clear(struct runtime_config *runtime)
 {
+    runtime_config_forget(runtime);
     free(runtime->name);
     texts_free(runtime->aliases, runtime->n_aliases);
-    free(runtime->interpreter);
     free(runtime->standby);
     free(runtime->kernel);
     free(runtime->self_test);

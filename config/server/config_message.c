@@ -251,7 +251,8 @@ static int preludes_from_message(struct checker *checker, const Immure__Runtime 
         size_t before = check_enter(checker, "prelude", i);
         struct prelude_config *prelude = &ret->preludes[i];
         ret->n_preludes = i + 1;
-        r = shipped ? check_absolute_path(checker, "path", row->path)
+        bool found = strcmp(row->path, PRELUDE_STARTUP) == 0;
+        r = shipped ? found ? 0 : check_absolute_path(checker, "path", row->path)
                     : check_fail(checker, "file", "there is no such file in immure: \"%.100s\"", row->file);
         r = r < 0 ? r : check_copy(checker, row->path, &prelude->path);
         r = r < 0 ? r : check_copy(checker, row->file, &prelude->file);
@@ -296,6 +297,13 @@ static int check_evaluator(struct checker *checker, const Immure__Runtime *messa
     return 0;
 }
 
+/* A name is looked for on the host, or in the image. */
+static int check_interpreter(struct checker *checker, const char *interpreter)
+{
+    return strchr(interpreter, '/') ? check_absolute_path(checker, "interpreter", interpreter)
+                                    : check_name(checker, "interpreter", interpreter, true, "+-._");
+}
+
 static int runtime_from_message(struct checker *checker, const Immure__Runtime *message,
                                 struct server_config *config, struct runtime_config *ret)
 {
@@ -305,7 +313,7 @@ static int runtime_from_message(struct checker *checker, const Immure__Runtime *
     int r = check_runtime_name(checker, "name", message->name, config);
     r = r < 0 ? r : check_aliases(checker, message, config);
     r = r < 0 ? r : check_evaluator(checker, message, config);
-    r = r < 0 ? r : check_absolute_path(checker, "interpreter", message->interpreter);
+    r = r < 0 ? r : check_interpreter(checker, message->interpreter);
     r = r < 0 ? r : check_name(checker, "extension", message->extension, true, "");
     r = r < 0 ? r : check_name(checker, "policy", message->policy, false, "_-");
     r = r < 0 ? r : check_copy(checker, message->name, &ret->name);
@@ -315,6 +323,7 @@ static int runtime_from_message(struct checker *checker, const Immure__Runtime *
     r = r < 0 ? r : check_copy(checker, message->extension, &ret->extension);
     r = r < 0 ? r : check_copy(checker, message->policy, &ret->policy);
     r = r < 0 ? r : check_copy(checker, message->description, &ret->description);
+    r = r < 0 ? r : check_copy(checker, message->version, &ret->version);
     r = r < 0 ? r : check_copy(checker, message->self_test, &ret->self_test);
     r = r < 0 ? r : preludes_from_message(checker, message, ret);
     return r < 0 ? r : template_from_message(checker, message, ret);

@@ -128,6 +128,7 @@ static Immure__Runtime **runtimes_to_messages(const struct server_config *config
         message->prelude = preludes_to_messages(runtime, pool);
         message->n_prelude = runtime->n_preludes;
         message->description = runtime->description;
+        message->version = runtime->version;
         message->has_memory_bytes = true;
         message->memory_bytes = runtime->memory_bytes;
         pointers[i] = message;
