@@ -71,6 +71,8 @@ struct policy_image {
     const char *name, *digest; /* `digest` "": it has none */
     char *const *env;          /* NAME=VALUE: beneath the policy's own variables */
     size_t n_env;
+    const char *interpreter; /* of the job's runtime, in the image; NULL: where the runtime says */
+    const char *startup;     /* what that executes when it starts; NULL: as the runtime says */
 };
 
 /* Which image the job runs in; NULL: none. ERR_DENIED where the policy does not let it, ERR_INVALID where it

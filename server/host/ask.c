@@ -24,8 +24,8 @@ static const char end_line[] = "end of answer\n";
 
 /* No .pth file of an environment is read (-S): that would be to run what lies there. The libraries of modules
  * that link some are found by what is mapped once they are imported, and by the names that lead to that.
- * A directory in the place of the zip file that every Python looks for first is searched like any other; where
- * Debian has a directory for the host's own packages, .pth files in there are read. */
+ * A directory in the place of the zip file that every Python looks for first is searched like any other;
+ * where Debian has a directory for the host's own packages, .pth files in there are read. */
 static const char about_python[] =
     "import os, sys\n"
     "def tell(word, value):\n"
@@ -77,7 +77,8 @@ static const char about_node[] =
     "    const text = fs.readFileSync(file), start = '/usr/share/nodejs/';\n"
     "    for (let at = text.indexOf(start); at >= 0; at = text.indexOf(start, at + 1)) {\n"
     "        const name = /^[\\w@.-]+(?=\\/)/.exec(text.latin1Slice(at + start.length, at + 100));\n"
-    "        if (name && !told.has(name[0]) && fs.existsSync(start + name[0])) tell('need', start + name[0]);\n"
+    "        if (name && !told.has(name[0]) && fs.existsSync(start + name[0])) tell('need', start + "
+    "name[0]);\n"
     "        if (name) told.add(name[0]);\n"
     "    }\n"
     "}\n"
@@ -157,8 +158,8 @@ static char *word(const char *text)
 
 int ask_python(const char *path, const char *libraries, struct buf *ret, struct err *reterr)
 {
-    char *const argv[] = {word(path), word("-I"), word("-S"), word("-c"), word(about_python), word(libraries),
-                          NULL};
+    char *const argv[] = {word(path),         word("-I"),      word("-S"), word("-c"),
+                          word(about_python), word(libraries), NULL};
     return ask(path, argv, ret, reterr);
 }
 
@@ -170,6 +171,7 @@ int ask_node(const char *path, struct buf *ret, struct err *reterr)
 
 int ask_bash(const char *path, struct buf *ret, struct err *reterr)
 {
-    char *const argv[] = {word(path), word("--norc"), word("--noprofile"), word("-c"), word(about_bash), NULL};
+    char *const argv[] = {word(path), word("--norc"),   word("--noprofile"),
+                          word("-c"), word(about_bash), NULL};
     return ask(path, argv, ret, reterr);
 }

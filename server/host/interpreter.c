@@ -1,8 +1,8 @@
-/* Finds an interpreter on the host and asks it what it needs there. Runs in the warden, when the configuration
- * is read, and on the command line.
+/* Finds an interpreter on the host and asks it what it needs there. Runs in the warden, when the
+ * configuration is read, and on the command line.
  *
- * Every program needs its own file, the links that lead to it, its loader and the directory of that, where the
- * C library lies. Python and Node tell the rest. */
+ * Every program needs its own file, the links that lead to it, its loader and the directory of that, where
+ * the C library lies. Python and Node tell the rest. */
 #include "server/host/interpreter.h"
 
 #include <elf.h>

@@ -1,5 +1,5 @@
-/* Finds an interpreter on the host and asks it what it needs there. Runs in the warden, when the configuration
- * is read, and on the command line; never in the front. */
+/* Finds an interpreter on the host and asks it what it needs there. Runs in the warden, when the
+ * configuration is read, and on the command line; never in the front. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,7 +14,8 @@ int interpreter_locate(struct runtime_config *runtime, struct err *reterr);
 
 /* After interpreter_locate(): fills `needs`, and with `ask` `version` and `startup` too, for which Python and
  * Node are started once, for some seconds at most and with an empty environment. Without, an interpreter of
- * the host's own in /usr is not started: its place tells what it needs. ERR_HOST where it cannot be started. */
+ * the host's own in /usr is not started: its place tells what it needs. ERR_HOST where it cannot be started.
+ */
 int interpreter_examine(struct runtime_config *runtime, bool ask, struct err *reterr);
 
 /* Takes over what interpreter_examine() has found for the same file in an earlier reading of the

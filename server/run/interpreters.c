@@ -1,5 +1,5 @@
-/* The interpreters of a configuration's runtimes: found, asked what they need, and shown to the policies whose
- * jails run them. Runs in the warden, at start, for --check-config, on SIGHUP. */
+/* The interpreters of a configuration's runtimes: found, asked what they need, and shown to the policies
+ * whose jails run them. Runs in the warden, at start, for --check-config, on SIGHUP. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -103,16 +103,18 @@ static bool find(const struct settings *settings, const struct settings *before,
     r = r < 0 ? r : check_place(policy_spec(policy), runtime->interpreter, &err);
     for (size_t i = 0; !known && i < settings->config->n_runtimes; i++) {
         const struct runtime_config *other = &settings->config->runtimes[i];
-        known = other->n_needs > 0 && other != runtime &&
-                        strcmp(other->interpreter, runtime->interpreter) == 0
-                    ? other
-                    : NULL;
+        known =
+            other->n_needs > 0 && other != runtime && strcmp(other->interpreter, runtime->interpreter) == 0
+                ? other
+                : NULL;
     }
     if (r == 0 && policy_spec(policy)->interpreter[0] && !(known && interpreter_remember(runtime, known))) {
         r = interpreter_examine(runtime, true, &err);
     }
-    if (r < 0) {
+    if (r < 0 && err.code == ENOENT) {
         say_absent(runtime->interpreter, err.text, ret);
+    } else if (r < 0) {
+        snprintf(ret, ABSENT_INTERPRETER_BYTES, "%.200s; name another one (interpreter)", err.text);
     }
     return r == 0;
 }
