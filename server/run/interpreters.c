@@ -68,12 +68,6 @@ static bool is_the_policys(const struct policy *policy, const char *interpreter)
     return !spec->interpreter[0] || (on_host && strcmp(path, interpreter) != 0);
 }
 
-static const struct runtime_config *find_before(const struct settings *before,
-                                                const struct runtime_config *runtime)
-{
-    return before ? server_config_runtime(before->config, runtime->name) : NULL;
-}
-
 /* What is shown there would be the job's to write. */
 static int check_place(const struct policy_spec *spec, const char *interpreter, struct err *reterr)
 {
@@ -89,31 +83,46 @@ static int check_place(const struct policy_spec *spec, const char *interpreter, 
     return 0;
 }
 
-/* True: it is there, or only a jail can tell. Where it is not, `ret` says why. */
-static bool find(const struct settings *settings, const struct settings *before,
-                 struct runtime_config *runtime, char ret[ABSENT_INTERPRETER_BYTES])
+/* What an earlier reading, or another runtime of this one, knows of the same interpreter; NULL: nothing. */
+static const struct runtime_config *find_known(const struct settings *settings, const struct settings *before,
+                                               const struct runtime_config *runtime)
+{
+    const struct runtime_config *known = before ? server_config_runtime(before->config, runtime->name) : NULL;
+    for (size_t i = 0; !known && i < settings->config->n_runtimes; i++) {
+        const struct runtime_config *other = &settings->config->runtimes[i];
+        bool same = other != runtime && strcmp(other->interpreter, runtime->interpreter) == 0;
+        known = same && other->n_needs > 0 ? other : NULL;
+    }
+    return known;
+}
+
+static bool is_short_of_something(const struct err *err)
+{
+    return err->code == EMFILE || err->code == ENFILE || err->code == ENOMEM || err->code == EAGAIN;
+}
+
+/* 1: it is there, or only a jail can tell. 0: it is not, and `ret` says why. */
+static int find(const struct settings *settings, const struct settings *before,
+                struct runtime_config *runtime, char ret[ABSENT_INTERPRETER_BYTES], struct err *reterr)
 {
     const struct policy *policy = policy_set_find(settings->policies, runtime->policy);
-    const struct runtime_config *known = find_before(before, runtime);
     struct err err = {0};
     if (is_the_policys(policy, runtime->interpreter)) {
         return !settings_interpreter_absent(settings, runtime, ret);
     }
-    int r = interpreter_locate(runtime, &err);
-    r = r < 0 ? r : check_place(policy_spec(policy), runtime->interpreter, &err);
-    for (size_t i = 0; !known && i < settings->config->n_runtimes; i++) {
-        const struct runtime_config *other = &settings->config->runtimes[i];
-        known =
-            other->n_needs > 0 && other != runtime && strcmp(other->interpreter, runtime->interpreter) == 0
-                ? other
-                : NULL;
-    }
-    if (r == 0 && policy_spec(policy)->interpreter[0] && !(known && interpreter_remember(runtime, known))) {
-        r = interpreter_examine(runtime, true, &err);
-    }
-    if (r < 0 && err.code == ENOENT) {
+    if (interpreter_locate(runtime, &err) < 0) {
         say_absent(runtime->interpreter, err.text, ret);
-    } else if (r < 0) {
+        return 0;
+    }
+    int r = check_place(policy_spec(policy), runtime->interpreter, &err);
+    if (r == 0 && policy_spec(policy)->interpreter[0]) {
+        const struct runtime_config *known = find_known(settings, before, runtime);
+        r = known && interpreter_remember(runtime, known) ? 0 : interpreter_examine(runtime, true, &err);
+    }
+    if (r < 0 && is_short_of_something(&err)) {
+        return err_set(reterr, ERR_INTERNAL, err.code, NULL, "%s", err.text);
+    }
+    if (r < 0) {
         snprintf(ret, ABSENT_INTERPRETER_BYTES, "%.200s; name another one (interpreter)", err.text);
     }
     return r == 0;
@@ -207,13 +216,14 @@ int settings_find_interpreters(struct settings *settings, const struct settings 
     int r = 0;
     for (size_t i = 0, written = 0; r == 0 && i < config->n_runtimes; written++) {
         struct runtime_config *runtime = &config->runtimes[i];
-        if (!find(settings, before, runtime, why)) {
-            r = set_aside(config, i, written, why, reterr);
-            continue;
+        int found = find(settings, before, runtime, why, reterr);
+        if (found > 0) {
+            leave_out_template(runtime);
+            r = name_startup(runtime, reterr);
+            i++;
+        } else {
+            r = found < 0 ? found : set_aside(config, i, written, why, reterr);
         }
-        leave_out_template(runtime);
-        r = name_startup(runtime, reterr);
-        i++;
     }
     if (r == 0) {
         show_to_policies(settings);

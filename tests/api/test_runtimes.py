@@ -335,7 +335,7 @@ def test_an_absent_runtime_that_is_not_optional_is_a_fault(tmp_path):
     server = Server(tmp_path / "log", SANDBOX_EXECUTOR_CONFIG=str(config))
     server.start()
     assert server.ended() == 1
-    assert "server.textproto:4:33: runtime[1].interpreter: /usr/bin/ghost is not there" in server.log()
+    assert "server.textproto:4:38: runtime[1].interpreter: /usr/bin/ghost is not there" in server.log()
 
 
 # A runtime that compiles and runs: what has no main is an error, told in two lines.

@@ -1,5 +1,5 @@
-/* Interpreters are found by name or path, asked once, and what they say is taken as it is. The ones asked here
- * are scripts. */
+/* Interpreters are found by name or path, asked once, and what they say is taken as it is. The ones asked
+ * here are scripts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -89,10 +89,11 @@ static void test_answers(void **state)
     (void)state;
     char path[256];
     struct err err = {0};
-    write_script("python3",
-                 "[ -z \"$HOME\" ] && echo version 3.9.1; echo version 9.9; echo need /opt/lib; echo need relative\n"
-                 "echo need /opt/lib/below; echo startup /opt/lib.zip/sitecustomize.py\n" END,
-                 path);
+    write_script(
+        "python3",
+        "[ -z \"$HOME\" ] && echo version 3.9.1; echo version 9.9; echo need /opt/lib; echo need relative\n"
+        "echo need /opt/lib/below; echo startup /opt/lib.zip/sitecustomize.py\n" END,
+        path);
     setenv("HOME", "/root", 1);
     struct runtime_config runtime = runtime_of(path), again = runtime_of(path);
     assert_int_equal(interpreter_examine(&runtime, true, &err), 0);
