@@ -276,6 +276,10 @@ static int add_answers(struct runtime_config *runtime, const char *libraries, bo
         r = ask_python(runtime->interpreter, libraries, &answer, reterr);
         break;
     case LANGUAGE_NODE:
+        /* Only Debian's has more than its file. */
+        if (!ask && is_below(runtime->interpreter, "/usr/bin") && access("/usr/share/nodejs", F_OK) < 0) {
+            return 0;
+        }
         r = ask_node(runtime->interpreter, &answer, reterr);
         break;
     case LANGUAGE_BASH:
