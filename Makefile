@@ -127,8 +127,8 @@ $(BUILD)/obj/server/front/openapi.o: server/front/openapi.json
 PRELUDE    := jail/runtime/python/prelude/immure-prelude
 COMPILE_PY := import py_compile, sys; py_compile.compile(*sys.argv[1:], True, 0, py_compile.PycInvalidationMode.UNCHECKED_HASH)
 $(BUILD)/gen/$(PRELUDE).pyc: $(PRELUDE).py
-	$(call say,PYC,$<)mkdir -p $(@D) && if [ -x /usr/bin/python3.11 ]; then \
-	  /usr/bin/python3.11 -I -c '$(COMPILE_PY)' $< $@ /usr/local/lib/python3.11/dist-packages/$(<F); else : >$@; fi
+	$(call say,PYC,$<)mkdir -p $(@D) && if [ -x /usr/bin/python3 ]; then \
+	  /usr/bin/python3 -I -c '$(COMPILE_PY)' $< $@ /usr/local/lib/immure/$(<F); else : >$@; fi
 $(BUILD)/obj/config/shipped.o: $(BUILD)/gen/$(PRELUDE).pyc
 
 define layer_rule

@@ -73,17 +73,32 @@ static void add_script(struct jail_plan *plan, const char *path, const struct jo
     policy_grow_root(plan, job->code_size);
 }
 
-/* What is part of immure and every program of the runtime finds; but its launcher of kernels, only those. */
-static void add_preludes(struct jail_plan *plan, const struct runtime_config *runtime, bool kernel)
+static const char *prelude_path(const struct policy_program *program, const struct prelude_config *prelude)
 {
+    const char *startup = program->runtime->startup ? program->runtime->startup : PRELUDE_STARTUP;
+    bool is_startup = program->image && program->image->startup && strcmp(prelude->path, startup) == 0;
+    return is_startup ? program->image->startup : prelude->path;
+}
+
+static const char *interpreter_path(const struct policy_program *program)
+{
+    bool in_image = program->image && program->image->interpreter;
+    return in_image ? program->image->interpreter : program->runtime->interpreter;
+}
+
+/* What is part of immure and every program of the runtime finds; but its launcher of kernels, only those. */
+static void add_preludes(struct jail_plan *plan, const struct policy_program *program)
+{
+    const struct runtime_config *runtime = program->runtime;
     for (size_t i = 0; i < runtime->n_preludes; i++) {
         const struct prelude_config *prelude = &runtime->preludes[i];
-        if (policy_is_mounted_over(plan, prelude->path) ||
-            (!kernel && strcmp(prelude->path, runtime->kernel) == 0)) {
+        const char *place = prelude_path(program, prelude);
+        if (place[0] != '/' || policy_is_mounted_over(plan, place) ||
+            (!program->kernel && strcmp(place, runtime->kernel) == 0)) {
             continue;
         }
-        policy_make_parents(plan, prelude->path);
-        jail_ref path = jail_plan_text(plan, prelude->path);
+        policy_make_parents(plan, place);
+        jail_ref path = jail_plan_text(plan, place);
         jail_ref content = jail_plan_bytes(plan, prelude->data, prelude->size, 1);
         struct jail_step *step = jail_plan_add(plan, JAIL_STEP_FILE);
         step->file.path = path;
@@ -282,9 +297,10 @@ static int add_arguments(struct jail_plan *plan, const struct policy_program *pr
     }
     CLEANUP(buf_free) struct buf run = BUF_INIT;
     uint32_t count = 0;
-    const char *path = runtime ? runtime->interpreter : program->argv[0];
+    const char *path = runtime ? interpreter_path(program) : program->argv[0];
     if (runtime) {
-        put_strings(&run, (char *const[]){runtime->interpreter}, 1, &count);
+        buf_append(&run, path, strlen(path) + 1);
+        count++;
         put_strings(&run, runtime->args, runtime->n_args, &count);
         const char *last = program->kernel ? runtime->kernel : program->standby ? runtime->standby : script;
         buf_append(&run, last, strlen(last) + 1);
@@ -307,9 +323,10 @@ static int add_arguments(struct jail_plan *plan, const struct policy_program *pr
 static int check_program(const struct policy_program *program, struct err *reterr)
 {
     if (program->runtime) {
-        const char *problem = path_problem(program->runtime->interpreter);
+        const char *path = interpreter_path(program);
+        const char *problem = path_problem(path);
         return problem ? err_set(reterr, ERR_CONFIG, EINVAL, program->runtime->name, "interpreter %s: %s",
-                                 program->runtime->interpreter, problem)
+                                 path, problem)
                        : 0;
     }
     if (program->n_argv == 0 || program->argv[0][0] == '\0') {
@@ -498,7 +515,7 @@ static void add_runtime_files(struct jail_plan *plan, const struct policy_progra
         if (!program->standby && !program->kernel) {
             add_script(plan, script, job);
         }
-        add_preludes(plan, program->runtime, program->kernel);
+        add_preludes(plan, program);
     }
 }
 
@@ -525,6 +542,8 @@ static int build_tree(const struct policy *policy, const struct job *job,
     if (!*ret) {
         return err_errno(reterr, ENOMEM, "building the plan");
     }
+    policy_show_interpreter(*ret, policy->spec, program->runtime);
+    policy_show_interpreter(*ret, policy->spec, policy->shown);
     add_runtime_files(*ret, program, script, job);
     return 0;
 }

@@ -9,6 +9,7 @@ struct embedded_policy;
 struct err;
 struct jail_plan;
 struct policy_spec;
+struct runtime_config;
 
 struct policy {
     const struct policy_spec *spec;
@@ -18,6 +19,8 @@ struct policy {
     struct jail_plan
         *tree; /* the steps that every job shares: from PROPAGATION to the last mount, and the filter's BPF */
     uint32_t bpf; /* where in the tree's arena */
+    const struct runtime_config
+        *shown; /* its needs are shown beside those of a job's own runtime; NULL: none */
 };
 
 /* The call by which programs under this policy may mount, under conditions or not; NULL: they may not.
@@ -38,5 +41,8 @@ int policy_finish_image_tree(const struct policy *policy, struct jail_plan *plan
 void policy_make_parents(struct jail_plan *plan, const char *path);
 /* True if `path` lies below something that the steps mount. */
 bool policy_is_mounted_over(const struct jail_plan *plan, const char *path);
+/* What the runtime's interpreter needs of the host, as far as the steps do not show it yet. */
+void policy_show_interpreter(struct jail_plan *plan, const struct policy_spec *spec,
+                             const struct runtime_config *runtime);
 /* Makes the root tmpfs of `plan` large enough for one more file of `size_bytes`. */
 void policy_grow_root(struct jail_plan *plan, uint64_t size_bytes);

@@ -41,6 +41,11 @@ const char *policy_name(const struct policy *policy)
     return policy->spec->name;
 }
 
+void policy_set_interpreter(struct policy *policy, const struct runtime_config *interpreter)
+{
+    policy->shown = interpreter;
+}
+
 const char *policy_workspace(const struct policy *policy)
 {
     const struct policy_spec *spec = policy->spec;

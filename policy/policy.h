@@ -22,6 +22,9 @@ void policy_free(struct policy *policy);
 const char *policy_name(const struct policy *policy);
 const char *policy_sha256(const struct policy *policy);
 const struct policy_spec *policy_spec(const struct policy *policy);
+/* The interpreter that jails of this policy show beside that of their runtime: what it needs was found, and
+ * it outlives the policy. For policies that show one. */
+void policy_set_interpreter(struct policy *policy, const struct runtime_config *interpreter);
 /* Where jails of this policy show the scratch's working directory; NULL: nowhere. */
 const char *policy_workspace(const struct policy *policy);
 /* Where the host has what jails of this policy show at `path`, into `ret` of PATH_MAX bytes; false where it
@@ -42,6 +45,8 @@ const struct policy *policy_set_find(const struct policy_set *set, const char *n
 /* All of them, those that are hidden too. */
 size_t policy_set_count(const struct policy_set *set);
 const struct policy *policy_set_at(const struct policy_set *set, size_t index);
+/* The same, to be completed. */
+struct policy *policy_set_edit(struct policy_set *set, size_t index);
 /* A shipped policy by name, or a file: a path with a '/', or a file of the current directory with the
  * extension of a policy. For the command line. */
 int policy_resolve(const char *name_or_path, struct policy **ret, struct err *reterr);
@@ -66,6 +71,8 @@ struct policy_image {
     const char *name, *digest; /* `digest` "": it has none */
     char *const *env;          /* NAME=VALUE: beneath the policy's own variables */
     size_t n_env;
+    const char *interpreter; /* of the job's runtime, in the image; NULL: where the runtime says */
+    const char *startup;     /* what that executes when it starts; NULL: as the runtime says */
 };
 
 /* Which image the job runs in; NULL: none. ERR_DENIED where the policy does not let it, ERR_INVALID where it

@@ -63,6 +63,11 @@ const struct policy *policy_set_at(const struct policy_set *set, size_t index)
     return set->policies[index];
 }
 
+struct policy *policy_set_edit(struct policy_set *set, size_t index)
+{
+    return set->policies[index];
+}
+
 static const struct embedded_policy *find_embedded(const char *name)
 {
     for (const struct embedded_policy *row = policy_embedded; row->name; row++) {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "config/policy/policy_file.h"
+#include "config/server/config.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/plan/plan.h"
@@ -94,6 +95,62 @@ void policy_make_parents(struct jail_plan *plan, const char *path)
         *slash = '\0';
         make_directory(plan, above);
         *slash = '/';
+    }
+}
+
+/* True if `path` is something that the steps put there, or lies in a tree of the host. */
+static bool is_shown(const struct jail_plan *plan, const char *path)
+{
+    bool shown = false;
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        const struct jail_step *step = &plan->steps[i];
+        const char *at = step->kind == JAIL_STEP_MKDIR ? NULL : jail_step_path(plan, step);
+        if (at && strcmp(path, at) == 0) {
+            shown = true;
+        } else if (mount_point(plan, step) && path_is_below(path, at)) {
+            shown = step->kind == JAIL_STEP_BIND;
+        }
+    }
+    return shown;
+}
+
+/* Where `path` leads by the policy's own links: "/lib/x" to "/usr/lib/x". */
+static void follow_links(const struct policy_spec *spec, const char *path, char ret[PATH_MAX])
+{
+    snprintf(ret, PATH_MAX, "%s", path);
+    for (size_t i = 0; i < spec->n_mounts; i++) {
+        const struct policy_mount *mount = &spec->mounts[i];
+        if (mount->kind == POLICY_MOUNT_SYMLINK && path_is_below(path, mount->destination)) {
+            bool absolute = mount->source[0] == '/';
+            int above = (int)(strrchr(mount->destination, '/') - mount->destination) + 1;
+            snprintf(ret, PATH_MAX, "%.*s%s%s", absolute ? 0 : above, mount->destination, mount->source,
+                     path + strlen(mount->destination));
+        }
+    }
+}
+
+void policy_show_interpreter(struct jail_plan *plan, const struct policy_spec *spec,
+                             const struct runtime_config *runtime)
+{
+    for (size_t i = 0; spec->interpreter[0] && runtime && i < runtime->n_needs; i++) {
+        const struct interpreter_need *need = &runtime->needs[i];
+        char path[PATH_MAX];
+        follow_links(spec, need->path, path);
+        if (is_shown(plan, path)) {
+            continue;
+        }
+        policy_make_parents(plan, path);
+        struct jail_step *step = jail_plan_add(plan, need->target ? JAIL_STEP_SYMLINK : JAIL_STEP_BIND);
+        if (need->target) {
+            step->symlink.target = jail_plan_text(plan, need->target);
+            step->symlink.path = jail_plan_text(plan, path);
+        } else {
+            step->bind.source = jail_plan_text(plan, need->path);
+            step->bind.path = jail_plan_text(plan, path);
+            step->bind.flags =
+                JAIL_MOUNT_NOSUID | JAIL_MOUNT_NODEV | JAIL_MOUNT_READONLY | JAIL_MOUNT_RECURSIVE;
+        }
+        policy_grow_root(plan, 1);
     }
 }
 

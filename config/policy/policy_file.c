@@ -44,8 +44,9 @@ void policy_spec_free(struct policy_spec *spec)
     if (!spec) {
         return;
     }
-    char *const texts[] = {spec->name,   spec->description, spec->hostname, spec->working_directory,
-                           spec->origin, spec->image};
+    char *const texts[] = {spec->name,     spec->interpreter,       spec->description,
+                           spec->hostname, spec->working_directory, spec->origin,
+                           spec->image};
     for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
         free(texts[i]);
     }
@@ -241,6 +242,16 @@ static int check_image_name(struct checker *checker, const char *field, const ch
     return image_name_is_valid(name) ? 0 : check_fail(checker, field, "\"%.80s\" " IMAGE_NAME_RULE, name);
 }
 
+static int interpreter_from_message(struct checker *checker, const Immure__Policy *message,
+                                    struct policy_spec *spec)
+{
+    const char *text = message->interpreter;
+    int r = text[0] == '\0'     ? 0
+            : strchr(text, '/') ? check_absolute_path(checker, "interpreter", text)
+                                : check_name(checker, "interpreter", text, true, "+-._");
+    return r < 0 ? r : check_copy(checker, text, &spec->interpreter);
+}
+
 static int images_from_message(struct checker *checker, const Immure__Policy *message,
                                struct policy_spec *spec)
 {
@@ -386,11 +397,22 @@ static int approval_from_message(struct checker *checker, const Immure__Policy *
 static int spec_from_message(struct checker *checker, const Immure__Policy *message, struct policy_spec *spec)
 {
     static int (*const parts[])(struct checker *, const Immure__Policy *, struct policy_spec *) = {
-        identity_from_message,       namespaces_from_message, capabilities_from_message,
-        policy_mounts_from_message,  env_from_message,        env_allow_from_message,
-        preload_from_message,        images_from_message,     working_directory_from_message,
-        policy_seccomp_from_message, rlimits_from_message,    limits_from_message,
-        state_from_message,          approval_from_message,   speculation_from_message,
+        identity_from_message,
+        namespaces_from_message,
+        capabilities_from_message,
+        policy_mounts_from_message,
+        env_from_message,
+        env_allow_from_message,
+        preload_from_message,
+        interpreter_from_message,
+        images_from_message,
+        working_directory_from_message,
+        policy_seccomp_from_message,
+        rlimits_from_message,
+        limits_from_message,
+        state_from_message,
+        approval_from_message,
+        speculation_from_message,
     };
     int r = 0;
     for (size_t i = 0; r == 0 && i < ARRAY_SIZE(parts); i++) {

@@ -110,8 +110,9 @@ struct policy_spec {
     uint32_t umask;
     char **preload;
     size_t n_preload;
-    char *image;   /* "": none */
-    char **images; /* that a request may choose; "*": any */
+    char *interpreter; /* "": none is shown */
+    char *image;       /* "": none */
+    char **images;     /* that a request may choose; "*": any */
     size_t n_images;
     bool has_seccomp;
     enum seccomp_action_kind seccomp_default;

@@ -9,6 +9,26 @@
 #include "config/format/source.h"
 #include "config/server/config_table.h"
 
+/* What no row has. */
+static void found_clear(struct runtime_config *runtime)
+{
+    for (size_t i = 0; i < runtime->n_needs; i++) {
+        free(runtime->needs[i].path);
+        free(runtime->needs[i].target);
+    }
+    free(runtime->needs);
+    free(runtime->startup);
+    free(runtime->wanted);
+    free(runtime->absent);
+}
+
+void runtime_config_forget(struct runtime_config *runtime)
+{
+    found_clear(runtime);
+    free(runtime->version);
+    free(runtime->interpreter);
+}
+
 void server_config_free(struct server_config *config)
 {
     if (!config) {
@@ -24,6 +44,9 @@ void server_config_free(struct server_config *config)
     }
     free(config->egress);
     config->n_runtimes += config->n_runtimes_aside; /* which lie behind them */
+    for (size_t i = 0; i < config->n_runtimes; i++) {
+        found_clear(&config->runtimes[i]);
+    }
     bind_clear(&server_table, config);
     free(config);
 }

@@ -43,19 +43,29 @@ struct team_config {
     uint32_t max_concurrent_jobs;
 };
 
+/* A prelude's path that stands for the file that the interpreter executes when it starts. */
+#define PRELUDE_STARTUP "{startup}"
+
 /* A file of ours in the jails of a runtime. */
 struct prelude_config {
-    char *path; /* in the jail */
+    char *path; /* in the jail, or PRELUDE_STARTUP */
     char *file;
     const void *data; /* its content, part of the binary */
     size_t size;
+};
+
+/* What an interpreter needs of the host, at the place where the host has it. */
+struct interpreter_need {
+    char *path;
+    char *target; /* of a symbolic link; NULL: the host's own file or directory */
 };
 
 struct runtime_config {
     char *name;
     char **aliases;
     size_t n_aliases;
-    char *interpreter;
+    char *interpreter; /* a name, or a path; where it was found, the path */
+    char *wanted;      /* what it was before; NULL: the same */
     char **args;
     size_t n_args;
     char *extension;
@@ -73,6 +83,14 @@ struct runtime_config {
     size_t n_preludes;
     char *description;     /* of it and */
     uint64_t memory_bytes; /* its memory: what callers are told */
+    char *version;         /* "": not known */
+    /* Found on the host (server/host/interpreter.h), and not packed. */
+    char *startup; /* a file that the interpreter executes when it starts; NULL: not known */
+    struct interpreter_need *needs;
+    size_t n_needs;
+    uint64_t file[4]; /* which file it was */
+    char *absent;     /* why it is not offered, if it is not */
+    bool cold;        /* its template is for another interpreter and left out */
 };
 
 /* URLs that tool calls may be POSTed to. */
@@ -180,6 +198,8 @@ int server_config_decode(const void *data, size_t size, struct server_config **r
 /* ---- config/server/config.c ---- */
 
 void server_config_free(struct server_config *config);
+/* Of a runtime that is no part of a configuration: what names its interpreter, and what was found of it. */
+void runtime_config_forget(struct runtime_config *runtime);
 
 /* Keys and teams change their places; nothing that points to either may be left. */
 void server_config_swap_callers(struct server_config *a, struct server_config *b);

@@ -215,7 +215,8 @@ static int find_preludes(struct checker *checker, struct runtime_config *runtime
         if (!shipped) {
             return check_fail(checker, "file", "there is no such file in immure: \"%.100s\"", prelude->file);
         }
-        r = check_absolute_path(checker, "path", prelude->path);
+        r = strcmp(prelude->path, PRELUDE_STARTUP) == 0 ? 0
+                                                        : check_absolute_path(checker, "path", prelude->path);
         prelude->data = shipped->data;
         prelude->size = shipped->size;
         check_leave(checker, before);
@@ -255,13 +256,20 @@ static int check_evaluator(struct checker *checker, const struct runtime_config 
     return 0;
 }
 
+/* A name is looked for on the host, or in the image. */
+static int check_interpreter(struct checker *checker, const char *interpreter)
+{
+    return strchr(interpreter, '/') ? check_absolute_path(checker, "interpreter", interpreter)
+                                    : check_name(checker, "interpreter", interpreter, true, "+-._");
+}
+
 static int check_runtime(struct checker *checker, struct runtime_config *runtime,
                          const struct server_config *config)
 {
     int r = check_runtime_name(checker, "name", runtime->name, config);
     r = r < 0 ? r : check_aliases(checker, runtime, config);
     r = r < 0 ? r : check_evaluator(checker, runtime, config);
-    r = r < 0 ? r : check_absolute_path(checker, "interpreter", runtime->interpreter);
+    r = r < 0 ? r : check_interpreter(checker, runtime->interpreter);
     r = r < 0 ? r : check_name(checker, "extension", runtime->extension, true, "");
     r = r < 0 ? r : check_name(checker, "policy", runtime->policy, false, "_-");
     r = r < 0 ? r : find_preludes(checker, runtime);

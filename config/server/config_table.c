@@ -83,6 +83,7 @@ static const struct bind_row runtime_rows[] = {
     SOME(BIND_EACH, preludes, prelude, .table = &prelude_table),
     ROW(description),
     ROW(memory_bytes, ALWAYS),
+    ROW(version),
 };
 #undef SOME
 #undef ROW

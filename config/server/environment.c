@@ -495,23 +495,31 @@ static int apply_interpreter(const struct overrides *overrides, const struct var
     if (value->text.len == 0) {
         return fail_empty(overrides, value);
     }
+    bool applied = false;
     for (size_t i = 0; i < overrides->message->n_runtime; i++) {
         Immure__Runtime *runtime = overrides->message->runtime[i];
-        if (strcmp(runtime->name, variable->field) == 0) {
-            char path[64];
-            snprintf(path, sizeof path, "runtime[%zu].interpreter", i);
-            int r = replace_text(overrides, value, NULL, &runtime->interpreter);
-            if (r == 0 && source_note_variable(overrides->source, path, value->spelling) < 0) {
-                return no_memory(overrides, value);
-            }
-            /* Whoever names an interpreter wants it. */
-            runtime->has_optional = true;
-            runtime->optional = false;
+        bool is_named = strcmp(runtime->name, variable->field) == 0;
+        /* The shipped evaluator says "node", as the runtime of that name does. */
+        if (!is_named && !(runtime->evaluator && strcmp(runtime->interpreter, variable->field) == 0)) {
+            continue;
+        }
+        char path[64];
+        snprintf(path, sizeof path, "runtime[%zu].interpreter", i);
+        int r = replace_text(overrides, value, NULL, &runtime->interpreter);
+        if (r == 0 && source_note_variable(overrides->source, path, value->spelling) < 0) {
+            return no_memory(overrides, value);
+        }
+        if (r < 0) {
             return r;
         }
+        /* Whoever names an interpreter wants it. */
+        runtime->has_optional = true;
+        runtime->optional = runtime->optional && !is_named;
+        applied = applied || is_named;
     }
-    return err_set(overrides->reterr, ERR_CONFIG, EINVAL, value->spelling,
-                   "the configuration has no runtime named \"%s\"", variable->field);
+    return applied ? 0
+                   : err_set(overrides->reterr, ERR_CONFIG, EINVAL, value->spelling,
+                             "the configuration has no runtime named \"%s\"", variable->field);
 }
 
 /* "90s", "30m", "1h". A number alone, which others take for seconds, is refused. */

@@ -10,7 +10,7 @@
 
 #include "config/policy/policy_file.h"
 
-_Static_assert(sizeof(struct policy_spec) == 440 && sizeof(struct policy_mount) == 88 &&
+_Static_assert(sizeof(struct policy_spec) == 448 && sizeof(struct policy_mount) == 88 &&
                    sizeof(struct seccomp_rule) == 80 && sizeof(struct seccomp_condition) == 24 &&
                    sizeof(struct policy_rlimit) == 24 && sizeof(struct policy_limits) == 80,
                "a field has come or gone: see that it is written below, then correct the size");
@@ -189,6 +189,7 @@ void spec_source_put(const struct policy_spec *spec)
     PUT_NUMBER(spec, indirect_branch);
     PUT_NUMBER(spec, core_sharing);
     PUT_TEXTS(spec, preload);
+    PUT_TEXT(spec, interpreter);
     PUT_TEXT(spec, image);
     PUT_TEXTS(spec, images);
     PUT_NUMBER(spec, has_seccomp);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "config/server/config.h"
@@ -21,6 +22,7 @@
 #include "server/cli/options.h"
 #include "server/cli/probe.h"
 #include "server/cli/selftest_jail.h"
+#include "server/host/interpreter.h"
 #include "server/host/programs.h"
 #include "server/kit/json_out.h"
 #include "server/kit/sentence.h"
@@ -90,24 +92,38 @@ static void show(struct buf *json, const char *name, struct probe_result *result
     }
 }
 
+#define TRIAL "/usr/bin/true"
+
 /* A trial under both modes: the one that works decides. */
-static enum check_outcome try_jail(struct probe_result *ret)
+static enum check_outcome try_mode(const struct runtime_config *shown, struct probe_result *ret)
 {
-    static const char *const argv[] = {"/usr/bin/true", NULL};
+    static const char *const argv[] = {TRIAL, NULL};
     char why[sizeof ret->found];
     struct err err = {0};
     /* Opening the subtree moves processes; only where the probe says that it will succeed. */
     if (jail_cgroup_probe(&err) == 0 &&
-        selftest_jail("python", CGROUP_REQUIRED, argv, why, sizeof why) == 0) {
-        probe_ok(ret, "/usr/bin/true ran under policy python, limits enforced by a cgroup");
+        selftest_jail("python", CGROUP_REQUIRED, shown, argv, why, sizeof why) == 0) {
+        probe_ok(ret, TRIAL " ran under policy python, limits enforced by a cgroup");
         return WORKS_REQUIRED;
     }
-    if (selftest_jail("python", CGROUP_BEST_EFFORT, argv, why, sizeof why) == 0) {
-        probe_ok(ret, "/usr/bin/true ran under policy python, limits enforced by rlimits and watching");
+    if (selftest_jail("python", CGROUP_BEST_EFFORT, shown, argv, why, sizeof why) == 0) {
+        probe_ok(ret, TRIAL " ran under policy python, limits enforced by rlimits and watching");
         return WORKS_BEST_EFFORT;
     }
     probe_fail(ret, PROBE_MISSING, why, "nothing can run", "see the rows above, and the step named here");
     return WORKS_NOT;
+}
+
+static enum check_outcome try_jail(struct probe_result *ret)
+{
+    struct runtime_config shown = {.interpreter = strdup(TRIAL)};
+    struct err err = {0};
+    if (shown.interpreter) {
+        interpreter_examine(&shown, false, &err);
+    }
+    enum check_outcome outcome = try_mode(&shown, ret);
+    runtime_config_forget(&shown);
+    return outcome;
 }
 
 static const char not_offered[] = "the shipped runtime of this name is not offered";
@@ -159,22 +175,49 @@ static int load_shipped(struct server_config **ret, struct err *reterr)
     return server_config_load(NULL, env, ret, reterr);
 }
 
+/* What it is, and the directories that it needs. */
+static void describe(const struct runtime_config *found, char *ret, size_t size)
+{
+    size_t used = (size_t)snprintf(ret, size, "%s%s%s starts in a jail", found->interpreter,
+                                   *found->version ? " " : "", found->version);
+    const char *before = "; it needs ";
+    for (size_t i = 0; i < found->n_needs && used < size; i++) {
+        const struct interpreter_need *need = &found->needs[i];
+        struct stat st;
+        if (!need->target && stat(need->path, &st) == 0 && S_ISDIR(st.st_mode)) {
+            used += (size_t)snprintf(ret + used, size - used, "%s%s", before, need->path);
+            before = ", ";
+        }
+    }
+}
+
+static void try_interpreter(size_t i, const char *interpreter, bool optional, struct probe_result *ret)
+{
+    struct runtime_config found = {.interpreter = strdup(interpreter)};
+    char why[sizeof ret->found];
+    struct err err = {0};
+    if (!found.interpreter || interpreter_locate(&found, &err) < 0 ||
+        interpreter_examine(&found, true, &err) < 0) {
+        snprintf(why, sizeof why, "%s: %.300s", optional ? "not installed" : "not usable", err.text);
+        probe_fail(ret, PROBE_WARN, why, runtimes[i].missing, runtimes[i].remedy);
+    } else {
+        const char *argv[] = {found.interpreter, runtimes[i].args[0], runtimes[i].args[1], NULL};
+        if (selftest_jail(runtimes[i].policy, CGROUP_BEST_EFFORT, &found, argv, why, sizeof why) == 0) {
+            describe(&found, why, sizeof why);
+            probe_ok(ret, "%s", why);
+        } else {
+            probe_fail(ret, PROBE_WARN, why, "the shipped runtime of this name does not work",
+                       runtimes[i].remedy);
+        }
+    }
+    runtime_config_forget(&found);
+}
+
 static void try_runtime(size_t i, const struct server_config *config, struct probe_result *ret)
 {
     const struct runtime_config *runtime = server_config_runtime(config, runtimes[i].name);
     const char *interpreter = runtimes[i].interpreter ? runtimes[i].interpreter : runtime->interpreter;
-    const char *argv[] = {interpreter, runtimes[i].args[0], runtimes[i].args[1], NULL};
-    bool optional = !runtime || runtime->optional;
-    char why[sizeof ret->found];
-    if (optional && access(interpreter, X_OK) < 0) {
-        snprintf(why, sizeof why, "%s is not installed", interpreter);
-        probe_fail(ret, PROBE_WARN, why, runtimes[i].missing, runtimes[i].remedy);
-    } else if (selftest_jail(runtimes[i].policy, CGROUP_BEST_EFFORT, argv, why, sizeof why) == 0) {
-        probe_ok(ret, "%s starts in a jail", interpreter);
-    } else {
-        probe_fail(ret, PROBE_WARN, why, "the shipped runtime of this name does not work",
-                   runtimes[i].remedy);
-    }
+    try_interpreter(i, interpreter, !runtime || runtime->optional, ret);
 }
 
 /* From the ground up. The cgroup row is last: it is the one that a host lacks most often, and the only one

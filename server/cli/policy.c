@@ -3,12 +3,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/server/config.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "policy/policy.h"
 #include "server/cli/command.h"
 #include "server/cli/options.h"
+#include "server/host/interpreter.h"
 
 struct lint_options {
     bool strict, sets;
@@ -127,11 +129,14 @@ static int explain(const char *name)
 {
     struct err err = {0};
     struct policy *policy = NULL;
+    struct runtime_config interpreter = {0};
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     int r = resolve(name, &policy, &err);
     if (r == 0) {
+        interpreter_show(policy, &interpreter);
         r = policy_explain(policy, &text, &err);
         policy_free(policy);
+        runtime_config_forget(&interpreter);
     }
     if (r < 0) {
         return command_fail("policy explain", &err, EXIT_CODE_FAILED);

@@ -15,6 +15,7 @@
 
 #include "config/message/job.h"
 #include "config/shipped.h"
+#include "config/server/config.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
@@ -26,6 +27,7 @@
 #include "server/cli/report.h"
 #include "server/cli/run_job.h"
 #include "server/host/host.h"
+#include "server/host/interpreter.h"
 #include "server/kit/signals.h"
 #include "server/run/execution.h"
 #include "server/run/verdict.h"
@@ -239,11 +241,15 @@ static int run_in_jail(struct run *run, struct job_result *ret, struct err *rete
     struct job *job = NULL;
     CLEANUP(fd_closep) int input_fd = -1;
     struct policy *policy = NULL;
+    struct runtime_config interpreter = {0};
     struct host host = {0};
     struct execution *execution = NULL;
     int r = run_job_make(&run->options, &job, &input_fd, reterr);
     if (r == 0) {
         r = policy_resolve(run->options.policy, &policy, reterr);
+    }
+    if (r == 0) {
+        interpreter_show(policy, &interpreter);
     }
     if (r == 0) {
         r = watch_signals(run, reterr);
@@ -262,6 +268,7 @@ static int run_in_jail(struct run *run, struct job_result *ret, struct err *rete
     execution_free(execution);
     host_close(&host);
     policy_free(policy);
+    runtime_config_forget(&interpreter);
     job_free(job);
     return r;
 }

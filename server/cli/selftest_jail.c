@@ -84,7 +84,8 @@ static void judge(const struct job_result *result, struct buf *why)
     }
 }
 
-static void run(const char *policy_name, enum cgroup_mode mode, const char *const argv[], struct buf *why)
+static void run(const char *policy_name, enum cgroup_mode mode, const struct runtime_config *interpreter,
+                const char *const argv[], struct buf *why)
 {
     struct err err = {0};
     struct host host = {0};
@@ -97,6 +98,7 @@ static void run(const char *policy_name, enum cgroup_mode mode, const char *cons
                                          .n_outer_uids = 1};
     int r = policy_resolve(policy_name, &policy, &err);
     if (r == 0) {
+        policy_set_interpreter(policy, interpreter);
         r = host_open(&options, &host, &err);
     }
     if (r == 0) {
@@ -119,7 +121,8 @@ static void run(const char *policy_name, enum cgroup_mode mode, const char *cons
     policy_free(policy);
 }
 
-int selftest_jail(const char *policy, enum cgroup_mode mode, const char *const argv[], char *ret, size_t size)
+int selftest_jail(const char *policy, enum cgroup_mode mode, const struct runtime_config *interpreter,
+                  const char *const argv[], char *ret, size_t size)
 {
     int ends[2];
     snprintf(ret, size, "the trial could not be started");
@@ -135,7 +138,7 @@ int selftest_jail(const char *policy, enum cgroup_mode mode, const char *const a
     }
     if (pid == 0) {
         CLEANUP(buf_free) struct buf why = BUF_INIT;
-        run(policy, mode, argv, &why);
+        run(policy, mode, interpreter, argv, &why);
         io_write_full(write_end, why.data ? why.data : "", why.len);
         _exit(why.len > 0);
     }

@@ -149,8 +149,11 @@ static void describe_runtime(const struct server_config *config, const struct ca
     for (size_t i = 0; i < runtime->n_aliases; i++) {
         buf_printf(ret, "%s%s", i == 0 ? " (or " : ", ", runtime->aliases[i]);
     }
-    buf_printf(ret, "%s: %s", runtime->n_aliases > 0 ? ")" : "",
-               *runtime->description ? runtime->description : "What it can import is not told here.");
+    buf_puts(ret, runtime->n_aliases > 0 ? "): " : ": ");
+    if (*runtime->version) {
+        buf_printf(ret, "version %s. ", runtime->version);
+    }
+    buf_puts(ret, *runtime->description ? runtime->description : "What it can import is not told here.");
     if (memory > 0) {
         buf_printf(ret, " At most %" PRIu64 " MiB of memory.", memory >> 20);
     }

@@ -102,6 +102,7 @@ static void put_runtime(const struct request *request, const struct runtime_conf
     put_texts(ret, "aliases", runtime->aliases, runtime->n_aliases);
     json_out_text(ret, "language", language_of(runtime));
     json_out_text(ret, "interpreter", runtime->interpreter);
+    json_out_text(ret, "version", runtime->version[0] ? runtime->version : NULL);
     json_out_bool(ret, "default",
                   server_config_runtime(front->config, front->config->default_runtime) == runtime);
     json_out_text(ret, "path", runtime->evaluator ? "/run-code" : "/execute");

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
@@ -76,21 +77,69 @@ static int open_by_name(const char *directory, const char *name, struct image *i
     return 0;
 }
 
-/* As exec is going to find it, but for what a prelude or a mount may put in its place. */
-static int check_interpreter(const struct image *image, int root, const struct runtime_config *runtime,
-                             struct err *reterr)
+/* A program of the image; -1 and errno. As exec is going to find it, but for what a prelude or a mount may
+ * put in its place. */
+static int open_program(int root, const char *path)
 {
     struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
     struct stat st;
-    CLEANUP(fd_closep) int fd = (int)syscall(SYS_openat2, root, runtime->interpreter, &how, sizeof how);
-    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == EINTR)) {
-        return unusable(image->name, errno, strerror(errno), reterr);
+    CLEANUP(fd_closep) int fd = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
+    if (fd >= 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !(st.st_mode & 0111))) {
+        errno = ENOENT;
+        return -1;
     }
-    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !(st.st_mode & 0111)) {
+    return TAKE_FD(fd);
+}
+
+/* Where Python 3.N looks: its file's name and place tell, and nothing of the image is run. */
+static void find_startup(int root, int program, char ret[PATH_MAX])
+{
+    char link[32], top[PATH_MAX], path[PATH_MAX];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", root);
+    ssize_t above = readlink(link, top, sizeof top - 1);
+    snprintf(link, sizeof link, "/proc/self/fd/%d", program);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    ret[0] = '\0';
+    if (above < 0 || length <= above) {
+        return;
+    }
+    path[length] = '\0';
+    const char *file = strrchr(path, '/') + 1, *inside = path + above;
+    int prefix = (int)(file - 1 - inside) - (int)strlen("/bin");
+    if (strncmp(file, "python3.", strlen("python3.")) != 0 || prefix < 0 ||
+        strncmp(inside + prefix, "/bin/", strlen("/bin/")) != 0) {
+        return;
+    }
+    bool is_debians = prefix == (int)strlen("/usr") && strncmp(inside, "/usr", 4) == 0;
+    int n = is_debians
+                ? snprintf(ret, PATH_MAX, "/usr/local/lib/%s/dist-packages/immure.pth", file)
+                : snprintf(ret, PATH_MAX, "%.*s/lib/%s/site-packages/immure.pth", prefix, inside, file);
+    ret[n < PATH_MAX ? n : 0] = '\0';
+}
+
+/* A name is looked for where it is on the host, but along no PATH; a path is taken as it is. */
+static int find_interpreter(struct image *image, int root, const struct runtime_config *runtime,
+                            struct err *reterr)
+{
+    static const char *const directories[] = {"/usr/bin/", "/usr/local/bin/", "/bin/", ""};
+    const char *wanted = runtime->wanted ? runtime->wanted : runtime->interpreter;
+    CLEANUP(fd_closep) int fd = -1;
+    for (size_t i = wanted[0] == '/' ? ARRAY_SIZE(directories) - 1 : 0; fd < 0 && i < ARRAY_SIZE(directories);
+         i++) {
+        /* Last, the path that it has on the host. */
+        snprintf(image->interpreter, sizeof image->interpreter, "%s%s", directories[i],
+                 directories[i][0] ? wanted : runtime->interpreter);
+        fd = open_program(root, image->interpreter);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == EINTR)) {
+            return unusable(image->name, errno, strerror(errno), reterr);
+        }
+    }
+    if (fd < 0) {
         return err_set(reterr, ERR_SETUP, ENOENT, NULL,
                        "the image '%s' has no program %.200s, which the runtime '%s' starts", image->name,
-                       runtime->interpreter, runtime->name);
+                       wanted, runtime->name);
     }
+    find_startup(root, fd, image->startup);
     return 0;
 }
 
@@ -109,7 +158,7 @@ int image_open(const char *directory, const char *name, const struct runtime_con
         r = unusable(name, -root, strerror(-root), reterr);
     }
     if (r == 0 && runtime) {
-        r = check_interpreter(ret, root, runtime, reterr);
+        r = find_interpreter(ret, root, runtime, reterr);
     }
     if (r == 0 && hostdir_mount(root, NULL, &ret->mount_fd, &err) < 0) {
         r = unusable(name, err.code, err.text, reterr);
@@ -118,8 +167,12 @@ int image_open(const char *directory, const char *name, const struct runtime_con
         image_close(ret);
         return r;
     }
-    ret->policy = (struct policy_image){
-        .name = ret->name, .digest = ret->record.digest, .env = ret->record.env, .n_env = ret->record.n_env};
+    ret->policy = (struct policy_image){.name = ret->name,
+                                        .digest = ret->record.digest,
+                                        .env = ret->record.env,
+                                        .n_env = ret->record.n_env,
+                                        .interpreter = ret->interpreter[0] ? ret->interpreter : NULL,
+                                        .startup = ret->startup[0] ? ret->startup : NULL};
     return 0;
 }
 

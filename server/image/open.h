@@ -1,6 +1,8 @@
 /* struct image: an image of the server's directory, opened for one job. */
 #pragma once
 
+#include <limits.h>
+
 #include "policy/policy.h"
 #include "server/image/store.h"
 
@@ -10,7 +12,9 @@ struct runtime_config;
 struct image {
     char name[65];
     struct image_record record;
-    struct policy_image policy; /* refers to the two above */
+    char interpreter[PATH_MAX]; /* of the runtime, as it is found in the image */
+    char startup[PATH_MAX];     /* what that executes when it starts; "": not known */
+    struct policy_image policy; /* refers to all above */
     int lock_fd;                /* while it is open, the files stay: keep it as long as the jail */
     int mount_fd;               /* a detached mount of them, for JAIL_FD_IMAGE */
 };

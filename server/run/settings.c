@@ -125,65 +125,6 @@ static int check_image_directory(const struct server_config *config, struct err 
                               errno == ENOENT ? "; make it, or let `immure image import` make it" : "");
 }
 
-/* Of Debian's interpreters, those whose package is called otherwise too. */
-static const char *package_of(const char *interpreter)
-{
-    static const char *const rows[][2] = {
-        {"/usr/bin/node", "nodejs"},         {"/usr/bin/nodejs", "nodejs"},
-        {"/usr/bin/python3", "python3"},     {"/usr/bin/python3.11", "python3.11"},
-        {"/usr/bin/bash", "bash"},           {"/bin/bash", "bash"},
-        {"/usr/bin/esbuild", "esbuild"},     {"/usr/bin/perl", "perl"},
-        {"/usr/bin/ruby", "ruby"},           {"/usr/bin/php", "php-cli"},
-        {"/usr/bin/Rscript", "r-base-core"},
-    };
-    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-        if (strcmp(rows[i][0], interpreter) == 0) {
-            return rows[i][1];
-        }
-    }
-    return NULL;
-}
-
-/* One whose path leads to nothing of the host's is for the self-test to judge. */
-bool settings_interpreter_absent(const struct settings *settings, const struct runtime_config *runtime,
-                                 char ret[ABSENT_INTERPRETER_BYTES])
-{
-    char path[PATH_MAX];
-    const struct policy *policy = policy_set_find(settings->policies, runtime->policy);
-    if (!policy_find_on_host(policy, runtime->interpreter, path) || access(path, X_OK) == 0) {
-        return false;
-    }
-    const char *package = package_of(path);
-    snprintf(ret, ABSENT_INTERPRETER_BYTES, "%.120s %s; install %s%s, or name another one (interpreter)",
-             path, errno == ENOENT ? "is not there" : "cannot be executed",
-             package ? "Debian's package " : "it", package ? package : "");
-    return true;
-}
-
-/* Optional runtimes whose interpreter this host lacks are not offered. */
-static int set_absent_aside(const struct settings *settings, struct err *reterr)
-{
-    struct server_config *config = settings->config;
-    char absent[ABSENT_INTERPRETER_BYTES], of_default[ABSENT_INTERPRETER_BYTES] = "";
-    for (size_t i = 0; i < config->n_runtimes;) {
-        if (config->runtimes[i].optional &&
-            settings_interpreter_absent(settings, &config->runtimes[i], absent)) {
-            if (&config->runtimes[i] == server_config_runtime(config, config->default_runtime)) {
-                memcpy(of_default, absent, sizeof of_default);
-            }
-            server_config_set_runtime_aside(config, i);
-        } else {
-            i++;
-        }
-    }
-    if (!server_config_runtime(config, config->default_runtime)) {
-        return server_config_fail(config, "default_runtime", reterr,
-                                  "the interpreter of the runtime '%s' is not installed: %s",
-                                  config->default_runtime, of_default);
-    }
-    return 0;
-}
-
 /* What the front, which knows no policy, tells of each runtime that does not say it itself. */
 static int describe_runtimes(const struct settings *settings, struct err *reterr)
 {
@@ -204,17 +145,6 @@ static int describe_runtimes(const struct settings *settings, struct err *reterr
         }
     }
     return 0;
-}
-
-void settings_log_absent(const struct settings *settings, struct log *log)
-{
-    const struct server_config *config = settings->config;
-    for (size_t i = 0; i < config->n_runtimes_aside; i++) {
-        const struct runtime_config *runtime = &config->runtimes[config->n_runtimes + i];
-        LOG(log, LOG_WARNING, "runtime_absent", LOG_FIELD_STR("runtime", runtime->name),
-            LOG_FIELD_STR("interpreter", runtime->interpreter),
-            LOG_FIELD_STR("means", "it is optional and not offered"));
-    }
 }
 
 int settings_check_start(const struct settings *settings, struct err *reterr)
@@ -302,7 +232,8 @@ int settings_check_open_files(const struct settings *settings, struct err *reter
                    policy ? policy : "", policy ? "may have" : "needs", needed);
 }
 
-int settings_load(const char *path, char *const *env, struct settings **ret, struct err *reterr)
+int settings_load(const char *path, char *const *env, const struct settings *before, struct settings **ret,
+                  struct err *reterr)
 {
     CLEANUP(settings_unrefp) struct settings *settings = calloc(1, sizeof *settings);
     if (!settings) {
@@ -322,7 +253,7 @@ int settings_load(const char *path, char *const *env, struct settings **ret, str
     r = check_references(settings, reterr);
     r = r < 0 ? r : check_certificates(settings->config, reterr);
     r = r < 0 ? r : check_image_directory(settings->config, reterr);
-    r = r < 0 ? r : set_absent_aside(settings, reterr);
+    r = r < 0 ? r : settings_find_interpreters(settings, before, reterr);
     r = r < 0 ? r : describe_runtimes(settings, reterr);
     if (r < 0) {
         return r;

@@ -20,8 +20,10 @@ struct settings {
 };
 
 /* Loads everything or nothing. `path` and `env` as server_config_load() takes them. Every policy that a
- * runtime or a key names must exist. The new settings have one reference. */
-int settings_load(const char *path, char *const *env, struct settings **ret, struct err *reterr);
+ * runtime or a key names must exist, and every interpreter of a runtime that is not optional. What `before`
+ * (NULL: none) knows of interpreters is not asked again. The new settings have one reference. */
+int settings_load(const char *path, char *const *env, const struct settings *before, struct settings **ret,
+                  struct err *reterr);
 struct settings *settings_ref(struct settings *settings);
 /* Takes NULL. */
 void settings_unref(struct settings *settings);
@@ -36,7 +38,10 @@ static inline void settings_unrefp(struct settings **settings)
 bool settings_interpreter_absent(const struct settings *settings, const struct runtime_config *runtime,
                                  char ret[ABSENT_INTERPRETER_BYTES]);
 
-/* Says which optional runtimes are not offered, because their interpreters are not installed. */
+/* Finds the interpreters of all runtimes; part of settings_load(). */
+int settings_find_interpreters(struct settings *settings, const struct settings *before, struct err *reterr);
+
+/* Says which optional runtimes are not offered and why, and which run cold. */
 void settings_log_absent(const struct settings *settings, struct log *log);
 
 /* What a server must have to be started, although one that runs may lose it: a key, unless it is open. */

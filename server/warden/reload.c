@@ -23,7 +23,9 @@ static int load(const struct warden *warden, struct settings **ret, struct err *
 {
     CLEANUP(kept_environment_wipe) struct kept_environment environment = {0};
     int r = kept_environment_restore(warden->environment_fd, &environment, reterr);
-    return r < 0 ? r : settings_load(warden->options->config_path, environment.vars, ret, reterr);
+    return r < 0
+               ? r
+               : settings_load(warden->options->config_path, environment.vars, warden->settings, ret, reterr);
 }
 
 static int load_and_compare(struct warden *warden, struct settings **ret, struct err *reterr)

@@ -373,7 +373,7 @@ static int load(struct warden *warden, struct err *reterr)
 {
     int r = kept_environment_save(environ, &warden->environment_fd, reterr);
     if (r == 0) {
-        r = settings_load(warden->options->config_path, environ, &warden->settings, reterr);
+        r = settings_load(warden->options->config_path, environ, NULL, &warden->settings, reterr);
     }
     r = r < 0 ? r : settings_check_start(warden->settings, reterr);
     server_config_scrub_environment();

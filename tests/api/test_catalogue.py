@@ -17,6 +17,7 @@ def test_an_ordinary_key(server):
     python = runtimes["python"]
     assert python["aliases"] == ["python3", "py"] and python["language"] == "python" and python["default"] is True
     assert python["path"] == "/execute" and python["policy"] == "python" and python["states"] == ["workspace", "kernel"]
+    assert python["version"].startswith("3.") and python["interpreter"].startswith("/usr/bin/python3.")
     assert runtimes["bash"]["states"] == ["workspace"] and not runtimes["bash"]["default"]
     assert "json" in python["preload"] and runtimes["bash"]["preload"] == []
     verdict = server.execute("print(1)")

@@ -17,7 +17,7 @@ TEXT, CODE = "immure-prelude.py", "immure-prelude.pyc"
 # Interpreters that are started for the job: a template would have run its prelude before.
 EXECUTED = re.sub(r"\n\s*(template|warm_jails|standby):.*", "", (ROOT / "config/server.textproto").read_text())
 PREPARE = """import marshal, importlib.util, sys
-where = "/usr/local/lib/python3.11/dist-packages/immure-prelude.py"
+where = "/usr/local/lib/immure/immure-prelude.py"
 code = open(where + "c", "rb").read()
 """
 
@@ -58,7 +58,7 @@ FUNCTIONS = "print([(f.__name__, f.__code__.co_filename, f.__doc__.split()[0]) f
 
 def test_it_is_taken_where_it_fits(executes):
     both = ast.literal_eval(executes(EXECUTED, FUNCTIONS))
-    assert both[0] == ("call_tool", "/usr/local/lib/python3.11/dist-packages/immure-prelude.py", "Call")
+    assert both[0] == ("call_tool", "/usr/local/lib/immure/immure-prelude.py", "Call")
     assert ast.literal_eval(executes(without(TEXT), FUNCTIONS)) == both
 
 
@@ -78,7 +78,7 @@ with open("immure-prelude.py", "w") as file:
 with open("immure-prelude.pyc", "wb") as file:
     file.write({code})
 line = open("/usr/local/lib/python3.11/dist-packages/immure.pth").read()
-exec(line.replace("/usr/local/lib/python3.11/dist-packages", "/workspace"))
+exec(line.replace("/usr/local/lib/immure", "/workspace"))
 print(told)
 """) == "by the text\n"
 
@@ -125,10 +125,9 @@ def library():
 
 
 def test_parts_of_debians_packages_are_not_found(serve, tmp_path, library):
-    bind = 'bind { source: "%s" }'
     policy = (ROOT / "config/policies/python.textproto").read_text()
-    assert bind % "/usr/lib/python3.11" in policy
-    (tmp_path / "python.textproto").write_text(policy.replace(bind % "/usr/lib/python3.11", bind % library))
+    mount = f'mount {{ destination: "/usr/lib/python3.11" bind {{ source: "{library}" }} }}\n'
+    (tmp_path / "python.textproto").write_text(policy + mount)
     server = serve(f'policy_path: "{tmp_path}/python.textproto"\n')
     for limits in ({}, {"pids": 63}):  # in a process of the template's, and in one of its own
         verdict = server.execute("import importlib, pkgutil\n"

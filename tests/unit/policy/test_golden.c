@@ -26,6 +26,23 @@ static char *runtime_args[] = {no_site};
 static const struct runtime_config runtime = {
     .name = runtime_name, .interpreter = python, .args = runtime_args, .n_args = 1, .extension = extension};
 
+/* What a host might tell of its interpreters. */
+static char library[] = "/usr/lib/python3.11", libraries[] = "/usr/lib/x86_64-linux-gnu";
+static char loader[] = "/lib64/ld-linux-x86-64.so.2",
+            loader_file[] = "/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2";
+static char node_binary[] = "/usr/bin/node", node_part[] = "/usr/share/nodejs/undici",
+            bash_binary[] = "/usr/bin/bash";
+static struct interpreter_need needs[][4] = {
+    {{.path = libraries}, {.path = loader, .target = loader_file}, {.path = python}, {.path = library}},
+    {{.path = libraries},
+     {.path = loader, .target = loader_file},
+     {.path = node_binary},
+     {.path = node_part}},
+    {{.path = libraries}, {.path = loader, .target = loader_file}, {.path = bash_binary}},
+};
+static const struct runtime_config found[] = {
+    {.needs = needs[0], .n_needs = 4}, {.needs = needs[1], .n_needs = 4}, {.needs = needs[2], .n_needs = 3}};
+
 static char first_argument[] = "--verbose", second_argument[] = "two words";
 static char *job_args[] = {first_argument, second_argument};
 static char tz[] = "TZ", tokyo[] = "Asia/Tokyo", data_name[] = "data/table.csv";
@@ -114,6 +131,10 @@ static struct policy *resolve(const char *name)
     if (policy_resolve(name, &policy, &err) < 0) {
         fail_msg("%s: %s: %s", name, err.item, err.text);
     }
+    const char *shown = policy_spec(policy)->interpreter;
+    policy_set_interpreter(policy, strcmp(shown, "python3") == 0 ? &found[0]
+                                   : strcmp(shown, "node") == 0  ? &found[1]
+                                                                 : &found[2]);
     return policy;
 }
 

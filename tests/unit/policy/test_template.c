@@ -34,6 +34,16 @@
 #define POOL_BASE  1879048192u
 #define POOL_COUNT 64u
 
+#ifdef __x86_64__
+#define NATIVE      "x86_64"
+#define LOADER_NAME "ld-linux-x86-64.so.2"
+#define LOADER      "/lib64/" LOADER_NAME
+#else
+#define NATIVE      "aarch64"
+#define LOADER_NAME "ld-linux-aarch64.so.1"
+#define LOADER      "/lib/" LOADER_NAME
+#endif
+
 struct fixture {
     struct idmap_pool *pool;
     struct policy *policy;
@@ -46,6 +56,12 @@ static char *word(const char *text)
 {
     return (char *)(uintptr_t)text;
 }
+
+/* What programs of this machine need of it. */
+static char libraries[] = "/usr/lib/" NATIVE "-linux-gnu", loader[] = LOADER;
+static char loader_file[] = "/usr/lib/" NATIVE "-linux-gnu/" LOADER_NAME;
+static struct interpreter_need needs[] = {{.path = libraries}, {.path = loader, .target = loader_file}};
+static const struct runtime_config found = {.needs = needs, .n_needs = ARRAY_SIZE(needs)};
 
 static struct jail_plan *full_plan(const struct fixture *fixture, const char *argument, uint64_t timeout_ms)
 {
@@ -137,6 +153,7 @@ static int set_up(void **state)
         fprintf(stderr, "%s: %s\n", err.item, err.text);
         return -1;
     }
+    policy_set_interpreter(fixture.policy, &found);
     start_template(&fixture);
     *state = &fixture;
     return 0;

@@ -568,10 +568,12 @@ const REHEARSAL = {
   },
 };
 
+const HELLO = {max_frame_bytes: 65536, max_result_bytes: 65536, max_calls_in_flight: 1};
+
 // What runs usually need has then been loaded and compiled. In a realm of its own, and nobody hears of it: the bridge of a process
 // that stands by is /dev/null.
 async function rehearse() {
-  const bridge = new Bridge({max_frame_bytes: 65536, max_result_bytes: 65536, max_calls_in_flight: 1});
+  const bridge = new Bridge(HELLO);
   bridge.received = Buffer.from('\0\0\0\x16{"op":"answer","id":3}'); // to the call of f, after two events
   await new HostPromise((resolve) => {
     const run = new Run(new Realm(), bridge, JSON.parse(JSON.stringify(REHEARSAL)), () => {
@@ -584,6 +586,28 @@ async function rehearse() {
   Reflect.deleteProperty(HostError, 'prepareStackTrace');
   readRequest(fs.openSync(__filename));
   typescript.needsTransform('');
+}
+
+const SELF_TEST = {
+  typescript: 'enum A { one = 1 } namespace B { export const rest: number = 41 } export default <number>(A.one + B.rest)',
+  javascript: 'export default 42',
+};
+
+// Nobody is at the other end of the self-test's bridge: its result is the exit code.
+class SelfTestBridge extends Bridge {
+  send(members) {
+    const text = `{${members}}`, {data} = JSON.parse(text);
+    if (data.result !== 42) {
+      fs.writeSync(2, text);
+      reallyExit(1);
+    }
+    return ++this.lastId;
+  }
+}
+
+function selfTestRequest() {
+  const language = typescript.available() ? 'typescript' : 'javascript';
+  return {source: SELF_TEST[language], options: {language}};
 }
 
 // This process stands still in here until it has its run: PID 1 answers inotify_init1, which the policy denies, only once it has
@@ -609,6 +633,7 @@ function readRequest(fd) {
 
 async function main() {
   const [, , script] = argv, standby = script === '--standby';
+  process.exitCode = 1; // of one that ends without a result
   warnNobody();
   if (standby) {
     await rehearse();
@@ -617,8 +642,9 @@ async function main() {
   let run;
   HostError.prepareStackTrace = (error, sites) => run?.writeStack(error, sites);
   neutralise(realm.context);
-  const text = standby ? wait() : fs.readFileSync(script, 'utf8');
-  run = new Run(realm, new Bridge(), JSON.parse(text), () => reallyExit(0));
+  const request = JSON.parse(standby ? wait() : fs.readFileSync(script, 'utf8'));
+  run = request.self_test ? new Run(realm, new SelfTestBridge(HELLO), selfTestRequest(), () => reallyExit(0))
+    : new Run(realm, new Bridge(), request, () => reallyExit(0));
   await run.run();
 }
 

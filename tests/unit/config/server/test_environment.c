@@ -150,7 +150,7 @@ static void test_refused(void **state)
     REFUSED("SANDBOX_EXECUTOR_CGROUP", "\"none\" is not REQUIRED or BEST_EFFORT", KEY,
             "SANDBOX_EXECUTOR_CGROUP=none");
     REFUSED("SANDBOX_PYTHON_BIN", "runtime[0].interpreter: must be an absolute path", KEY,
-            "SANDBOX_PYTHON_BIN=python3");
+            "SANDBOX_PYTHON_BIN=bin/python3");
     REFUSED("SANDBOX_PYTHON_BIN", "is empty", KEY, "SANDBOX_PYTHON_BIN=");
     REFUSED("SANDBOX_EXECUTOR_CONFIG", "is empty", KEY, "SANDBOX_EXECUTOR_CONFIG=");
     REFUSED("/nonexistent", "cannot be read: No such file or directory", KEY,

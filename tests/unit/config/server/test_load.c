@@ -96,7 +96,7 @@ static void test_defaults(void **state)
     assert_ptr_equal(python, server_config_runtime(config, "python3"));
     assert_ptr_equal(python, server_config_runtime(config, "python"));
     assert_null(server_config_runtime(config, "perl"));
-    assert_string_equal(python->interpreter, "/usr/bin/python3.11");
+    assert_string_equal(python->interpreter, "python3");
     assert_string_equal(python->extension, "py");
     assert_string_equal(python->policy, "python");
     assert_int_equal(python->template_max_jobs, 2000);
@@ -327,8 +327,10 @@ static void test_refused(void **state)
         {PYTHON PYTHON, ":1:93", "runtime[1].name: \"python\" names two runtimes"},
         {"runtime { name: 'python' alias: 'python' interpreter: '/a' policy: 'p' }", ":1:33",
          "runtime[0].alias[0]: \"python\" names this runtime already"},
-        {"runtime { name: 'python' interpreter: 'python3' policy: 'p' }", ":1:39",
+        {"runtime { name: 'python' interpreter: 'bin/python3' policy: 'p' }", ":1:39",
          "runtime[0].interpreter: must be an absolute path"},
+        {"runtime { name: 'python' interpreter: 'python 3' policy: 'p' }", ":1:39",
+         "runtime[0].interpreter: may hold letters, digits and any of \"+-._\", nothing else"},
         {"runtime { name: 'python' interpreter: '/usr/../x' policy: 'p' }", ":1:39",
          "runtime[0].interpreter: must not hold \".\" or \"..\""},
         {"runtime { name: 'p y' interpreter: '/a' policy: 'p' }", ":1:17",

@@ -34,7 +34,7 @@ static int load(const char *config, struct settings **ret, struct err *reterr)
     assert_true(fd >= 0);
     assert_int_equal(io_write_full(fd, config, strlen(config)), 0);
     close(fd);
-    int r = settings_load(path, env, ret, reterr);
+    int r = settings_load(path, env, NULL, ret, reterr);
     unlink(path);
     return r;
 }
@@ -102,11 +102,11 @@ static void test_names_must_lead_somewhere(void **state)
 static void test_runtimes_are_described(void **state)
 {
     (void)state;
-    struct settings *settings = load_good(
-        "runtime { name: \"a\" interpreter: \"/usr/bin/a\" policy: \"strict\" }\n"
-        "runtime { name: \"b\" interpreter: \"/usr/bin/b\" policy: \"strict\" description: \"mine\" "
-        "memory_bytes: 7 }\n"
-        "default_runtime: \"a\"");
+    struct settings *settings =
+        load_good("runtime { name: \"a\" interpreter: \"/bin/sh\" policy: \"strict\" }\n"
+                  "runtime { name: \"b\" interpreter: \"sh\" policy: \"strict\" description: \"mine\" "
+                  "memory_bytes: 7 }\n"
+                  "default_runtime: \"a\"");
     const struct policy_spec *spec = policy_spec(policy_set_find(settings->policies, "strict"));
     const struct runtime_config *runtimes = settings->config->runtimes;
     assert_string_equal(runtimes[0].description, spec->description);

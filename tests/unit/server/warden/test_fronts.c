@@ -61,7 +61,7 @@ static struct settings *load_settings(void)
     assert_true(fd >= 0);
     assert_int_equal(io_write_full(fd, text, sizeof text - 1), 0);
     close(fd);
-    if (settings_load(path, env, &settings, &err) < 0) {
+    if (settings_load(path, env, NULL, &settings, &err) < 0) {
         fail_msg("%s", err.text);
     }
     unlink(path);

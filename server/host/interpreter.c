@@ -1,0 +1,352 @@
+/* Finds an interpreter on the host and asks it what it needs there. Runs in the warden, when the
+ * configuration is read, and on the command line.
+ *
+ * Every program needs its own file, the links that lead to it, its loader and the directory of that, where
+ * the C library lies. Python and Node tell the rest. */
+#include "server/host/interpreter.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config/policy/policy_file.h"
+#include "config/server/config.h"
+#include "jail/base/buf.h"
+#include "jail/base/cleanup.h"
+#include "jail/base/err.h"
+#include "policy/policy.h"
+#include "server/host/ask.h"
+
+#define NEEDS_MAX 64u
+#define LINKS_MAX 8u
+
+static const char *const directories[] = {"/usr/bin", "/usr/local/bin", "/bin"};
+
+static bool is_program(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
+}
+
+static const char *file_name(const char *path)
+{
+    return strrchr(path, '/') + 1;
+}
+
+/* `path` with the links of its directory resolved, not that of the file. */
+static bool resolve_directory(const char *path, char ret[PATH_MAX])
+{
+    char directory[PATH_MAX], real[PATH_MAX];
+    size_t length = (size_t)(file_name(path) - path);
+    snprintf(directory, sizeof directory, "%.*s", (int)length, path);
+    if (!realpath(directory, real)) {
+        return false;
+    }
+    int n = snprintf(ret, PATH_MAX, "%s/%s", strcmp(real, "/") == 0 ? "" : real, file_name(path));
+    return n > 0 && n < PATH_MAX;
+}
+
+/* The directory of the virtual environment that `path` is an interpreter of; false: of none. */
+static bool find_environment(const char *path, char ret[PATH_MAX])
+{
+    snprintf(ret, PATH_MAX, "%s", path);
+    for (int i = 0; i < 2; i++) {
+        char marker[PATH_MAX + 16];
+        *strrchr(ret, '/') = '\0';
+        snprintf(marker, sizeof marker, "%s/pyvenv.cfg", ret);
+        if (ret[0] == '\0' || access(marker, F_OK) == 0) {
+            return ret[0] != '\0';
+        }
+    }
+    return false;
+}
+
+static bool search_directory(const char *directory, size_t length, const char *name, char ret[PATH_MAX])
+{
+    int n = snprintf(ret, PATH_MAX, "%.*s/%s", (int)length, directory, name);
+    return directory[0] == '/' && n > 0 && n < PATH_MAX && is_program(ret);
+}
+
+static bool search(const char *name, char ret[PATH_MAX])
+{
+    for (size_t i = 0; i < ARRAY_SIZE(directories); i++) {
+        if (search_directory(directories[i], strlen(directories[i]), name, ret)) {
+            return true;
+        }
+    }
+    for (const char *rest = getenv("PATH"); rest && *rest;) {
+        size_t length = strcspn(rest, ":");
+        if (search_directory(rest, length, name, ret)) {
+            return true;
+        }
+        rest += length + (rest[length] == ':');
+    }
+    return false;
+}
+
+static int take_path(struct runtime_config *runtime, const char *path, struct err *reterr)
+{
+    char *copy = strdup(path);
+    if (!copy) {
+        return err_errno(reterr, ENOMEM, "looking for an interpreter");
+    }
+    free(runtime->wanted);
+    runtime->wanted = runtime->interpreter;
+    runtime->interpreter = copy;
+    return 0;
+}
+
+int interpreter_locate(struct runtime_config *runtime, struct err *reterr)
+{
+    char path[PATH_MAX], real[PATH_MAX], environment[PATH_MAX];
+    const char *named = runtime->interpreter;
+    if (named[0] != '/' && !search(named, path)) {
+        return err_set(reterr, ERR_HOST, ENOENT, NULL,
+                       "there is no %.100s in /usr/bin, /usr/local/bin, /bin or along PATH", named);
+    }
+    if (named[0] == '/' && !is_program(named)) {
+        return err_set(reterr, ERR_HOST, errno, NULL, "%.120s %s", named,
+                       access(named, F_OK) < 0 ? "is not there" : "cannot be executed");
+    }
+    if (named[0] == '/') {
+        return resolve_directory(named, path) ? take_path(runtime, path, reterr) : 0;
+    }
+    /* An environment's interpreter is a link, and what it is started as tells it of the environment. */
+    bool is_plain = !find_environment(path, environment) && realpath(path, real);
+    return take_path(runtime, is_plain ? real : path, reterr);
+}
+
+/* ---- What it needs ---- */
+
+static bool is_below(const char *path, const char *above)
+{
+    size_t length = strlen(above);
+    return strncmp(path, above, length) == 0 && (path[length] == '/' || path[length] == '\0');
+}
+
+static int add_need(struct runtime_config *runtime, const char *path, const char *target)
+{
+    for (size_t i = 0; i < runtime->n_needs; i++) {
+        if (is_below(path, runtime->needs[i].path)) {
+            return 0;
+        }
+    }
+    struct interpreter_need *needs =
+        reallocarray(runtime->needs, runtime->n_needs + 1, sizeof *runtime->needs);
+    if (!needs) {
+        return -ENOMEM;
+    }
+    runtime->needs = needs;
+    struct interpreter_need need = {.path = strdup(path), .target = target ? strdup(target) : NULL};
+    needs[runtime->n_needs++] = need;
+    return !need.path || (target && !need.target) ? -ENOMEM : runtime->n_needs > NEEDS_MAX ? -E2BIG : 0;
+}
+
+/* The file, under every name that leads to it. */
+static int add_file(struct runtime_config *runtime, const char *first)
+{
+    char path[PATH_MAX], target[PATH_MAX], next[2 * PATH_MAX];
+    snprintf(path, sizeof path, "%s", first);
+    for (unsigned i = 0; i < LINKS_MAX; i++) {
+        int r = add_need(runtime, path, NULL);
+        ssize_t n = readlink(path, target, sizeof target - 1);
+        if (r < 0 || n <= 0) {
+            return r;
+        }
+        target[n] = '\0';
+        int length = (int)(file_name(path) - path);
+        snprintf(next, sizeof next, "%.*s%s", target[0] == '/' ? 0 : length, path, target);
+        if (strlen(next) >= PATH_MAX || !resolve_directory(next, path)) {
+            return -ELOOP;
+        }
+    }
+    return -ELOOP;
+}
+
+/* The loader that an ELF file of this machine's kind names. */
+static bool read_loader(const char *program, char ret[PATH_MAX])
+{
+    Elf64_Ehdr header;
+    CLEANUP(fd_closep) int fd = open(program, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || pread(fd, &header, sizeof header, 0) != (ssize_t)sizeof header ||
+        memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64) {
+        return false;
+    }
+    for (unsigned i = 0; i < header.e_phnum; i++) {
+        Elf64_Phdr segment;
+        off_t at = (off_t)(header.e_phoff + i * sizeof segment);
+        if (pread(fd, &segment, sizeof segment, at) != (ssize_t)sizeof segment) {
+            return false;
+        }
+        if (segment.p_type == PT_INTERP && segment.p_filesz > 1 && segment.p_filesz <= PATH_MAX) {
+            ssize_t n = pread(fd, ret, segment.p_filesz, (off_t)segment.p_offset);
+            return n == (ssize_t)segment.p_filesz && ret[0] == '/' && ret[n - 1] == '\0';
+        }
+    }
+    return false;
+}
+
+/* The loader, under the name that programs carry, and the directory in which it lies with the C library;
+ * `ret` is that directory, "" where there is none. */
+static int add_loader(struct runtime_config *runtime, char ret[PATH_MAX])
+{
+    char loader[PATH_MAX], real[PATH_MAX];
+    ret[0] = '\0';
+    if (!read_loader(runtime->interpreter, loader) || !realpath(loader, real)) {
+        return 0;
+    }
+    snprintf(ret, PATH_MAX, "%.*s", (int)(file_name(real) - real - 1), real);
+    int r = add_need(runtime, ret, NULL);
+    return r < 0 ? r : add_need(runtime, loader, real);
+}
+
+/* ---- What it says ---- */
+
+enum language { LANGUAGE_OTHER, LANGUAGE_PYTHON, LANGUAGE_NODE, LANGUAGE_BASH };
+
+static enum language language_of(const char *interpreter)
+{
+    static const char *const names[] = {
+        [LANGUAGE_PYTHON] = "python", [LANGUAGE_NODE] = "node", [LANGUAGE_BASH] = "bash"};
+    for (enum language i = LANGUAGE_PYTHON; i <= LANGUAGE_BASH; i++) {
+        if (strncmp(file_name(interpreter), names[i], strlen(names[i])) == 0) {
+            return i;
+        }
+    }
+    return LANGUAGE_OTHER;
+}
+
+static int take_text(char **to, const char *value)
+{
+    free(*to);
+    *to = strdup(value);
+    return *to ? 0 : -ENOMEM;
+}
+
+/* Lines of a word and what it is: "version 3.11.2", "need /usr/lib/python3.11", "startup /…/immure.pth". */
+static int take_answer(struct runtime_config *runtime, char *answer)
+{
+    int r = 0;
+    char *rest = NULL;
+    for (char *line = strtok_r(answer, "\n", &rest); line && r == 0; line = strtok_r(NULL, "\n", &rest)) {
+        char *value = strchr(line, ' ');
+        if (!value) {
+            continue;
+        }
+        *value++ = '\0';
+        if (strcmp(line, "version") == 0 && runtime->version[0] == '\0') {
+            r = take_text(&runtime->version, value);
+        } else if (strcmp(line, "startup") == 0) {
+            r = take_text(&runtime->startup, value);
+        } else if (strcmp(line, "need") == 0 && value[0] == '/') {
+            r = add_need(runtime, value, NULL);
+        }
+    }
+    return r;
+}
+
+/* "/usr/bin/python3.11" has its library in /usr/lib/python3.11: nobody need be asked. */
+static bool guess_library(const char *interpreter, char ret[PATH_MAX])
+{
+    char landmark[PATH_MAX + 8];
+    if (strncmp(interpreter, "/usr/bin/python3.", strlen("/usr/bin/python3.")) != 0) {
+        return false;
+    }
+    snprintf(ret, PATH_MAX, "/usr/lib/%s", file_name(interpreter));
+    snprintf(landmark, sizeof landmark, "%s/os.py", ret);
+    return access(landmark, F_OK) == 0;
+}
+
+static int add_answers(struct runtime_config *runtime, const char *libraries, bool ask, struct err *reterr)
+{
+    char guess[PATH_MAX];
+    CLEANUP(buf_free) struct buf answer = BUF_INIT;
+    int r = 0;
+    switch (language_of(runtime->interpreter)) {
+    case LANGUAGE_PYTHON:
+        if (!ask && guess_library(runtime->interpreter, guess)) {
+            return add_need(runtime, guess, NULL);
+        }
+        r = ask_python(runtime->interpreter, libraries, &answer, reterr);
+        break;
+    case LANGUAGE_NODE:
+        /* Only Debian's has more than its file. */
+        if (!ask && is_below(runtime->interpreter, "/usr/bin") && access("/usr/share/nodejs", F_OK) < 0) {
+            return 0;
+        }
+        r = ask_node(runtime->interpreter, &answer, reterr);
+        break;
+    case LANGUAGE_BASH:
+        r = ask ? ask_bash(runtime->interpreter, &answer, reterr) : 0;
+        break;
+    case LANGUAGE_OTHER:
+        break;
+    }
+    return r < 0 || !answer.data ? r : take_answer(runtime, answer.data);
+}
+
+/* What tells the file from another of the same name, or a newer one. */
+static void identify(struct runtime_config *runtime)
+{
+    struct stat st;
+    if (stat(runtime->interpreter, &st) == 0) {
+        runtime->file[0] = (uint64_t)st.st_dev;
+        runtime->file[1] = (uint64_t)st.st_ino;
+        runtime->file[2] = (uint64_t)st.st_ctim.tv_sec;
+        runtime->file[3] = (uint64_t)st.st_ctim.tv_nsec;
+    }
+}
+
+int interpreter_examine(struct runtime_config *runtime, bool ask, struct err *reterr)
+{
+    char libraries[PATH_MAX], environment[PATH_MAX];
+    struct err err = {0};
+    identify(runtime);
+    if (!runtime->version && take_text(&runtime->version, "") < 0) {
+        return err_errno(reterr, ENOMEM, "looking at an interpreter");
+    }
+    int r = add_loader(runtime, libraries);
+    r = r < 0 || !find_environment(runtime->interpreter, environment) ? r
+                                                                      : add_need(runtime, environment, NULL);
+    r = r < 0 ? r : add_file(runtime, runtime->interpreter);
+    r = r < 0 ? r : add_answers(runtime, libraries, ask, &err);
+    if (r < 0) {
+        return err_set(reterr, r == -ENOMEM ? ERR_INTERNAL : ERR_HOST, -r, NULL, "%.120s cannot be used: %s",
+                       runtime->interpreter, err.text[0] ? err.text : strerror(-r));
+    }
+    return 0;
+}
+
+bool interpreter_remember(struct runtime_config *runtime, const struct runtime_config *before)
+{
+    identify(runtime);
+    if (!before->n_needs || strcmp(runtime->interpreter, before->interpreter) != 0 ||
+        memcmp(runtime->file, before->file, sizeof runtime->file) != 0) {
+        return false;
+    }
+    int r = before->startup ? take_text(&runtime->startup, before->startup) : 0;
+    if (r == 0 && runtime->version[0] == '\0') {
+        r = take_text(&runtime->version, before->version);
+    }
+    for (size_t i = 0; r == 0 && i < before->n_needs; i++) {
+        r = add_need(runtime, before->needs[i].path, before->needs[i].target);
+    }
+    return r == 0;
+}
+
+void interpreter_show(struct policy *policy, struct runtime_config *ret)
+{
+    const struct policy_spec *spec = policy_spec(policy);
+    struct err err = {0};
+    *ret = (struct runtime_config){0};
+    if (spec->interpreter[0] && !spec->image[0] && (ret->interpreter = strdup(spec->interpreter)) &&
+        interpreter_locate(ret, &err) == 0 && interpreter_examine(ret, false, &err) == 0) {
+        policy_set_interpreter(policy, ret);
+    }
+}
