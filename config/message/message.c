@@ -18,6 +18,7 @@ const char *msg_type_to_string(enum msg_type type)
     static const char *const names[MSG_TYPE_COUNT] = {
         [MSG_NONE] = "none",
         [MSG_CONFIG] = "config",
+        [MSG_CALLERS] = "callers",
         [MSG_HELLO] = "hello",
         [MSG_JOB] = "job",
         [MSG_OUTPUTS] = "outputs",
@@ -47,6 +48,7 @@ const char *msg_type_to_string(enum msg_type type)
 struct outgoing {
     Immure__Msg envelope;
     Immure__MsgConfig config;
+    Immure__MsgCallers callers;
     Immure__MsgHello hello;
     Immure__MsgJob job;
     Immure__MsgCancel cancel;
@@ -82,6 +84,13 @@ static void fill_config(const struct msg *msg, struct pool *pool, struct outgoin
     ret->config.policy = policies_to_messages(msg->config.policies, msg->config.n_policies, pool);
 }
 
+static void fill_callers(struct outgoing *ret)
+{
+    immure__msg_callers__init(&ret->callers);
+    ret->envelope.kind_case = IMMURE__MSG__KIND_CALLERS;
+    ret->envelope.callers = &ret->callers;
+}
+
 static void fill_hello(struct outgoing *ret)
 {
     immure__msg_hello__init(&ret->hello);
@@ -97,13 +106,21 @@ static void fill_job(const struct msg *msg, struct pool *pool, struct outgoing *
     ret->envelope.job = &ret->job;
 }
 
-static void fill_cancel(const struct msg *msg, struct outgoing *ret)
-{
-    immure__msg_cancel__init(&ret->cancel);
-    ret->cancel.id = msg->cancel.id;
-    ret->envelope.kind_case = IMMURE__MSG__KIND_CANCEL;
-    ret->envelope.cancel = &ret->cancel;
-}
+/* Those of one number. */
+#define FILL_NUMBER(name, NAME, number)                                                                      \
+    static void fill_##name(const struct msg *msg, struct outgoing *ret)                                     \
+    {                                                                                                        \
+        immure__msg_##name##__init(&ret->name);                                                              \
+        ret->name.number = msg->name.number;                                                                 \
+        ret->envelope.kind_case = IMMURE__MSG__KIND_##NAME;                                                  \
+        ret->envelope.name = &ret->name;                                                                     \
+    }
+FILL_NUMBER(cancel, CANCEL, id)
+FILL_NUMBER(started, STARTED, id)
+FILL_NUMBER(submit, SUBMIT, id)
+FILL_NUMBER(ping, PING, number)
+FILL_NUMBER(pong, PONG, number)
+#undef FILL_NUMBER
 
 static void fill_outputs(const struct msg *msg, struct pool *pool, struct outgoing *ret)
 {
@@ -188,38 +205,6 @@ static bool fill_state(const struct msg *msg, struct pool *pool, struct outgoing
     return fill_warm(&msg->state, pool, &ret->state);
 }
 
-static void fill_ping(const struct msg *msg, struct outgoing *ret)
-{
-    immure__msg_ping__init(&ret->ping);
-    ret->ping.number = msg->ping.number;
-    ret->envelope.kind_case = IMMURE__MSG__KIND_PING;
-    ret->envelope.ping = &ret->ping;
-}
-
-static void fill_pong(const struct msg *msg, struct outgoing *ret)
-{
-    immure__msg_pong__init(&ret->pong);
-    ret->pong.number = msg->pong.number;
-    ret->envelope.kind_case = IMMURE__MSG__KIND_PONG;
-    ret->envelope.pong = &ret->pong;
-}
-
-static void fill_started(const struct msg *msg, struct outgoing *ret)
-{
-    immure__msg_started__init(&ret->started);
-    ret->started.id = msg->started.id;
-    ret->envelope.kind_case = IMMURE__MSG__KIND_STARTED;
-    ret->envelope.started = &ret->started;
-}
-
-static void fill_submit(const struct msg *msg, struct outgoing *ret)
-{
-    immure__msg_submit__init(&ret->submit);
-    ret->submit.id = msg->submit.id;
-    ret->envelope.kind_case = IMMURE__MSG__KIND_SUBMIT;
-    ret->envelope.submit = &ret->submit;
-}
-
 static void fill_session_query(const struct msg *msg, struct outgoing *ret)
 {
     immure__msg_session_query__init(&ret->session_query);
@@ -267,6 +252,9 @@ static bool fill(const struct msg *msg, struct pool *pool, struct outgoing *ret)
     switch (msg->type) {
     case MSG_CONFIG:
         fill_config(msg, pool, ret);
+        return true;
+    case MSG_CALLERS:
+        fill_callers(ret);
         return true;
     case MSG_HELLO:
         fill_hello(ret);
@@ -472,6 +460,9 @@ static int from_envelope(const Immure__Msg *envelope, const int *fds, size_t n_f
     case IMMURE__MSG__KIND_CONFIG:
         ret->type = MSG_CONFIG;
         return config_from_envelope(envelope->config, ret, reterr);
+    case IMMURE__MSG__KIND_CALLERS:
+        ret->type = MSG_CALLERS;
+        return 0;
     case IMMURE__MSG__KIND_HELLO:
         ret->type = MSG_HELLO;
         return 0;

@@ -2,11 +2,13 @@
  * command line. */
 #include "config/server/config.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "config/format/source.h"
+#include "jail/base/cleanup.h"
 
 static void texts_free(char **texts, size_t n)
 {
@@ -49,6 +51,24 @@ static void package_indexes_clear(struct server_config *config)
     free(config->package_index_ca_file);
 }
 
+static void key_free(struct key_config *key)
+{
+    free(key->name);
+    texts_free(key->policies, key->n_policies);
+    texts_free(key->runtimes, key->n_runtimes);
+    free(key->team);
+    free(key->expires);
+    free(key);
+}
+
+static void keys_free(struct key_config **keys, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        key_free(keys[i]);
+    }
+    free(keys);
+}
+
 void server_config_free(struct server_config *config)
 {
     if (!config) {
@@ -72,14 +92,8 @@ void server_config_free(struct server_config *config)
     }
     free(config->callbacks);
     package_indexes_clear(config);
-    for (size_t i = 0; i < config->n_keys; i++) {
-        free(config->keys[i].name);
-        texts_free(config->keys[i].policies, config->keys[i].n_policies);
-        texts_free(config->keys[i].runtimes, config->keys[i].n_runtimes);
-        free(config->keys[i].team);
-        free(config->keys[i].expires);
-    }
-    free(config->keys);
+    keys_free(config->keys, config->n_keys);
+    keys_free(config->former_keys, config->n_former_keys);
     free(config->key_file);
     for (size_t i = 0; i < config->n_teams; i++) {
         free(config->teams[i].name);
@@ -106,6 +120,59 @@ void server_config_swap_callers(struct server_config *a, struct server_config *b
     b->n_teams = was.n_teams;
 }
 
+static bool is_same_key(const struct key_config *a, const struct key_config *b)
+{
+    return a && memcmp(a->sha256, b->sha256, sizeof a->sha256) == 0 && strcmp(a->name, b->name) == 0;
+}
+
+/* What is said of it, not which one it is. */
+static void swap_words(struct key_config *a, struct key_config *b)
+{
+    const struct key_config was = *a;
+    char *name = b->name;
+    *a = *b;
+    a->name = was.name;
+    a->account = was.account;
+    *b = was;
+    b->name = name;
+}
+
+int server_config_take_callers(struct server_config *config, struct server_config *from)
+{
+    size_t n = config->n_keys + config->n_former_keys;
+    struct key_config **known = calloc(n + 1, sizeof *known);
+    if (!known) {
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < n; i++) {
+        known[i] = i < config->n_keys ? config->keys[i] : config->former_keys[i - config->n_keys];
+    }
+    for (size_t i = 0; i < from->n_keys; i++) {
+        size_t j = 0;
+        while (j < n && !is_same_key(known[j], from->keys[i])) {
+            j++;
+        }
+        if (j == n) {
+            from->keys[i]->account = config->n_accounts++;
+            continue;
+        }
+        swap_words(known[j], from->keys[i]);
+        key_free(from->keys[i]);
+        from->keys[i] = TAKE_PTR(known[j]);
+    }
+    free(config->former_keys);
+    config->former_keys = known;
+    config->n_former_keys = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (known[i]) {
+            known[config->n_former_keys++] = known[i];
+        }
+    }
+    config->n_keys = 0; /* they are among those */
+    server_config_swap_callers(config, from);
+    return 0;
+}
+
 const struct runtime_config *server_config_runtime(const struct server_config *config, const char *name)
 {
     for (size_t i = 0; i < config->n_runtimes; i++) {
@@ -125,8 +192,8 @@ const struct runtime_config *server_config_runtime(const struct server_config *c
 const struct key_config *server_config_key(const struct server_config *config, const char *name)
 {
     for (size_t i = 0; name && i < config->n_keys; i++) {
-        if (strcmp(config->keys[i].name, name) == 0) {
-            return &config->keys[i];
+        if (strcmp(config->keys[i]->name, name) == 0) {
+            return config->keys[i];
         }
     }
     return NULL;

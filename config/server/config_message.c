@@ -117,7 +117,7 @@ static int key_from_message(struct checker *checker, const Immure__Key *message,
                             const struct server_config *config, struct key_config *ret)
 {
     for (size_t i = 0; i < config->n_keys; i++) {
-        if (config->keys[i].name && strcmp(config->keys[i].name, message->name) == 0) {
+        if (strcmp(config->keys[i]->name, message->name) == 0) {
             return check_fail(checker, "name", "\"%s\" is the name of two keys", message->name);
         }
     }
@@ -160,15 +160,20 @@ static int keys_from_message(struct checker *checker, const Immure__Server *mess
                              struct server_config *config)
 {
     int r = check_new_array(checker, message->n_key, sizeof *config->keys, &config->keys);
+    config->n_accounts = (unsigned)message->n_key + 1;
     for (size_t i = 0; r == 0 && i < message->n_key; i++) {
+        struct key_config *key = NULL;
+        if ((r = check_new_array(checker, 1, sizeof *key, &key)) < 0) {
+            break;
+        }
         size_t before = check_enter(checker, "key", i);
-        config->n_keys = i;
-        struct key_config *key = &config->keys[i];
+        key->account = (unsigned)i + 1;
         r = key_from_message(checker, message->key[i], config, key);
+        config->keys[i] = key;
         config->n_keys = i + 1;
         for (size_t j = 0; r == 0 && j < i; j++) {
-            if (memcmp(config->keys[j].sha256, key->sha256, KEY_HASH_BYTES) == 0) {
-                r = check_fail(checker, "sha256", "\"%s\" and \"%s\" are the same key", config->keys[j].name,
+            if (memcmp(config->keys[j]->sha256, key->sha256, KEY_HASH_BYTES) == 0) {
+                r = check_fail(checker, "sha256", "\"%s\" and \"%s\" are the same key", config->keys[j]->name,
                                key->name);
             }
         }

@@ -32,7 +32,7 @@ static Immure__Key **keys_to_messages(const struct server_config *config, struct
 {
     Immure__Key **pointers = pool_alloc(pool, config->n_keys, sizeof *pointers);
     for (size_t i = 0; pointers && i < config->n_keys; i++) {
-        const struct key_config *key = &config->keys[i];
+        const struct key_config *key = config->keys[i];
         Immure__Key *message = pool_alloc(pool, 1, sizeof *message);
         char *hex = pool_alloc(pool, 1, SHA256_HEX);
         if (!message || !hex) {

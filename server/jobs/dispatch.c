@@ -53,6 +53,13 @@ int dispatch_new(struct front *front, struct channel *channel, struct dispatch *
     return 0;
 }
 
+int dispatch_set_keys(struct dispatch *dispatch)
+{
+    const struct server_config *config = dispatch->front->config;
+    int r = slot_queue_set_keys(dispatch->queue, config->n_keys, config->n_accounts);
+    return r < 0 ? r : admission_set_accounts(dispatch->admission);
+}
+
 void dispatch_show_jobs(const struct dispatch *dispatch)
 {
     const struct front *front = dispatch->front;
