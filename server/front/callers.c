@@ -1,7 +1,7 @@
 /* Keys and teams that change while the front serves. Runs in the front, on what the warden sends.
  *
- * Whoever is known stays so, with its rate, its jobs, its connections and its place in every table. Whoever is
- * gone is nobody in the next request, over whatever connection; what it has begun goes on. */
+ * Whoever is known stays so, with its rate, its jobs, its connections and its place in every table. Whoever
+ * is gone is nobody in the next request, over whatever connection; what it has begun goes on. */
 #include "server/front/callers.h"
 
 #include <errno.h>

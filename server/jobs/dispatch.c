@@ -571,6 +571,7 @@ void dispatch_cancel(struct running *job)
     }
     job->kept.job_id[0] = '\0'; /* nobody has heard of it: with this the warden forgets it, too */
     if (job->wait.queue) {
+        dispatch_note_waited(job, false);
         dispatch_unlink(job);
         dispatch_job_free(job);
     } else {

@@ -71,6 +71,7 @@ static void arm(const struct dispatch *dispatch)
 static void drop(struct running *job, const struct err *err, uint64_t retry_after_ms)
 {
     struct request *request = job->request;
+    dispatch_note_waited(job, true);
     dispatch_unlink(job);
     dispatch_job_free(job);
     request->job = NULL;

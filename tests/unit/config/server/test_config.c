@@ -12,7 +12,7 @@
 
 #include "config/server/config.h"
 
-#define ZEROS "00000000000000000000000000000000000000000000000000000000000000"
+#define ZEROS                   "00000000000000000000000000000000000000000000000000000000000000"
 #define KEY(name, digits, more) "key { name: '" name "' sha256: '" ZEROS digits "' " more "} "
 
 static struct server_config *read_config(const char *text)
