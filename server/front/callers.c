@@ -39,7 +39,7 @@ size_t callers_unread_bytes(const struct server_config *config)
 
 int callers_take(struct front *front, int fd, struct err *reterr)
 {
-    struct server_config *config = front->config, *next;
+    struct server_config *config = front->config, *next = NULL;
     int r = callers_read_config(fd, &next, reterr);
     if (r < 0) {
         return r;
