@@ -77,18 +77,18 @@ unpack()
     rm -rf "$directory/archives" "$directory/log"
 }
 
-# promtool in DIR, unpacked only: installed, its package would start a Prometheus server.
-need_promtool()
+# prometheus and promtool in DIR, unpacked only: installed, the package would start a server.
+need_prometheus()
 {
     local directory=$1 unpacked
-    if command -v promtool >/dev/null || [[ -x $directory/promtool ]]; then
+    if { command -v promtool && command -v prometheus; } >/dev/null || [[ -x $directory/promtool && -x $directory/prometheus ]]; then
         return 0
     fi
-    say "fetching promtool"
+    say "fetching Prometheus"
     unpacked=$(mktemp -d)
     unpack "$unpacked" prometheus
     mkdir -p "$directory"
-    cp "$unpacked/usr/bin/promtool" "$directory/"
+    cp "$unpacked/usr/bin/"{promtool,prometheus} "$directory/"
     rm -rf "$unpacked"
 }
 

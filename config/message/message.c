@@ -24,6 +24,8 @@ static const struct bind_row config_rows[] = {
 static const struct bind_table config_table = {
     .name = "config", BIND_TABLE_OF(struct msg_config, immure__msg_config__descriptor, config_rows)};
 
+static const struct bind_table callers_table = {.name = "callers",
+                                                .descriptor = &immure__msg_callers__descriptor};
 static const struct bind_table hello_table = {.name = "hello", .descriptor = &immure__msg_hello__descriptor};
 
 /* Messages of one number. */
@@ -101,6 +103,7 @@ static const struct kind {
 } kinds[MSG_TYPE_COUNT] = {
     [MSG_NONE] = {.name = "none"},
     [MSG_CONFIG] = {"config", IMMURE__MSG__KIND_CONFIG, &config_table},
+    [MSG_CALLERS] = {"callers", IMMURE__MSG__KIND_CALLERS, &callers_table},
     [MSG_HELLO] = {"hello", IMMURE__MSG__KIND_HELLO, &hello_table},
     [MSG_JOB] = {"job", IMMURE__MSG__KIND_JOB, &job_table},
     [MSG_OUTPUTS] = {"outputs", IMMURE__MSG__KIND_OUTPUTS, &outputs_table},

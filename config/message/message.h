@@ -19,6 +19,7 @@ struct buf;
 enum msg_type {
     MSG_NONE,
     MSG_CONFIG,
+    MSG_CALLERS,
     MSG_HELLO,
     MSG_JOB,
     MSG_CANCEL,

@@ -2,12 +2,14 @@
  * command line. */
 #include "config/server/config.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "config/format/source.h"
 #include "config/server/config_table.h"
+#include "jail/base/cleanup.h"
 
 /* What no row has. */
 static void found_clear(struct runtime_config *runtime)
@@ -29,6 +31,12 @@ void runtime_config_forget(struct runtime_config *runtime)
     free(runtime->interpreter);
 }
 
+static void key_free(struct key_config *key)
+{
+    bind_clear(&key_table, key);
+    free(key);
+}
+
 void server_config_free(struct server_config *config)
 {
     if (!config) {
@@ -47,6 +55,10 @@ void server_config_free(struct server_config *config)
     for (size_t i = 0; i < config->n_runtimes; i++) {
         found_clear(&config->runtimes[i]);
     }
+    for (size_t i = 0; i < config->n_former_keys; i++) {
+        key_free(config->former_keys[i]);
+    }
+    free(config->former_keys);
     bind_clear(&server_table, config);
     free(config);
 }
@@ -62,6 +74,59 @@ void server_config_swap_callers(struct server_config *a, struct server_config *b
     b->n_keys = was.n_keys;
     b->teams = was.teams;
     b->n_teams = was.n_teams;
+}
+
+static bool is_same_key(const struct key_config *a, const struct key_config *b)
+{
+    return a && memcmp(a->sha256, b->sha256, sizeof a->sha256) == 0 && strcmp(a->name, b->name) == 0;
+}
+
+/* What is said of it, not which one it is. */
+static void swap_words(struct key_config *a, struct key_config *b)
+{
+    const struct key_config was = *a;
+    char *name = b->name;
+    *a = *b;
+    a->name = was.name;
+    a->account = was.account;
+    *b = was;
+    b->name = name;
+}
+
+int server_config_take_callers(struct server_config *config, struct server_config *from)
+{
+    size_t n = config->n_keys + config->n_former_keys;
+    struct key_config **known = calloc(n + 1, sizeof *known);
+    if (!known) {
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < n; i++) {
+        known[i] = i < config->n_keys ? config->keys[i] : config->former_keys[i - config->n_keys];
+    }
+    for (size_t i = 0; i < from->n_keys; i++) {
+        size_t j = 0;
+        while (j < n && !is_same_key(known[j], from->keys[i])) {
+            j++;
+        }
+        if (j == n) {
+            from->keys[i]->account = config->n_accounts++;
+            continue;
+        }
+        swap_words(known[j], from->keys[i]);
+        key_free(from->keys[i]);
+        from->keys[i] = TAKE_PTR(known[j]);
+    }
+    free(config->former_keys);
+    config->former_keys = known;
+    config->n_former_keys = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (known[i]) {
+            known[config->n_former_keys++] = known[i];
+        }
+    }
+    config->n_keys = 0; /* they are among those */
+    server_config_swap_callers(config, from);
+    return 0;
 }
 
 const struct runtime_config *server_config_runtime(const struct server_config *config, const char *name)
@@ -83,8 +148,8 @@ const struct runtime_config *server_config_runtime(const struct server_config *c
 const struct key_config *server_config_key(const struct server_config *config, const char *name)
 {
     for (size_t i = 0; name && i < config->n_keys; i++) {
-        if (strcmp(config->keys[i].name, name) == 0) {
-            return &config->keys[i];
+        if (strcmp(config->keys[i]->name, name) == 0) {
+            return config->keys[i];
         }
     }
     return NULL;

@@ -35,6 +35,7 @@ struct key_config {
     char *expires;         /* "": never */
     uint64_t expires_s;    /* since the epoch; 0: never */
     bool approver;
+    unsigned account; /* 1 and up: its number in tables of whoever serves requests, never another key's */
 };
 
 struct team_config {
@@ -115,9 +116,12 @@ struct server_config {
     char *source_name;
     char *listen;
     char *environment;
-    struct key_config *keys;
+    struct key_config **keys;
     size_t n_keys;
-    char *key_file; /* "": none; its keys are among the others */
+    struct key_config **former_keys; /* whoever has begun something with one still points to it */
+    size_t n_former_keys;
+    unsigned n_accounts; /* numbers up to here are taken, with 0, nobody's */
+    char *key_file;      /* "": none; its keys are among the others */
     struct team_config *teams;
     size_t n_teams;
     bool open; /* no key and no file of keys, in a local environment: everyone may call */
@@ -203,6 +207,9 @@ void runtime_config_forget(struct runtime_config *runtime);
 
 /* Keys and teams change their places; nothing that points to either may be left. */
 void server_config_swap_callers(struct server_config *a, struct server_config *b);
+/* The keys and teams of `from`, for whoever serves: a key of the same name and hash stays where it is, with
+ * its account, and gets what is said of it now; others become former ones. -ENOMEM: nothing has changed. */
+int server_config_take_callers(struct server_config *config, struct server_config *from);
 
 /* By name or alias; NULL: none. */
 const struct runtime_config *server_config_runtime(const struct server_config *config, const char *name);

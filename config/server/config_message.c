@@ -125,9 +125,9 @@ static int check_key(struct checker *checker, struct key_config *key, const stru
 static int check_same_key(struct checker *checker, const struct server_config *config, size_t i)
 {
     for (size_t j = 0; j < i; j++) {
-        if (memcmp(config->keys[j].sha256, config->keys[i].sha256, KEY_HASH_BYTES) == 0) {
-            return check_fail(checker, "sha256", "\"%s\" and \"%s\" are the same key", config->keys[j].name,
-                              config->keys[i].name);
+        if (memcmp(config->keys[j]->sha256, config->keys[i]->sha256, KEY_HASH_BYTES) == 0) {
+            return check_fail(checker, "sha256", "\"%s\" and \"%s\" are the same key", config->keys[j]->name,
+                              config->keys[i]->name);
         }
     }
     return 0;
@@ -137,11 +137,13 @@ static int check_same_key(struct checker *checker, const struct server_config *c
 static int check_keys(struct checker *checker, struct server_config *config)
 {
     size_t n = config->n_keys;
+    config->n_accounts = (unsigned)n + 1;
     int r = 0;
     for (size_t i = 0; r == 0 && i < n; i++) {
         size_t before = check_enter(checker, "key", i);
         config->n_keys = i;
-        r = check_key(checker, &config->keys[i], config);
+        config->keys[i]->account = (unsigned)i + 1;
+        r = check_key(checker, config->keys[i], config);
         r = r < 0 ? r : check_same_key(checker, config, i);
         check_leave(checker, before);
     }

@@ -36,8 +36,7 @@ static const struct bind_row key_rows[] = {
 };
 #undef TEXTS
 #undef ROW
-static const struct bind_table key_table = {
-    BIND_TABLE_OF(struct key_config, immure__key__descriptor, key_rows)};
+const struct bind_table key_table = {BIND_TABLE_OF(struct key_config, immure__key__descriptor, key_rows)};
 
 static const struct bind_row callback_rows[] = {
     BIND(struct callback_config, Immure__Callback, text, url),
@@ -123,7 +122,7 @@ static const struct bind_row server_rows[] = {
     INDEX(INSTALLER_NPM, npm_registry),
     ROW(package_index_ca_file),
     SOME(BIND_TEXTS, policy_paths, policy_path),
-    SOME(BIND_EACH, keys, key, .table = &key_table),
+    SOME(BIND_EACH_OWN, keys, key, .table = &key_table),
     ROW(key_file),
     SOME(BIND_EACH, teams, team, .table = &team_table),
     SOME(BIND_EACH, runtimes, runtime, .table = &runtime_table),

@@ -3,4 +3,4 @@
 
 #include "config/format/bind.h"
 
-extern const struct bind_table server_table, callback_table;
+extern const struct bind_table server_table, key_table, callback_table;

@@ -2,7 +2,7 @@
  * as a whole has room for is the warden's to say, which also counts the jobs of other fronts.
  *
  * A rate is kept as one moment per key, the earliest at which the next job fits (a generic cell rate): a key
- * that was quiet for a minute may start a whole minute's jobs at once. A reload begins anew.
+ * that was quiet for a minute may start a whole minute's jobs at once. Another front begins anew.
  *
  * When a slot will be free nobody knows: callers are told the median of how long the last jobs took, and not
  * when those that run have to end, which is far too late where jobs are short and their timeouts are not.
@@ -29,27 +29,43 @@ struct admission {
     const struct server_config *config;
     uint64_t times_ms[TIMES_MAX]; /* of the last jobs; the oldest is overwritten */
     size_t n_times;               /* ever */
-    uint64_t next_ns[];           /* of each key: when a bucket that began empty would be full again */
+    size_t n_accounts;
+    uint64_t *next_ns; /* of each account: when a bucket that began empty would be full again */
 };
 
 struct admission *admission_new(const struct server_config *config)
 {
-    struct admission *admission =
-        calloc(1, sizeof *admission + config->n_keys * sizeof admission->next_ns[0]);
-    if (admission) {
-        admission->config = config;
+    struct admission *admission = calloc(1, sizeof *admission);
+    if (!admission) {
+        return NULL;
+    }
+    admission->config = config;
+    if (admission_set_accounts(admission) < 0) {
+        admission_free(admission);
+        return NULL;
     }
     return admission;
 }
 
-void admission_free(struct admission *admission)
+int admission_set_accounts(struct admission *admission)
 {
-    free(admission);
+    size_t n_accounts = admission->config->n_accounts;
+    uint64_t *next_ns = reallocarray(admission->next_ns, n_accounts, sizeof *next_ns);
+    if (!next_ns) {
+        return -ENOMEM;
+    }
+    memset(next_ns + admission->n_accounts, 0, (n_accounts - admission->n_accounts) * sizeof *next_ns);
+    admission->next_ns = next_ns;
+    admission->n_accounts = n_accounts;
+    return 0;
 }
 
-static uint64_t *next_of(struct admission *admission, const struct key_config *key)
+void admission_free(struct admission *admission)
 {
-    return &admission->next_ns[key - admission->config->keys];
+    if (admission) {
+        free(admission->next_ns);
+    }
+    free(admission);
 }
 
 uint32_t admission_share(const struct server_config *config, uint32_t most)
@@ -96,7 +112,7 @@ static int refuse(const struct admission_load *load, uint64_t now_ns, uint64_t *
 static int check_rate(const struct admission *admission, const struct key_config *key, uint64_t now_ns,
                       uint64_t *ret_retry_after_ms, struct err *reterr)
 {
-    uint64_t next_ns = admission->next_ns[key - admission->config->keys];
+    uint64_t next_ns = admission->next_ns[key->account];
     uint64_t interval_ns = key->max_jobs_per_minute ? MINUTE_NS / key->max_jobs_per_minute : 0;
     if (interval_ns == 0 || next_ns + interval_ns <= now_ns + MINUTE_NS) {
         return 0;
@@ -144,7 +160,7 @@ void admission_take(struct admission *admission, const struct caller *caller, ui
 {
     const struct key_config *key = caller->key;
     if (key && key->max_jobs_per_minute > 0) {
-        uint64_t *next_ns = next_of(admission, key);
+        uint64_t *next_ns = &admission->next_ns[key->account];
         *next_ns = (*next_ns > now_ns ? *next_ns : now_ns) + MINUTE_NS / key->max_jobs_per_minute;
     }
 }

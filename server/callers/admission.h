@@ -11,6 +11,8 @@ struct server_config;
 
 /* `config` outlives it. NULL: out of memory. */
 struct admission *admission_new(const struct server_config *config);
+/* The configuration has other keys now. -ENOMEM: nothing has changed. */
+int admission_set_accounts(struct admission *admission);
 void admission_free(struct admission *admission); /* takes NULL */
 
 /* What the jobs that run tell of a caller. */

@@ -17,8 +17,8 @@ static const struct key_config *find_key(const struct server_config *config, con
     sha256_of(key, len, hash);
     const struct key_config *found = NULL;
     for (size_t i = 0; i < config->n_keys; i++) {
-        if (secure_equal(hash, config->keys[i].sha256, sizeof hash)) {
-            found = &config->keys[i];
+        if (secure_equal(hash, config->keys[i]->sha256, sizeof hash)) {
+            found = config->keys[i];
         }
     }
     return found;

@@ -4,7 +4,9 @@
  * wait for all of another's. Who may not begin yet, because its key runs as many as it may, is passed by. */
 #include "server/callers/slot_queue.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct account {
     uint64_t turn; /* its last one */
@@ -15,23 +17,41 @@ struct slot_queue {
     struct slot_wait *first, *last;
     struct account all;
     size_t most, most_bytes, n_accounts;
+    bool is_shared; /* by several keys */
     uint64_t turns;
-    struct account accounts[];
+    struct account *accounts;
 };
+
+int slot_queue_set_keys(struct slot_queue *queue, size_t n_keys, size_t n_accounts)
+{
+    struct account *accounts = reallocarray(queue->accounts, n_accounts, sizeof *accounts);
+    if (!accounts) {
+        return -ENOMEM;
+    }
+    memset(accounts + queue->n_accounts, 0, (n_accounts - queue->n_accounts) * sizeof *accounts);
+    queue->accounts = accounts;
+    queue->n_accounts = n_accounts;
+    queue->is_shared = n_keys > 1;
+    return 0;
+}
 
 struct slot_queue *slot_queue_new(size_t n_accounts, size_t most, size_t most_bytes)
 {
-    struct slot_queue *queue = calloc(1, sizeof *queue + n_accounts * sizeof queue->accounts[0]);
-    if (queue) {
-        queue->n_accounts = n_accounts;
-        queue->most = most;
-        queue->most_bytes = most_bytes;
+    struct slot_queue *queue = calloc(1, sizeof *queue);
+    if (!queue || slot_queue_set_keys(queue, n_accounts - 1, n_accounts) < 0) {
+        free(queue);
+        return NULL;
     }
+    queue->most = most;
+    queue->most_bytes = most_bytes;
     return queue;
 }
 
 void slot_queue_free(struct slot_queue *queue)
 {
+    if (queue) {
+        free(queue->accounts);
+    }
     free(queue);
 }
 
@@ -43,7 +63,7 @@ size_t slot_queue_count(const struct slot_queue *queue)
 /* Half of it, and at least one. */
 static size_t share(const struct slot_queue *queue, size_t most)
 {
-    return queue->n_accounts > 2 ? most - most / 2 : most;
+    return queue->is_shared ? most - most / 2 : most;
 }
 
 static bool fits(const struct account *account, size_t most, size_t most_bytes, size_t bytes)

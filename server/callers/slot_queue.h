@@ -21,6 +21,8 @@ struct slot_wait {
 /* At most `most` wait, with `most_bytes` together; where there are several keys, one has at most half of
  * either. The accounts are a key each, and in front of them that of an open server. NULL: out of memory. */
 struct slot_queue *slot_queue_new(size_t n_accounts, size_t most, size_t most_bytes);
+/* There are so many keys now, and accounts: at least as many as before. -ENOMEM: nothing has changed. */
+int slot_queue_set_keys(struct slot_queue *queue, size_t n_keys, size_t n_accounts);
 void slot_queue_free(struct slot_queue *queue); /* nobody waits any more; takes NULL */
 
 size_t slot_queue_count(const struct slot_queue *queue);

@@ -322,6 +322,13 @@ static int decode_timeout(struct decoder *decoder, const struct json *value, str
     return 0;
 }
 
+static int decode_queue(struct decoder *decoder, const struct json *value, struct err *reterr)
+{
+    return json_u64(value, &decoder->request->queue_ms)
+               ? 0
+               : bad(reterr, "queue_ms", "must be a whole number from 0 up");
+}
+
 static int decode_stream(struct decoder *decoder, const struct json *value, struct err *reterr)
 {
     (void)reterr;
@@ -335,6 +342,7 @@ static const struct row body_rows[] = {
     {"execution_id", "execution_id", JSON_STRING, decode_execution_id},
     {"callback_url", "callback_url", JSON_STRING, decode_callback},
     {"timeout_ms", "timeout_ms", JSON_NUMBER, decode_timeout},
+    {"queue_ms", "queue_ms", JSON_NUMBER, decode_queue},
     {"stream", "stream", JSON_BOOL, decode_stream},
 };
 

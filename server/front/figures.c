@@ -33,6 +33,17 @@ static const struct {
     {METRIC_LOG_LINES_LOST, {"warden", "front"}},
 };
 
+void figures_of_teams(struct front *front)
+{
+    const struct server_config *config = front->config;
+    for (size_t i = 0; i < config->n_teams; i++) {
+        for (int status = 0; config->teams[i].enabled && status < JOB_STATUS_COUNT; status++) {
+            metrics_add(front->metrics, METRIC_TEAM_JOBS, config->teams[i].name,
+                        job_status_to_string((enum job_status)status), 0);
+        }
+    }
+}
+
 static void begin_jobs(const struct front *front)
 {
     const struct server_config *config = front->config;
@@ -40,11 +51,6 @@ static void begin_jobs(const struct front *front)
         const char *name = job_status_to_string((enum job_status)status);
         for (size_t i = 0; i < config->n_runtimes; i++) {
             metrics_add(front->metrics, METRIC_JOBS, config->runtimes[i].name, name, 0);
-        }
-        for (size_t i = 0; i < config->n_teams; i++) {
-            if (config->teams[i].enabled) {
-                metrics_add(front->metrics, METRIC_TEAM_JOBS, config->teams[i].name, name, 0);
-            }
         }
     }
     for (int class = 0; class < ERROR_CLASS_COUNT; class ++) {
@@ -64,6 +70,7 @@ void figures_begin(struct front *front)
         }
     }
     begin_jobs(front);
+    figures_of_teams(front);
     metrics_set(front->metrics, METRIC_BUILD_INFO, IMMURE_VERSION, IMMURE_COMMIT, 1);
     metrics_set(front->metrics, METRIC_JOB_SLOTS, NULL, NULL, front->config->max_concurrent_jobs);
     metrics_set(front->metrics, METRIC_KERNEL_SLOTS, NULL, NULL, front->config->max_kernels);

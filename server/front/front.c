@@ -26,6 +26,7 @@
 #include "server/bridge/egress.h"
 #include "server/doors/content_type.h"
 #include "server/doors/mcp_session.h"
+#include "server/front/callers.h"
 #include "server/front/figures.h"
 #include "server/front/guesses.h"
 #include "server/front/inbound.h"
@@ -45,7 +46,6 @@
 #include "server/link/channel.h"
 
 #define CONFIG_TIMEOUT_MS 10000
-#define CONFIG_BYTES_MAX  (16u << 20)
 #define BODIES_AT_ONCE    8 /* of the largest size, in memory */
 #define SMALL_BODY_BYTES  65536
 #define MESSAGE_FDS       2  /* beside the warden's words, but for its verdicts, which hold theirs */
@@ -178,12 +178,7 @@ static int receive_config(struct front_process *process, struct err *reterr)
     msg_clear(&msg);
     CLEANUP(fd_closep) int config_fd = fds[0];
     process->audit_fd = n_fds > 1 ? fds[1] : -1;
-    CLEANUP(buf_free) struct buf data = BUF_INIT;
-    r = lseek(config_fd, 0, SEEK_SET) < 0 ? -errno : io_read_fd(config_fd, CONFIG_BYTES_MAX, &data);
-    if (r < 0) {
-        return err_errno(reterr, -r, "reading the configuration");
-    }
-    return server_config_decode(data.data, data.len, &process->front.config, reterr);
+    return callers_read_config(config_fd, &process->front.config, reterr);
 }
 
 /* The second: how things stand. Nobody is served before, so that a reload is seen by nobody. */
@@ -241,6 +236,16 @@ static void take_state(struct front_process *process, const struct msg_state *st
     }
 }
 
+static int take_callers(struct front *front, int fd)
+{
+    struct err err = {0};
+    int r = callers_take(front, fd, &err);
+    if (r < 0) {
+        log_err(front->log, LOG_ERROR, "callers_not_taken", &err); /* nor left as they were: it ends */
+    }
+    return r;
+}
+
 /* Descriptors beside it stay the caller's. */
 static int take_message(struct front_process *process, struct msg *msg, const int *fds, size_t n_fds)
 {
@@ -249,6 +254,8 @@ static int take_message(struct front_process *process, struct msg *msg, const in
     case MSG_STATE:
         take_state(process, &msg->state);
         return 0;
+    case MSG_CALLERS:
+        return take_callers(front, n_fds > 0 ? fds[0] : -1);
     case MSG_DONE:
         return dispatch_done(front->dispatch, &msg->done);
     case MSG_REFUSED:
@@ -347,13 +354,6 @@ static void on_channel(void *arg, uint32_t events)
     }
 }
 
-/* Half of what all have, where there are several keys. */
-static size_t unread_bytes_per_key(const struct server_config *config)
-{
-    uint64_t all = config->max_unread_bytes, own = config->max_unread_bytes_per_key;
-    return (size_t)(own > 0 ? own : config->n_keys > 1 ? all / 2 : all);
-}
-
 static int start_http(struct front_process *process, struct err *reterr)
 {
     struct front *front = &process->front;
@@ -362,12 +362,12 @@ static int start_http(struct front_process *process, struct err *reterr)
         .listen_fd = process->listen_fd,
         .max_body_bytes = (size_t)config->max_body_bytes,
         .max_header_bytes = config->max_header_bytes,
-        .n_accounts = config->n_keys + 1,
+        .n_accounts = config->n_accounts,
         .max_bodies_bytes = (size_t)config->max_body_bytes * BODIES_AT_ONCE,
         .max_small_bodies_bytes = (size_t)config->max_body_bytes,
         .small_body_bytes = SMALL_BODY_BYTES,
         .max_unread_bytes = (size_t)config->max_unread_bytes,
-        .max_unread_bytes_per_account = unread_bytes_per_key(config),
+        .max_unread_bytes_per_account = callers_unread_bytes(config),
         .reply_stall_ms = config->reply_stall_ms,
         .header_timeout_ms = config->header_timeout_ms,
         .request_timeout_ms = config->request_timeout_ms,

@@ -72,7 +72,7 @@ static struct inbound *inbound_of(struct front *front, struct http_request *http
 static unsigned account_of(const struct request *request)
 {
     const struct key_config *key = request->caller.key;
-    return key ? (unsigned)(key - request->front->config->keys) + 1 : 0;
+    return key ? key->account : 0;
 }
 
 /* The key is looked at once and then wiped from the connection's memory, in which a job's request stays as

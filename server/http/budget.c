@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 int budget_open(struct budget *budget, size_t most_bytes, size_t most_of_one_bytes, size_t n_accounts)
 {
@@ -15,6 +16,7 @@ int budget_open(struct budget *budget, size_t most_bytes, size_t most_of_one_byt
     *budget = (struct budget){.most_bytes = most_bytes,
                               .most_of_one_bytes = most_of_one_bytes,
                               .n_accounts = n_accounts,
+                              .is_shared = n_accounts > 2,
                               .used_by = used_by};
     return 0;
 }
@@ -25,9 +27,17 @@ void budget_close(struct budget *budget)
     *budget = (struct budget){0};
 }
 
-static bool is_shared(const struct budget *budget)
+int budget_set_keys(struct budget *budget, size_t n_keys, size_t n_accounts)
 {
-    return budget->n_accounts > 2;
+    size_t *used_by = reallocarray(budget->used_by, n_accounts, sizeof *used_by);
+    if (!used_by) {
+        return -ENOMEM;
+    }
+    memset(used_by + budget->n_accounts, 0, (n_accounts - budget->n_accounts) * sizeof *used_by);
+    budget->used_by = used_by;
+    budget->n_accounts = n_accounts;
+    budget->is_shared = n_keys > 1;
+    return 0;
 }
 
 enum budget_answer budget_take(struct budget *budget, unsigned account, size_t bytes)
@@ -36,7 +46,7 @@ enum budget_answer budget_take(struct budget *budget, unsigned account, size_t b
     if (bytes > left) {
         return BUDGET_FULL;
     }
-    if (is_shared(budget) && of_one + bytes > left - bytes) {
+    if (budget->is_shared && of_one + bytes > left - bytes) {
         return BUDGET_NO_SHARE;
     }
     budget_add(budget, account, bytes);

@@ -9,12 +9,15 @@ struct budget {
     size_t most_bytes, used_bytes;
     size_t most_of_one_bytes; /* of one account; what is beyond that budget_debtor() tells */
     size_t n_accounts;
+    bool is_shared; /* by several keys */
     size_t *used_by;
 };
 
 /* `n_accounts` at least 1. -ENOMEM. All zeros is a closed one. */
 int budget_open(struct budget *budget, size_t most_bytes, size_t most_of_one_bytes, size_t n_accounts);
 void budget_close(struct budget *budget);
+/* So many keys share it now. Accounts are at least as many as before. -ENOMEM: nothing has changed. */
+int budget_set_keys(struct budget *budget, size_t n_keys, size_t n_accounts);
 
 enum budget_answer {
     BUDGET_TAKEN,

@@ -87,6 +87,9 @@ void http_server_run(struct http_server *server);
 /* No more connections, but for those that the kernel has accepted already if `take_waiting`; those that wait
  * between two requests are closed, the others after their reply. */
 void http_server_drain(struct http_server *server, bool take_waiting);
+/* There are so many keys now, and accounts: at least as many as before. -ENOMEM: to be ended. */
+int http_server_set_keys(struct http_server *server, size_t n_keys, size_t n_accounts,
+                         size_t max_unread_bytes_per_account);
 /* Connections with a request on its way in or out. */
 size_t http_server_busy(const struct http_server *server);
 size_t http_server_connections(const struct http_server *server);

@@ -21,6 +21,7 @@ struct http_server {
     struct http_events events;
     void *arg;
     struct http_connections connections;
+    size_t n_keys;
     unsigned *counts; /* of connections, by account; for a moment */
     struct budget bodies, small_bodies;
     struct budget unread;

@@ -57,9 +57,8 @@ static struct http_connection *waiting_of(const struct http_server *server, unsi
 static struct http_connection *beyond_share(const struct http_server *server, unsigned places,
                                             const uint64_t *network)
 {
-    size_t n_keys = server->options.n_accounts - 1;
     unsigned account = 0, most = 0;
-    if (n_keys < 2) {
+    if (server->n_keys < 2) {
         return NULL;
     }
     memset(server->counts, 0, server->options.n_accounts * sizeof server->counts[0]);
@@ -69,7 +68,7 @@ static struct http_connection *beyond_share(const struct http_server *server, un
             account = at->account;
         }
     }
-    return most > places / n_keys ? waiting_of(server, account, network) : NULL;
+    return most > places / server->n_keys ? waiting_of(server, account, network) : NULL;
 }
 
 /* Those with a key make room only where they hold most places, and one of them does nothing. */
@@ -193,6 +192,7 @@ int http_server_new(struct loop *loop, const struct http_options *options, const
         return err_errno(reterr, ENOMEM, "starting the HTTP server");
     }
     *server = (struct http_server){.loop = loop, .options = *options, .events = *events, .arg = arg};
+    server->n_keys = options->n_accounts - 1;
     server->connections.loop = loop;
     server->connections.arg = server;
     server->connections.late = http_on_late;
@@ -209,6 +209,22 @@ int http_server_new(struct loop *loop, const struct http_options *options, const
     }
     *ret = server;
     return 0;
+}
+
+int http_server_set_keys(struct http_server *server, size_t n_keys, size_t n_accounts,
+                         size_t max_unread_bytes_per_account)
+{
+    unsigned *counts = reallocarray(server->counts, n_accounts, sizeof *counts);
+    if (!counts) {
+        return -ENOMEM;
+    }
+    server->counts = counts;
+    server->options.n_accounts = n_accounts;
+    server->n_keys = n_keys;
+    server->unread.most_of_one_bytes = max_unread_bytes_per_account;
+    int r = budget_set_keys(&server->bodies, n_keys, n_accounts);
+    r = r < 0 ? r : budget_set_keys(&server->small_bodies, n_keys, n_accounts);
+    return r < 0 ? r : budget_set_keys(&server->unread, n_keys, n_accounts);
 }
 
 void http_server_free(struct http_server *server)

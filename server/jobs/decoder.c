@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -41,7 +42,8 @@ struct decoder {
     pthread_cond_t wake;
     struct decoding *at_work; /* from here on under the lock */
     bool started, finished, stop;
-    uint64_t last_ns[]; /* of each account: its last body */
+    size_t n_accounts; /* these are the main thread's again */
+    uint64_t *last_ns; /* of each account: its last body */
 };
 
 static void *work(void *arg)
@@ -162,13 +164,25 @@ static int make_thread(struct decoder *decoder)
     return r;
 }
 
+int decoder_set_accounts(struct decoder *decoder, size_t n_accounts)
+{
+    uint64_t *last_ns = reallocarray(decoder->last_ns, n_accounts, sizeof *last_ns);
+    if (!last_ns) {
+        return -ENOMEM;
+    }
+    memset(last_ns + decoder->n_accounts, 0, (n_accounts - decoder->n_accounts) * sizeof *last_ns);
+    decoder->last_ns = last_ns;
+    decoder->n_accounts = n_accounts;
+    return 0;
+}
+
 int decoder_new(struct loop *loop, const struct server_config *config,
                 void (*done)(void *owner, struct body_reading *reading), struct decoder **ret,
                 struct err *reterr)
 {
-    size_t n_accounts = config->n_keys + 1;
-    struct decoder *decoder = calloc(1, sizeof *decoder + n_accounts * sizeof decoder->last_ns[0]);
-    if (!decoder) {
+    struct decoder *decoder = calloc(1, sizeof *decoder);
+    if (!decoder || decoder_set_accounts(decoder, config->n_accounts) < 0) {
+        free(decoder);
         return err_errno(reterr, ENOMEM, "making the decoder");
     }
     decoder->config = config;
@@ -210,6 +224,7 @@ void decoder_free(struct decoder *decoder)
     fd_closep(&decoder->event_fd);
     pthread_cond_destroy(&decoder->wake);
     pthread_mutex_destroy(&decoder->lock);
+    free(decoder->last_ns);
     free(decoder);
 }
 

@@ -33,8 +33,10 @@ int decoder_new(struct loop *loop, const struct server_config *config,
 /* Waits for the body that is being decoded, if one is; nobody hears of it. Takes NULL. */
 void decoder_free(struct decoder *decoder);
 
-/* `text` stays as it is until `done`, or decoder_leave(). `account`: 0 to the number of keys. NULL: no
- * memory. */
+/* At least as many as before. -ENOMEM: nothing has changed. */
+int decoder_set_accounts(struct decoder *decoder, size_t n_accounts);
+
+/* `text` stays as it is until `done`, or decoder_leave(). NULL: no memory. */
 struct decoding *decoder_wait(struct decoder *decoder, unsigned account, const struct door *door,
                               const char *text, size_t size, void *owner);
 /* The owner goes before `done`. Where the text is being read, it is taken from `text`, which is empty then.

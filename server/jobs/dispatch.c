@@ -53,6 +53,13 @@ int dispatch_new(struct front *front, struct channel *channel, struct dispatch *
     return 0;
 }
 
+int dispatch_set_keys(struct dispatch *dispatch)
+{
+    const struct server_config *config = dispatch->front->config;
+    int r = slot_queue_set_keys(dispatch->queue, config->n_keys, config->n_accounts);
+    return r < 0 ? r : admission_set_accounts(dispatch->admission);
+}
+
 void dispatch_show_jobs(const struct dispatch *dispatch)
 {
     const struct front *front = dispatch->front;
@@ -564,6 +571,7 @@ void dispatch_cancel(struct running *job)
     }
     job->kept.job_id[0] = '\0'; /* nobody has heard of it: with this the warden forgets it, too */
     if (job->wait.queue) {
+        dispatch_note_waited(job, false);
         dispatch_unlink(job);
         dispatch_job_free(job);
     } else {

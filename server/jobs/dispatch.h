@@ -52,6 +52,9 @@ int dispatch_check(struct dispatch *dispatch, const struct caller *caller, struc
                    uint64_t *ret_retry_after_ms, struct err *reterr);
 void dispatch_count(struct dispatch *dispatch, const struct caller *caller);
 
+/* The configuration has other keys now. -ENOMEM: to be ended. */
+int dispatch_set_keys(struct dispatch *dispatch);
+
 /* What a request has waited in until its job was to run. */
 struct dispatch_waiting {
     /* The job has not begun: `request` waits in it as before. NULL: nobody does any more; frees it. */

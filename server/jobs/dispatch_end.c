@@ -1,5 +1,5 @@
-/* Jobs whose verdict has come: what is counted, what the audit log says, and the reply. Runs in the front. A
- * caller may have left before that; then there is no reply. */
+/* Jobs whose verdict has come, and the reply. Runs in the front. A caller may have left before that; then
+ * there is no reply. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,6 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
-#include "server/audit/job_line.h"
 #include "server/bridge/bridge.h"
 #include "server/bridge/egress.h"
 #include "server/callers/admission.h"
@@ -27,7 +26,6 @@
 #include "server/jobs/stream.h"
 #include "server/kit/capture.h"
 #include "server/kit/log.h"
-#include "server/kit/metrics.h"
 
 /* The caller goes, the job goes on. */
 static void reply_kept(struct running *job)
@@ -51,51 +49,6 @@ int dispatch_started(struct dispatch *dispatch, uint64_t id)
         dispatch_begin_stream(job);
     }
     return 0;
-}
-
-static void count_result(struct front *front, const struct running *job, const struct job_result *result)
-{
-    struct metrics *metrics = front->metrics;
-    metrics_add(metrics, METRIC_JOBS, job->runtime->name, job_status_to_string(result->status), 1);
-    const struct team_config *team = auth_team(front->config, &job->caller);
-    if (team) {
-        metrics_add(metrics, METRIC_TEAM_JOBS, team->name, job_status_to_string(result->status), 1);
-    }
-    if (result->status == JOB_SETUP_ERROR) {
-        return;
-    }
-    metrics_observe(metrics, METRIC_JOB_QUEUE, (double)job->queued_ns / (double)NS_PER_S);
-    metrics_observe(metrics, METRIC_JOB_DURATION, (double)result->duration_ns / (double)NS_PER_S);
-    metrics_observe(metrics, METRIC_JAIL_SETUP, (double)result->setup_ns / (double)NS_PER_S);
-    if (result->has_cpu) {
-        metrics_add(metrics, METRIC_JOB_CPU, NULL, NULL, (double)result->cpu_ns / (double)NS_PER_S);
-    }
-    if (result->has_memory_peak) {
-        metrics_observe(metrics, METRIC_JOB_MEMORY_PEAK, (double)result->memory_peak_bytes);
-    }
-    for (size_t i = 0; i < result->n_denied; i++) {
-        const char *name = result->denied[i].name;
-        metrics_add(metrics, METRIC_DENIED_SYSCALLS, strcmp(name, "?") == 0 ? "other" : name, NULL,
-                    (double)result->denied[i].count);
-    }
-}
-
-static void audit(struct front *front, const struct running *job, const struct job_result *result)
-{
-    audit_write(front->audit,
-                &(struct audit_job){
-                    .key = job->caller.name,
-                    .team = job->caller.key ? job->caller.key->team : NULL,
-                    .request_id = job->request_id,
-                    .execution_id = job->execution_id,
-                    .traceparent = job->traceparent,
-                    .runtime = job->runtime->name,
-                    .code_sha256 = job->code_sha256,
-                    .code = job->code,
-                    .session_id = job->session_id,
-                    .total_ns = clock_now_ns() - job->start_ns,
-                },
-                result);
 }
 
 static void reply_setup_error(struct request *request, const struct job_result *result)
@@ -269,8 +222,7 @@ int dispatch_done(struct dispatch *dispatch, struct job_result *result)
     egress_job_free(TAKE_PTR(job->egress));
     bridge_finish(job->bridge);
     take_reason(job, result);
-    count_result(dispatch->front, job, result);
-    audit(dispatch->front, job, result);
+    dispatch_record(job, result);
     if (result->status != JOB_SETUP_ERROR) {
         admission_note_time(dispatch->admission, (result->setup_ns + result->duration_ns) / NS_PER_MS);
     }
@@ -302,6 +254,7 @@ int dispatch_done(struct dispatch *dispatch, struct job_result *result)
 static void end_waiting(struct running *job)
 {
     struct job_result result = {.status = JOB_CANCELLED, .exit_code = -1};
+    dispatch_note_waited(job, false);
     dispatch_unlink(job);
     job->request->job = NULL;
     take_reason(job, &result);

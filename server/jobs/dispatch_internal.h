@@ -1,5 +1,6 @@
 /* What the parts of dispatch.h share: dispatch.c (a job on its way to the warden), dispatch_wait.c (one that
- * waits for a slot) and dispatch_end.c (the warden's answers, and what becomes of them). */
+ * waits for a slot), dispatch_end.c (the warden's answers, and what becomes of them) and dispatch_record.c
+ * (what is counted and noted of it). */
 #pragma once
 
 #include <stdbool.h>
@@ -101,3 +102,11 @@ void dispatch_job_free(struct running *job);
 void dispatch_send_cancel(const struct running *job);
 /* The head of the job's event stream, unless it has been sent. */
 void dispatch_begin_stream(struct running *job);
+
+/* ---- dispatch_record.c ---- */
+
+/* It has ended so. */
+void dispatch_record(const struct running *job, const struct job_result *result);
+/* It has waited for a slot, and will not begin: the audit log says so, and the metrics. `refused`: its caller
+ * is told, and those requests are counted elsewhere. */
+void dispatch_note_waited(const struct running *job, bool refused);

@@ -71,6 +71,7 @@ static void arm(const struct dispatch *dispatch)
 static void drop(struct running *job, const struct err *err, uint64_t retry_after_ms)
 {
     struct request *request = job->request;
+    dispatch_note_waited(job, true);
     dispatch_unlink(job);
     dispatch_job_free(job);
     request->job = NULL;
@@ -101,7 +102,7 @@ void dispatch_allow_wait(struct running *job)
     uint64_t queue_ms = wish_ms < config->max_queue_ms ? wish_ms : config->max_queue_ms;
     uint64_t now_ns = clock_now_ns();
     job->wait = (struct slot_wait){
-        .account = job->caller.key ? (unsigned)(job->caller.key - config->keys) + 1 : 0,
+        .account = job->caller.key ? job->caller.key->account : 0,
         .bytes = (size_t)job->execute.input.size + job->execute.stdin_size,
         .since_ns = now_ns,
         .until_ns = queue_ms > 0 ? now_ns + queue_ms * NS_PER_MS : 0,
@@ -198,7 +199,7 @@ int dispatch_wait_open(struct dispatch *dispatch, struct err *reterr)
     size_t most = config->max_queued_jobs ? config->max_queued_jobs
                                           : (size_t)PLACES_PER_SLOT * config->max_concurrent_jobs;
     dispatch->queue =
-        slot_queue_new(config->n_keys + 1, most, (size_t)config->max_body_bytes * LARGEST_AT_ONCE);
+        slot_queue_new(config->n_accounts, most, (size_t)config->max_body_bytes * LARGEST_AT_ONCE);
     return dispatch->queue
                ? loop_add_timer(dispatch->front->loop, on_timer, dispatch, &dispatch->queue_timer, reterr)
                : err_errno(reterr, ENOMEM, "making the table of jobs that wait");

@@ -35,6 +35,8 @@ struct channel_rule {
 static const struct channel_rule channel_rules[] = {
     /* configuration, audit log if there is one */
     {MSG_CONFIG, CHANNEL_WARDEN, CHANNEL_NEW, CHANNEL_CONFIGURED, 1, 2},
+    /* configuration */
+    {MSG_CALLERS, CHANNEL_WARDEN, CHANNEL_CONFIGURED | CHANNEL_SERVING, 0, 1, 1},
     /* where the kernel reports the front's denied calls, if it does */
     {MSG_HELLO, CHANNEL_FRONT, CHANNEL_CONFIGURED, CHANNEL_SERVING, 0, 1},
     {MSG_STATE, CHANNEL_WARDEN, CHANNEL_CONFIGURED | CHANNEL_SERVING, 0, 0, 0},

@@ -48,7 +48,7 @@ static int check_runtime(const struct settings *settings, size_t i, struct err *
 
 static int check_key(const struct settings *settings, size_t i, struct err *reterr)
 {
-    const struct key_config *key = &settings->config->keys[i];
+    const struct key_config *key = settings->config->keys[i];
     for (size_t j = 0; j < key->n_policies; j++) {
         const char *policy = key->policies[j];
         char path[64];
@@ -164,7 +164,7 @@ void settings_log_no_caller(const struct settings *settings, struct log *log)
     const struct server_config *config = settings->config;
     bool may_call = config->open;
     for (size_t i = 0; i < config->n_keys; i++) {
-        may_call = may_call || !key_has_expired(&config->keys[i]);
+        may_call = may_call || !key_has_expired(config->keys[i]);
     }
     if (!may_call) {
         LOG(log, LOG_WARNING, "no_valid_key", LOG_FIELD_U64("keys", config->n_keys),
@@ -193,11 +193,11 @@ void settings_log_teams_off(const struct settings *settings, struct log *log)
 {
     const struct server_config *config = settings->config;
     for (size_t i = 0; i < config->n_keys; i++) {
-        const char *name = config->keys[i].team;
+        const char *name = config->keys[i]->team;
         const struct team_config *team = server_config_team(config, name);
         bool is_told = *name == '\0' || (team && team->enabled);
         for (size_t j = 0; j < i && !is_told; j++) {
-            is_told = strcmp(config->keys[j].team, name) == 0;
+            is_told = strcmp(config->keys[j]->team, name) == 0;
         }
         if (!is_told) {
             log_team_off(config, name, log);
@@ -301,11 +301,12 @@ const char *settings_fixed_difference(const struct settings *old, const struct s
     return NULL;
 }
 
-static int encode_without_callers(const struct server_config *config, struct buf *ret)
+/* False where that cannot be told. */
+static bool same_config(const struct server_config *a, const struct server_config *b)
 {
-    struct server_config bare = *config;
-    bare.n_keys = bare.n_teams = 0;
-    return server_config_encode(&bare, ret, NULL);
+    CLEANUP(buf_free) struct buf packed_a = BUF_INIT, packed_b = BUF_INIT;
+    return server_config_encode(a, &packed_a, NULL) == 0 && server_config_encode(b, &packed_b, NULL) == 0 &&
+           packed_a.len == packed_b.len && memcmp(packed_a.data, packed_b.data, packed_a.len) == 0;
 }
 
 static bool same_policies(const struct policy_set *old, const struct policy_set *new)
@@ -324,12 +325,15 @@ static bool same_policies(const struct policy_set *old, const struct policy_set 
     return true;
 }
 
-bool settings_same_but_callers(const struct settings *old, const struct settings *new)
+enum settings_change settings_change(const struct settings *old, const struct settings *new)
 {
-    CLEANUP(buf_free) struct buf a = BUF_INIT, b = BUF_INIT;
-    return encode_without_callers(old->config, &a) == 0 && encode_without_callers(new->config, &b) == 0 &&
-           a.len == b.len && memcmp(a.data, b.data, a.len) == 0 &&
-           same_policies(old->policies, new->policies);
+    struct server_config bare_old = *old->config, bare_new = *new->config;
+    bare_old.n_keys = bare_old.n_teams = bare_new.n_keys = bare_new.n_teams = 0;
+    if (bare_old.open != bare_new.open || !same_config(&bare_old, &bare_new) ||
+        !same_policies(old->policies, new->policies)) {
+        return SETTINGS_MORE;
+    }
+    return same_config(old->config, new->config) ? SETTINGS_SAME : SETTINGS_CALLERS;
 }
 
 static int unsupported_runtime(const struct server_config *config, const char *name, struct err *reterr)

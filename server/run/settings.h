@@ -50,8 +50,9 @@ int settings_check_start(const struct settings *settings, struct err *reterr);
 /* Warns where nobody may call, because there is no key or every key has expired. */
 void settings_log_no_caller(const struct settings *settings, struct log *log);
 
-/* Whether nothing but keys and teams has changed. False where that cannot be told. */
-bool settings_same_but_callers(const struct settings *old, const struct settings *new);
+enum settings_change { SETTINGS_SAME, SETTINGS_CALLERS /* keys and teams */, SETTINGS_MORE };
+/* What has changed; SETTINGS_MORE where that cannot be told. */
+enum settings_change settings_change(const struct settings *old, const struct settings *new);
 
 /* Warns of teams that have keys and are off, and says where to turn them on. */
 void settings_log_teams_off(const struct settings *settings, struct log *log);

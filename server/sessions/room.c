@@ -102,7 +102,7 @@ static struct room room_of(const struct sessions *sessions, const struct server_
     struct room taken = {.bytes = sessions->bytes - owner->bytes, .count = sessions->count - owner->count};
     uint64_t own_most = 0;
     for (size_t i = 0; i < config->n_keys; i++) {
-        const struct key_config *key = &config->keys[i];
+        const struct key_config *key = config->keys[i];
         if (sessions_by_hash(key->sha256, owner->hash) == 0) {
             own_most = key->max_sessions;
             continue;

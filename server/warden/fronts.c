@@ -187,19 +187,37 @@ static int describe_policies(const struct settings *settings, struct msg_policy 
     return rows ? 0 : -ENOMEM;
 }
 
-/* The first words: the configuration, then how things stand. One that cannot hear them any more, since a
- * library was not to be had, is a front that died. */
-static int send_config(struct front *front, struct err *reterr)
+static int pack_config(const struct front *front, int *ret_fd, struct err *reterr)
 {
     CLEANUP(buf_free) struct buf packed = BUF_INIT;
     int r = server_config_encode(front->settings->config, &packed, reterr);
     if (r < 0) {
         return r;
     }
+    r = io_memfd("configuration", packed.data, packed.len, ret_fd);
+    return r < 0 ? err_errno(reterr, -r, "handing the configuration to the front") : 0;
+}
+
+/* One that goes on with keys that are none any more is not left alone. */
+void front_send_callers(struct front *front)
+{
     CLEANUP(fd_closep) int config_fd = -1;
-    r = io_memfd("configuration", packed.data, packed.len, &config_fd);
+    struct err err = {0};
+    if (pack_config(front, &config_fd, &err) < 0) {
+        front_kill(front, err.text);
+        return;
+    }
+    front_send(front, &(struct msg){.type = MSG_CALLERS}, &config_fd, 1);
+}
+
+/* The first words: the configuration, then how things stand. One that cannot hear them any more, since a
+ * library was not to be had, is a front that died. */
+static int send_config(struct front *front, struct err *reterr)
+{
+    CLEANUP(fd_closep) int config_fd = -1;
+    int r = pack_config(front, &config_fd, reterr);
     if (r < 0) {
-        return err_errno(reterr, -r, "handing the configuration to the front");
+        return r;
     }
     CLEANUP(fd_closep) int audit_fd = -1;
     r = front_audit_begin(front, &audit_fd, reterr);

@@ -144,7 +144,7 @@ static bool is_configured(const struct server_config *config, const struct kept_
         return secure_equal(share->owner, nobody, sizeof nobody);
     }
     for (size_t i = 0; i < config->n_keys; i++) {
-        if (secure_equal(share->owner, config->keys[i].sha256, SHA256_BYTES)) {
+        if (secure_equal(share->owner, config->keys[i]->sha256, SHA256_BYTES)) {
             return true;
         }
     }

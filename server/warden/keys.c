@@ -3,7 +3,7 @@
  * What is watched is its directory, since editors and `immure key` put a new file in the place of the old
  * one. Where it is a link, what it leads through may change there instead (Kubernetes puts a new directory in
  * the place of `..data`), so whatever happens in the directory, the file is looked at. A change is a reload
- * like any other (reload.c): all or nothing, by a new front. Several changes in a moment are one. */
+ * like any other (reload.c): all or nothing. Several changes in a moment are one. */
 #include "server/warden/warden_internal.h"
 
 #include <errno.h>

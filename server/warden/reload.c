@@ -2,8 +2,9 @@
  *
  * A new front is started with the new settings while the old one goes on serving. Only when the new one has
  * said hello do the new settings count, and the old front drains: its running jobs keep their channel and
- * what they went by. Whatever fails before that leaves everything as it was. Where the file of keys alone has
- * changed, the settings that there are get its keys, and templates and stock stay. */
+ * what they went by. Whatever fails before that leaves everything as it was. Where keys and teams alone have
+ * changed, the settings that there are get those, and so does the front: connections, rates and figures stay.
+ */
 #include "server/warden/warden_internal.h"
 
 #include "config/server/config.h"
@@ -47,40 +48,6 @@ static int load_and_compare(struct warden *warden, struct settings **ret, struct
     return r;
 }
 
-static void reload(struct warden *warden, bool for_keys)
-{
-    CLEANUP(settings_unrefp) struct settings *settings = NULL;
-    struct err err = {0};
-    if (warden->draining) {
-        return;
-    }
-    if (warden->successor) { /* overtaken by this one */
-        struct front *overtaken = warden->successor;
-        warden->successor = NULL;
-        front_kill(overtaken, "another reload overtook it");
-    }
-    audit_trail_close(TAKE_PTR(warden->next_audit));
-    int r = load_and_compare(warden, &settings, &err);
-    r = r < 0 ? r : settings_check_open_files(settings, &err);
-    if (r == 0) {
-        warden->brings_callers = for_keys && settings_same_but_callers(warden->settings, settings);
-        r = front_start(warden, settings, &warden->successor, &err);
-    }
-    if (r < 0) {
-        front_drop_successor(warden, &err);
-    }
-}
-
-void warden_reload(struct warden *warden)
-{
-    reload(warden, false);
-}
-
-void warden_reload_keys(struct warden *warden)
-{
-    reload(warden, true);
-}
-
 void warden_start_warm(struct warden *warden)
 {
     const struct warm_options options = {
@@ -100,42 +67,9 @@ void warden_start_warm(struct warden *warden)
     }
 }
 
-static void take_settings(struct warden *warden)
+/* The settings in force are others now. */
+static void note_reload(struct warden *warden)
 {
-    warm_free(warden->warm);
-    warden->warm = NULL;
-    settings_unref(warden->settings);
-    warden->settings = settings_ref(warden->current->settings);
-    const struct server_config *config = warden->settings->config;
-    struct log *log = log_new(2, config->log_format, config->log_level, "warden");
-    if (log) {
-        log_succeed(log, warden->log);
-        log_free(warden->log);
-        warden->log = log;
-    }
-}
-
-/* What has been made from the settings goes on with them: templates, jails that stand ready. The front before
- * shares them, so whoever has lost its key starts nothing over a connection to that. The log stays, too: the
- * stock has it. */
-static void take_callers(struct warden *warden)
-{
-    struct front *front = warden->current;
-    server_config_swap_callers(warden->settings->config, front->settings->config);
-    settings_unref(front->settings);
-    front->settings = settings_ref(warden->settings);
-}
-
-void warden_reload_succeeded(struct warden *warden)
-{
-    struct front *old = warden->current;
-    warden->current = warden->successor;
-    warden->successor = NULL;
-    if (warden->brings_callers) {
-        take_callers(warden);
-    } else {
-        take_settings(warden);
-    }
     warden->state.reload_refused = false;
     warden->state.reloaded_ms = clock_wall_ms();
     warden->floor_looked_ns = 0; /* another floor may be in force */
@@ -149,12 +83,96 @@ void warden_reload_succeeded(struct warden *warden)
     settings_log_absent(warden->settings, warden->log);
     settings_log_no_caller(warden->settings, warden->log);
     settings_log_teams_off(warden->settings, warden->log);
+}
+
+/* Templates, jails that stand ready, the self-test. */
+static void begin_again(struct warden *warden)
+{
+    warm_free(warden->warm);
+    warden->warm = NULL;
+    warden_start_warm(warden);
+    selftest_start(warden);
+}
+
+/* Those of the settings that there are; what has been made from them goes on with it: fronts, templates,
+ * jails that stand ready. Whoever has lost its key starts nothing any more, over whatever connection. */
+static void take_callers(struct warden *warden, struct settings *settings)
+{
+    server_config_swap_callers(warden->settings->config, settings->config);
+    for (struct front *front = warden->fronts; front; front = front->next) {
+        if (front->settings == warden->settings) {
+            front_send_callers(front);
+        }
+    }
+}
+
+/* Without SIGHUP, nobody wants anything begun again. */
+static void reload(struct warden *warden, bool for_keys)
+{
+    CLEANUP(settings_unrefp) struct settings *settings = NULL;
+    struct err err = {0};
+    if (warden->draining) {
+        return;
+    }
+    if (warden->successor) { /* overtaken by this one */
+        struct front *overtaken = warden->successor;
+        warden->successor = NULL;
+        front_kill(overtaken, "another reload overtook it");
+    }
+    audit_trail_close(TAKE_PTR(warden->next_audit));
+    int r = load_and_compare(warden, &settings, &err);
+    r = r < 0 ? r : settings_check_open_files(settings, &err);
+    enum settings_change change = r < 0 ? SETTINGS_MORE : settings_change(warden->settings, settings);
+    if (change == SETTINGS_CALLERS || (for_keys && change == SETTINGS_SAME)) {
+        take_callers(warden, settings);
+        note_reload(warden);
+        if (!for_keys) {
+            begin_again(warden);
+        }
+        warden_publish_state(warden);
+        return;
+    }
+    r = r < 0 ? r : front_start(warden, settings, &warden->successor, &err);
+    if (r < 0) {
+        front_drop_successor(warden, &err);
+    }
+}
+
+void warden_reload(struct warden *warden)
+{
+    reload(warden, false);
+}
+
+void warden_reload_keys(struct warden *warden)
+{
+    reload(warden, true);
+}
+
+static void take_settings(struct warden *warden)
+{
+    warm_free(warden->warm); /* before the settings, and the log */
+    warden->warm = NULL;
+    settings_unref(warden->settings);
+    warden->settings = settings_ref(warden->current->settings);
+    const struct server_config *config = warden->settings->config;
+    struct log *log = log_new(2, config->log_format, config->log_level, "warden");
+    if (log) {
+        log_succeed(log, warden->log);
+        log_free(warden->log);
+        warden->log = log;
+    }
+}
+
+void warden_reload_succeeded(struct warden *warden)
+{
+    struct front *old = warden->current;
+    warden->current = warden->successor;
+    warden->successor = NULL;
+    take_settings(warden);
+    note_reload(warden);
     if (old) {
         front_drain(old);
     }
-    if (!warden->brings_callers) {
-        warden_start_warm(warden);
-        selftest_start(warden);
-    }
+    begin_again(warden);
     warden_publish_state(warden);
 }

@@ -141,7 +141,6 @@ struct warden {
     void (*hear)(struct front *front, int most); /* front_receive() */
     struct front *current;                       /* the one that serves, or starts to */
     struct front *successor;                     /* after a reload: takes over when it says hello */
-    bool brings_callers;                         /* and nothing else: keys and teams */
     struct backoff backoff;
     bool has_served;     /* one of them */
     struct err hopeless; /* why this server gives up */
@@ -180,7 +179,7 @@ void front_receive(struct front *front, int most);
 /* reload.c */
 
 void warden_reload(struct warden *warden);
-/* The same because the file of keys has changed: what else is as it was goes on. */
+/* The same because the file of keys has changed: where nothing has, nothing begins again. */
 void warden_reload_keys(struct warden *warden);
 /* The successor has said hello. */
 void warden_reload_succeeded(struct warden *warden);
@@ -202,6 +201,8 @@ int front_adopt(struct warden *warden, struct settings *settings, struct front_p
 /* Starts the current front; on failure, and after deaths in quick succession, later. */
 void front_start_current(struct warden *warden);
 void front_restart_due(void *arg, uint32_t events);
+/* Tells it the keys and teams of its settings, which are others now. */
+void front_send_callers(struct front *front);
 /* No more requests; it exits when the last is answered. */
 void front_drain(struct front *front);
 /* There is none, or no longer one: the settings that it was to bring are refused. */

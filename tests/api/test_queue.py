@@ -1,6 +1,7 @@
 """Waiting for a slot: who may, how long, in which order, and what ends it."""
 
 import json
+import re
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +31,10 @@ def call(server, id=1, code="print(1)", **fields):
 
 def queued(server, n):
     wait_for(lambda: server.metric("immure_jobs_queued") == n, f"{n} jobs that wait")
+
+
+def ended_waiting(server, status):
+    return int(re.search(rf'^immure_jobs_total{{runtime="python",status="{status}"}} (\d+)$', server.get("/metrics").body.decode(), re.M)[1])
 
 
 def running(server, n):
@@ -182,7 +187,9 @@ def test_who_hangs_up_leaves(serve, holder, wire):
         queued(server, 0)
     held.close()
     running(server, 0)
-    assert server.log().count("event=audit") == 1 and post(server).json["queued_ms"] == 0
+    assert server.log().count("event=audit") == 3 and post(server).json["queued_ms"] == 0
+    assert ended_waiting(server, "cancelled") == 3  # with the one that held the slot
+    assert len(re.findall(r'event=audit .*policy="" .*status=cancelled', server.log())) == 2
 
 
 def test_a_call_that_waits_is_cancelled(serve, holder, pool):
@@ -194,7 +201,18 @@ def test_a_call_that_waits_is_cancelled(serve, holder, pool):
     assert server.request("POST", "/mcp", json.dumps(notice)).status == 202
     assert waiting.result() is None  # it gets no answer
     queued(server, 0)
+    assert ended_waiting(server, "cancelled") == 1 and server.log().count("event=audit") == 1
     held.close()
+
+
+def test_whose_time_is_over(serve, holder):
+    """It is told, and those requests are counted; that it was there stands in the audit log."""
+    server = serve(SANDBOX_EXECUTOR_MAX_CONCURRENT_JOBS="1")
+    holder(server)
+    assert post(server, queue_ms=200, execution_id="late").status == 503 and ended_waiting(server, "cancelled") == 0
+    assert re.search(r'event=audit .*execution_id=late .*policy="" .*status=cancelled', server.log())
+    assert 'immure_jobs_rejected_total{reason="busy"} 1\n' in server.get("/metrics").body.decode()
+    assert "immure_job_queue_seconds_count 1\n" in server.get("/metrics").body.decode()
 
 
 @pytest.mark.parametrize("accept", [None, "text/event-stream"])

@@ -388,14 +388,16 @@ def test_terminate(client, source):
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_terminate_what_waits_for_a_slot(serve, stream):
-    server = serve("queue_ms: 30000 max_queue_ms: 30000", SANDBOX_EXECUTOR_MAX_CONCURRENT_JOBS="1")
+    server = serve(SANDBOX_EXECUTOR_MAX_CONCURRENT_JOBS="1")
 
     def post(body):
         return server.request("POST", "/run-code", json.dumps(body))
     with ThreadPoolExecutor() as pool:
         runs = pool.submit(post, {"source": "for (;;);", "execution_id": "runs", "timeout_ms": 60000})
         wait_for(lambda: server.metric("immure_jobs_running") == 1, "a run")
-        waits = pool.submit(post, {"source": "export default 1", "execution_id": "waits", "stream": stream})
+        waits = pool.submit(post, {"source": "export default 1", "execution_id": "waits", "stream": stream, "queue_ms": 30000})
+        assert post({"source": "export default 1"}).status == 503
+        assert post({"source": "export default 1", "queue_ms": -1}).json["error"] == "queue_ms: must be a whole number from 0 up"
         wait_for(lambda: server.metric("immure_jobs_queued") == 1, "one that waits")
         assert server.request("POST", "/run-code/waits/terminate", '{"reason": "had enough"}').status == 204
         reply = waits.result()

@@ -1,6 +1,7 @@
 """Teams, keys in a file of their own, their ceilings and rates; `immure key`."""
 
 import datetime
+import http.client
 import json
 import os
 import re
@@ -14,6 +15,7 @@ import pytest
 from conftest import IMMURE
 from harness import CGROUP, ROOT, Server, config_key, runtimes, wait_for
 
+SHIPPED = (ROOT / "config/server.textproto").read_text()
 JOB = json.dumps({"code": "print(1)"})
 
 
@@ -259,6 +261,61 @@ def test_jobs_of_a_revoked_key_go_on(serve, tmp_path, hold):
     hold.go.set()
     thread.join()
     assert replies[0].json["stdout"] == "end\n"
+
+
+HELLO = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}}
+
+
+def kept_alive(server):
+    """-> a function that asks over one connection"""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.connect()
+    first = connection.sock
+
+    def ask(method, path, body, key, **headers):
+        assert connection.sock is first, "the server has closed the connection"
+        connection.request(method, path, json.dumps(body), headers={"X-Service-API-Key": key, "Content-Type": "application/json", **headers})
+        reply = connection.getresponse()
+        reply.read()
+        return reply.status, reply.headers
+    return ask
+
+
+ANSWERED = r'immure_http_requests_total{path="/execute",code="200"} (\d+)'
+
+
+@pytest.mark.parametrize("where", ["configuration", "file"])
+def test_another_key_disturbs_nobody(serve, tmp_path, where, hold):
+    """Neither connections nor counters, rates, streams and MCP sessions begin anew, by whatever way it comes."""
+    path = tmp_path / "keys" / "server.textproto"
+    path.parent.mkdir()
+    old, gone, new = config_key("old", "old-key", max_jobs_per_minute=1), config_key("gone", "gone-key"), config_key("new", "new-key")
+    rest = (runtimes() or SHIPPED) if where == "configuration" else ""
+    path.write_text(old + gone + rest)
+    server = serve(None if rest else f'key_file: "{path}"', **({"SANDBOX_EXECUTOR_CONFIG": str(path)} if rest else {}), **hold.environment)
+    ask, of_gone = kept_alive(server), kept_alive(server)
+    status, headers = ask("POST", "/mcp", HELLO, "old-key", Accept="application/json, text/event-stream")
+    session = {"Mcp-Session-Id": headers["Mcp-Session-Id"], "Accept": "application/json, text/event-stream"}
+    assert status == 200 and of_gone("POST", "/execute", {"code": "print(1)"}, "gone-key")[0] == 200
+    body = json.dumps({"code": "print('begun', flush=True); call_tool('hold'); print('end')", **hold.fields})
+    with ThreadPoolExecutor() as pool:
+        streamed, plain = (pool.submit(server.request, "POST", "/execute", body, headers={"X-Service-API-Key": key, "Accept": accept})
+                           for key, accept in (("old-key", "text/event-stream"), ("gone-key", "application/json")))
+        wait_for(lambda: server.metric("immure_jobs_running") == 2, "the jobs' start")
+        assert ask("POST", "/execute", {"code": "print(1)"}, "old-key")[0] == 429
+        counted = int(re.search(ANSWERED, server.get("/metrics").body.decode())[1])
+        path.write_text(old + new + rest)
+        if rest:
+            server.process.send_signal(signal.SIGHUP)
+        server.reloaded()
+        assert ask("POST", "/execute", {"code": "print(2)"}, "new-key")[0] == 200
+        assert of_gone("POST", "/execute", {"code": "print(2)"}, "gone-key")[0] == 401
+        assert ask("POST", "/execute", {"code": "print(2)"}, "old-key")[0] == 429
+        assert int(re.search(ANSWERED, server.get("/metrics").body.decode())[1]) == counted + 1
+        assert ask("POST", "/mcp", {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}, "old-key", **session)[0] == 200
+        hold.go.set()
+        assert b"end" in streamed.result(60).body and plain.result(60).json["stdout"] == "begun\nend\n"
+    assert server.log().count("event=front_started") == 1 and "event=superseded" not in server.log()
 
 
 NO_KEY = {"SANDBOX_EXECUTOR_SERVICE_API_KEY": None}

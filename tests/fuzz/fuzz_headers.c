@@ -21,8 +21,8 @@ static const char right_key[] = "sesame:open";
 static bool identify(const char *service_api_key, const char *authorization)
 {
     static char name[] = "ci";
-    static struct key_config key = {.name = name};
-    const struct server_config config = {.keys = &key, .n_keys = 1};
+    static struct key_config key = {.name = name}, *keys = &key;
+    const struct server_config config = {.keys = &keys, .n_keys = 1};
     struct caller caller = {0};
     sha256_of(right_key, strlen(right_key), key.sha256);
     bool identified = auth_identify(&config, service_api_key, authorization, &caller);

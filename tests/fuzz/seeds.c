@@ -204,6 +204,7 @@ static void write_to_front(const char *directory)
     snprintf(state.state.warm[0].runtime, sizeof state.state.warm[0].runtime, "%s", python);
     put_message(&all, &(struct msg){.type = MSG_CONFIG, .config = {.audit = true}}, 2);
     put_message(&all, &state, 0);
+    put_message(&all, &(struct msg){.type = MSG_CALLERS}, 1);
     put_message(&all, &refused, 0);
     put_message(&all, &done, 1);
     put_message(&all, &(struct msg){.type = MSG_PING, .ping = {.number = 1}}, 0);

@@ -1,5 +1,5 @@
-"""The official TypeScript clients of the Model Context Protocol, over HTTP and over standard input and output, and its
-conformance suite."""
+"""The official TypeScript clients of the Model Context Protocol, over HTTP and over standard input and output, its
+conformance suite, and the AI SDK's client."""
 
 import contextlib
 import json
@@ -22,7 +22,7 @@ def modules():
     """Where the scripts lie, beside the modules that they need."""
     directory = Path(f"{BUILD}-mcp")
     directory.mkdir(exist_ok=True)
-    for name in ("package.json", "package-lock.json", "client.mjs", "glob.mjs"):
+    for name in ("package.json", "package-lock.json", "client.mjs", "ai-sdk.mjs", "glob.mjs"):
         shutil.copy(HERE / name, directory)
     done = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", "--fetch-retries=5"], cwd=directory,
                           capture_output=True, text=True, timeout=1200)
@@ -53,6 +53,13 @@ def mcp(modules, tmp_path_factory):
             return json.loads(done.stdout)
         run.server = server
         yield run
+
+
+def test_the_ai_sdk(mcp, modules):
+    done = subprocess.run(["node", modules / "ai-sdk.mjs", f"{mcp.server.url}/mcp", mcp.server.key], capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0, done.stderr[-5000:]
+    found = json.loads(done.stdout)
+    assert found["tools"] == ["execute_code"] and text(found["result"]) == found["result"]["structuredContent"]["stdout"] == "42\n"
 
 
 def text(result):

@@ -292,6 +292,7 @@ static inline enum fate what_the_warden_says(struct talk *talk)
 {
     static const struct msg messages[] = {
         {.type = MSG_CONFIG},
+        {.type = MSG_CALLERS},
         {.type = MSG_STATE},
         {.type = MSG_PING, .ping = {.number = 1}},
         {.type = MSG_REFUSED, .refused = {.id = 1, .kind = ERR_BUSY}},

@@ -106,6 +106,7 @@ static void test_small_messages_round_trip(void **state)
         {.type = MSG_APPROVAL_RUN, .approval_run = {.approval_id = APPROVAL_ID}},
         {.type = MSG_RUN, .run = {.id = 8, .approval_id = APPROVAL_ID}},
         {.type = MSG_CONFIG, .config = {.audit = false}},
+        {.type = MSG_CALLERS},
         {.type = MSG_HELLO},
         {.type = MSG_CANCEL, .cancel = {.id = 9}},
         {.type = MSG_PING, .ping = {.number = 7}},

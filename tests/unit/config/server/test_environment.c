@@ -53,12 +53,12 @@ static void test_key(void **state)
     struct server_config *config = ACCEPTED("PATH=/bin", KEY, "HOME=/");
     assert_int_equal(config->n_keys, 1);
     assert_false(config->open);
-    assert_string_equal(config->keys[0].name, "default");
+    assert_string_equal(config->keys[0]->name, "default");
     sha256_of("secret", 6, sha256);
-    assert_memory_equal(config->keys[0].sha256, sha256, sizeof sha256);
-    assert_int_equal(config->keys[0].n_policies, 1);
-    assert_string_equal(config->keys[0].policies[0], "*");
-    assert_int_equal(config->keys[0].n_runtimes, 0);
+    assert_memory_equal(config->keys[0]->sha256, sha256, sizeof sha256);
+    assert_int_equal(config->keys[0]->n_policies, 1);
+    assert_string_equal(config->keys[0]->policies[0], "*");
+    assert_int_equal(config->keys[0]->n_runtimes, 0);
     server_config_free(config);
 }
 
@@ -267,7 +267,7 @@ static void test_values_in_files(void **state)
         snprintf(variable, sizeof variable, "SANDBOX_EXECUTOR_SERVICE_API_KEY_FILE=%s",
                  file_with(contents[i], strlen(contents[i])));
         struct server_config *config = ACCEPTED(variable);
-        assert_memory_equal(config->keys[0].sha256, sha256, sizeof sha256);
+        assert_memory_equal(config->keys[0]->sha256, sha256, sizeof sha256);
         server_config_free(config);
         config = ACCEPTED(variable, KEY);
         server_config_free(config);

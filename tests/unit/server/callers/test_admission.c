@@ -31,7 +31,7 @@ static int check(const struct server_config *of, const struct admission *admissi
 static void a_median_of_recent_times(void **state)
 {
     (void)state;
-    const struct server_config config = {0};
+    const struct server_config config = {.n_accounts = 1};
     struct admission *admission = admission_new(&config);
     assert_int_equal(admission_retry_after_ms(admission, 0), 1000);
     assert_int_equal(admission_retry_after_ms(admission, 29000), 1000);
@@ -58,8 +58,8 @@ static void a_rate_is_a_bucket_of_one_minute(void **state)
 {
     (void)state;
     struct key_config keys[] = {{.name = name, .team = none},
-                                {.name = name, .team = none, .max_jobs_per_minute = 4}};
-    const struct server_config config = {.keys = keys, .n_keys = 2, .max_concurrent_jobs = 4};
+                                {.name = name, .team = none, .account = 1, .max_jobs_per_minute = 4}};
+    const struct server_config config = {.n_keys = 2, .n_accounts = 3, .max_concurrent_jobs = 4};
     const struct caller free_one = {.key = &keys[0]}, limited = {.key = &keys[1]}, open = {.key = NULL};
     struct admission *admission = admission_new(&config);
     struct err err;
@@ -93,6 +93,27 @@ static void a_rate_is_a_bucket_of_one_minute(void **state)
     admission_free(admission);
 }
 
+static void a_rate_goes_on_beside_another_key(void **state)
+{
+    (void)state;
+    struct key_config key = {.name = name, .account = 1, .max_jobs_per_minute = 1},
+                      next = {.name = name, .account = 2, .max_jobs_per_minute = 1};
+    struct server_config config = {.n_keys = 1, .n_accounts = 2, .max_concurrent_jobs = 4};
+    const struct caller caller = {.key = &key}, other = {.key = &next};
+    struct admission *admission = admission_new(&config);
+    struct err err;
+    uint64_t retry_ms;
+    admission_take(admission, &caller, NOW);
+    config.n_keys = 2;
+    config.n_accounts = 3;
+    assert_int_equal(admission_set_accounts(admission), 0);
+    assert_true(check(&config, admission, &caller, &idle, NOW, &retry_ms, &err) < 0);
+    assert_int_equal(check(&config, admission, &other, &idle, NOW, &retry_ms, &err), 0);
+    admission_take(admission, &other, NOW);
+    assert_true(check(&config, admission, &other, &idle, NOW, &retry_ms, &err) < 0);
+    admission_free(admission);
+}
+
 static void teams_are_off_by_default(void **state)
 {
     (void)state;
@@ -103,7 +124,7 @@ static void teams_are_off_by_default(void **state)
                                 {.name = name}};
     struct team_config teams[] = {{.name = on, .enabled = true}, {.name = off}};
     const struct server_config config = {
-        .keys = keys, .n_keys = 5, .max_concurrent_jobs = 4, .teams = teams, .n_teams = 2};
+        .n_keys = 5, .n_accounts = 6, .max_concurrent_jobs = 4, .teams = teams, .n_teams = 2};
     static const bool may[] = {true, false, false, true, true};
     struct admission *admission = admission_new(&config);
     for (size_t i = 0; i < 5; i++) {
@@ -122,7 +143,7 @@ static void jobs_at_once(void **state)
     (void)state;
     struct key_config keys[] = {{.name = name, .team = on, .max_concurrent_jobs = 2}};
     struct team_config teams[] = {{.name = on, .enabled = true, .max_concurrent_jobs = 3}};
-    const struct server_config config = {.keys = keys, .n_keys = 1, .teams = teams, .n_teams = 1};
+    const struct server_config config = {.n_keys = 1, .n_accounts = 2, .teams = teams, .n_teams = 1};
     const struct caller caller = {.key = &keys[0]};
     static const struct {
         uint32_t of_key, of_team;
@@ -160,7 +181,7 @@ static void the_last_slot_is_for_other_keys(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct key_config keys[3] = {{.name = name, .max_concurrent_jobs = rows[i].own}};
         const struct server_config config = {
-            .keys = keys, .n_keys = rows[i].n_keys, .max_concurrent_jobs = rows[i].slots};
+            .n_keys = rows[i].n_keys, .n_accounts = 4, .max_concurrent_jobs = rows[i].slots};
         const struct caller caller = {.key = &keys[0]}, other = {.key = &keys[1]};
         struct admission *admission = admission_new(&config);
         for (uint32_t running = 0; running < 12; running++) {
@@ -182,8 +203,11 @@ static void the_last_slot_is_for_other_keys(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rate_is_a_bucket_of_one_minute), cmocka_unit_test(teams_are_off_by_default),
-        cmocka_unit_test(a_median_of_recent_times),         cmocka_unit_test(jobs_at_once),
+        cmocka_unit_test(a_rate_is_a_bucket_of_one_minute),
+        cmocka_unit_test(a_rate_goes_on_beside_another_key),
+        cmocka_unit_test(teams_are_off_by_default),
+        cmocka_unit_test(a_median_of_recent_times),
+        cmocka_unit_test(jobs_at_once),
         cmocka_unit_test(the_last_slot_is_for_other_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

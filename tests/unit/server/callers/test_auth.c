@@ -18,6 +18,9 @@ static char *python_aliases[] = {python_alias};
 
 static void set_up(struct server_config *config, struct key_config keys[2], struct runtime_config runtimes[2])
 {
+    static struct key_config *pointers[2];
+    pointers[0] = &keys[0];
+    pointers[1] = &keys[1];
     keys[0] = (struct key_config){.name = name_a};
     keys[1] = (struct key_config){.name = name_b};
     sha256_of("key-a", 5, keys[0].sha256);
@@ -25,7 +28,7 @@ static void set_up(struct server_config *config, struct key_config keys[2], stru
     runtimes[0] =
         (struct runtime_config){.name = python, .policy = python, .aliases = python_aliases, .n_aliases = 1};
     runtimes[1] = (struct runtime_config){.name = node, .policy = node};
-    *config = (struct server_config){.keys = keys, .n_keys = 2, .runtimes = runtimes, .n_runtimes = 2};
+    *config = (struct server_config){.keys = pointers, .n_keys = 2, .runtimes = runtimes, .n_runtimes = 2};
 }
 
 static void takes_each_form(void **state)

@@ -136,6 +136,21 @@ static void half_of_it_where_there_are_several_keys(void **state)
     slot_queue_free(queue);
 }
 
+static void keys_that_come_and_go(void **state)
+{
+    (void)state;
+    struct slot_wait waits[] = {{.account = 1, .bytes = 600}, {.account = 3, .bytes = 500}};
+    struct slot_queue *queue = slot_queue_new(2, 4, 2 * BYTES);
+    slot_queue_join(queue, &waits[0]);
+    assert_int_equal(slot_queue_set_keys(queue, 2, 4), 0);
+    slot_queue_join(queue, &waits[1]);
+    assert_false(slot_queue_has_room(queue, 1, BYTES - 599)); /* what it has counts on */
+    assert_true(slot_queue_has_room(queue, 3, BYTES - 500));
+    assert_int_equal(slot_queue_set_keys(queue, 1, 4), 0);
+    assert_true(slot_queue_has_room(queue, 1, BYTES - 599));
+    slot_queue_free(queue);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -144,6 +159,7 @@ int main(void)
         cmocka_unit_test(who_comes_back_has_the_place_of_before),
         cmocka_unit_test(only_so_many_and_so_much),
         cmocka_unit_test(half_of_it_where_there_are_several_keys),
+        cmocka_unit_test(keys_that_come_and_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

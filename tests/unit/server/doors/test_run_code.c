@@ -45,8 +45,9 @@ static int decode(const struct server_config *from, const char *text, struct exe
 static void takes_source_and_options_as_they_are(void **state)
 {
     (void)state;
-    static const char body[] = "{\"options\": { \"filename\":\"a\\u0062\" }, \"source\":\"1\\n\", "
-                               "\"execution_id\":\"e\", \"timeout_ms\": 70000, \"stream\": true}";
+    static const char body[] =
+        "{\"options\": { \"filename\":\"a\\u0062\" }, \"source\":\"1\\n\", "
+        "\"execution_id\":\"e\", \"timeout_ms\": 70000, \"queue_ms\": 7, \"stream\": true}";
     static const char expected[] = "{\"source\":\"1\\n\",\"options\":{ \"filename\":\"a\\u0062\" }}";
     struct execute_request request;
     struct err err;
@@ -56,6 +57,7 @@ static void takes_source_and_options_as_they_are(void **state)
     assert_string_equal(request.job->runtime, "isolate");
     assert_string_equal(request.job->execution_id, "e");
     assert_int_equal(request.job->limits.timeout_ms, 60000);
+    assert_int_equal(request.queue_ms, 7);
     assert_true(request.stream);
     assert_non_null(request.state);
     assert_int_equal(pread(request.input.fd, data, sizeof data, 0), strlen(expected));
@@ -157,6 +159,7 @@ static void refuses_by_name(void **state)
         {"{\"source\":\"\",\"execution_id\":\"a b\"}", "execution_id"},
         {"{\"source\":\"\",\"callback_url\":\"ftp://a\"}", "callback_url"},
         {"{\"source\":\"\",\"timeout_ms\":1.5}", "timeout_ms"},
+        {"{\"source\":\"\",\"queue_ms\":-1}", "queue_ms"},
         {"{\"source\":\"\",\"options\":{\"execute\":{\"args\":[{\"$type\":1}]}}}", "options.execute.args[0]"},
         {"{\"source\":\"\",\"options\":{\"imports\":{\"\":{}}}}", "options.imports."},
         {"{\"source\":\"\",\"options\":{\"imports\":{\"a\":{\"b\":{\"$type\":\"set\",\"values\":[{\"$type\":"

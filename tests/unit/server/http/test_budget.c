@@ -68,12 +68,28 @@ static void the_debtor(void **state)
     budget_close(&budget);
 }
 
+static void keys_that_come_and_go(void **state)
+{
+    (void)state;
+    struct budget budget;
+    assert_int_equal(budget_open(&budget, 1000, SIZE_MAX, 2), 0);
+    assert_int_equal(budget_take(&budget, 1, 600), BUDGET_TAKEN);
+    assert_int_equal(budget_set_keys(&budget, 2, 4), 0);
+    assert_int_equal(budget_take(&budget, 1, 1), BUDGET_NO_SHARE);
+    assert_int_equal(budget_take(&budget, 3, 200), BUDGET_TAKEN);
+    assert_int_equal(budget_set_keys(&budget, 1, 4), 0);
+    assert_int_equal(budget_take(&budget, 1, 200), BUDGET_TAKEN);
+    assert_int_equal(budget.used_by[1], 800);
+    budget_close(&budget);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whoever_is_alone_may_have_all),
         cmocka_unit_test(nobody_has_more_than_is_left_for_others),
         cmocka_unit_test(the_debtor),
+        cmocka_unit_test(keys_that_come_and_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

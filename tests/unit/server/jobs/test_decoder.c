@@ -48,7 +48,7 @@ static int set_up(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof *fixture);
     *state = fixture;
-    fixture->config.n_keys = 2;
+    fixture->config.n_accounts = 3;
     return loop_new(&fixture->loop, NULL) < 0 ||
                    decoder_new(fixture->loop, &fixture->config, done, &fixture->decoder, NULL) < 0
                ? -1

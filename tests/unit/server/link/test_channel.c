@@ -86,7 +86,8 @@ static struct msg make_msg(enum msg_type type)
 
 static size_t fds_of(enum msg_type type)
 {
-    bool has_file = type == MSG_CONFIG || type == MSG_SUBMIT || type == MSG_APPROVAL_RUN;
+    bool has_file =
+        type == MSG_CONFIG || type == MSG_CALLERS || type == MSG_SUBMIT || type == MSG_APPROVAL_RUN;
     return type == MSG_JOB ? MSG_JOB_FDS : type == MSG_RUN ? MSG_RUN_FDS : has_file ? 1 : 0;
 }
 
@@ -207,6 +208,7 @@ static const struct {
     bool front[3], warden[3]; /* after 0, 1, 2 steps */
 } permissions[] = {
     {MSG_CONFIG, {false, false, false}, {true, false, false}},
+    {MSG_CALLERS, {false, false, false}, {false, true, true}},
     {MSG_HELLO, {false, true, false}, {false, false, false}},
     {MSG_STATE, {false, false, false}, {false, true, true}},
     {MSG_JOB, {false, false, true}, {false, false, false}},
@@ -281,6 +283,8 @@ static void test_foreign_descriptors(void **state)
         {MSG_CONFIG, CHANNEL_WARDEN, 0, 0},
         {MSG_CONFIG, CHANNEL_WARDEN, 0, 2}, /* says there is no audit log */
         {MSG_CONFIG, CHANNEL_WARDEN, 0, 3},
+        {MSG_CALLERS, CHANNEL_WARDEN, 2, 0},
+        {MSG_CALLERS, CHANNEL_WARDEN, 2, 2},
         {MSG_HELLO, CHANNEL_FRONT, 1, 2},
         {MSG_PING, CHANNEL_WARDEN, 2, 1},
         {MSG_PONG, CHANNEL_FRONT, 2, 1},

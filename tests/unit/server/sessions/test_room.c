@@ -21,7 +21,7 @@
 #define OWN_BYTES UINT64_C(16384)
 
 struct world {
-    struct key_config keys[2];
+    struct key_config keys[2], *pointers[2];
     struct server_config config;
     struct sessions sessions;
     struct session_owner *owners[2];
@@ -38,8 +38,9 @@ static int set_up(void **state)
                                       .max_session_bytes_total = 16 * MIB,
                                       .session_evict_after_ms = 1000},
                            .sessions = {.most = UINT64_MAX, .idle = {.timeout_ns = NS_PER_S}}};
-    world.config.keys = world.keys;
+    world.config.keys = world.pointers;
     for (size_t i = 0; i < 2; i++) {
+        world.pointers[i] = &world.keys[i];
         memset(world.keys[i].sha256, (int)i + 1, sizeof world.keys[i].sha256);
         if (sessions_owner_of(&world.sessions, world.keys[i].sha256, &world.owners[i], &err) < 0) {
             return -1;

@@ -15,7 +15,7 @@
 #include "jail/base/io.h"
 #include "jail/base/loop.h"
 
-static struct key_config keys[] = {{.sha256 = {1}}, {.sha256 = {2}}};
+static struct key_config keys[] = {{.sha256 = {1}}, {.sha256 = {2}}}, *pointers[] = {&keys[0], &keys[1]};
 static const unsigned char stranger[SHA256_BYTES] = {3}, nobody[SHA256_BYTES];
 
 struct place {
@@ -27,7 +27,7 @@ struct place {
 
 static void open_place(struct place *place, uint32_t jobs, uint64_t bytes)
 {
-    *place = (struct place){.config = {.keys = keys,
+    *place = (struct place){.config = {.keys = pointers,
                                        .n_keys = 2,
                                        .kept_job_ttl_ms = 60000,
                                        .max_kept_jobs = jobs,
