@@ -46,6 +46,9 @@ const struct policy *policy_set_at(const struct policy_set *set, size_t index);
  * extension of a policy. For the command line. */
 int policy_resolve(const char *name_or_path, struct policy **ret, struct err *reterr);
 
+/* Appends the text of the same file, or part; `flat`: together with all that it uses. */
+int policy_show(const char *name_or_path, bool flat, struct buf *ret, struct err *reterr);
+
 /* What the server allows at most; 0: no ceiling. */
 struct policy_ceilings {
     uint64_t default_timeout_ms, max_timeout_ms, max_output_bytes;

@@ -169,8 +169,11 @@ static int compare_entries(const void *a, const void *b)
 static int contradiction(const struct policy_spec *spec, const struct filter_entry *a,
                          const struct filter_entry *b, struct err *reterr)
 {
-    char name[64], words[128];
-    snprintf(words, sizeof words, "rule %u decides differently about the same calls", a->rule + 1);
+    char name[64], words[128 + SOURCE_PLACE_TEXT_MAX], other[SOURCE_PLACE_TEXT_MAX];
+    bool files = spec->n_files > 0;
+    policy_where(spec, &spec->rules[a->rule].at, other);
+    snprintf(words, sizeof words, "rule %u%s%s%s decides differently about the same calls", a->rule + 1,
+             files ? " (" : "", files ? other : "", files ? ")" : "");
     return bad_rule(spec, b->rule, policy_syscall_name(policy_native_arch(), b->nr, name, sizeof name), words,
                     reterr);
 }

@@ -1,9 +1,9 @@
 """GET /runtimes and GET /policies: what a key may use, and nothing of what it may not."""
 
-from harness import ROOT, call, config_key
+from harness import call, config_key, shipped_policy
 
 WITHOUT_NODE = True
-POLICY = (ROOT / "config/policies/python.textproto").read_text()
+POLICY = shipped_policy("python")
 
 
 def listed(server, what, key=None):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import ROOT, Server
+from harness import ROOT, Server, shipped_policy
 
 TEXT, CODE = "immure-prelude.py", "immure-prelude.pyc"
 # Interpreters that are started for the job: a template would have run its prelude before.
@@ -126,7 +126,7 @@ def library():
 
 def test_parts_of_debians_packages_are_not_found(serve, tmp_path, library):
     bind = 'bind { source: "%s" }'
-    policy = (ROOT / "config/policies/python.textproto").read_text()
+    policy = shipped_policy("python")
     assert bind % "/usr/lib/python3.11" in policy
     (tmp_path / "python.textproto").write_text(policy.replace(bind % "/usr/lib/python3.11", bind % library))
     server = serve(f'policy_path: "{tmp_path}/python.textproto"\n')

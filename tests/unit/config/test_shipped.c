@@ -61,6 +61,18 @@ static void test_policies(void **state)
         policy_spec_free(spec);
     }
     assert_int_equal(n, 7);
+    for (const struct shipped_file *file = shipped_parts(); file->name; file++) {
+        struct policy_spec *spec = NULL;
+        char path[128];
+        snprintf(path, sizeof path, "config/policies/parts/%s.textproto", file->name);
+        is_the_file(file, path);
+        assert_ptr_equal(shipped_part(file->name), file);
+        assert_null(shipped_policy(file->name));
+        assert_int_equal(policy_spec_decode_text(file->name, file->data, file->size, &spec, NULL), 0);
+        assert_string_equal(spec->name, file->name);
+        assert_true(spec->part);
+        policy_spec_free(spec);
+    }
     assert_null(shipped_policy("none"));
     assert_null(shipped_policy("server"));
 }
