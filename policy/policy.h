@@ -101,5 +101,7 @@ uint64_t policy_open_files(const struct policy *policy);
 int policy_lint(const struct policy *policy, bool strict, struct buf *ret);
 /* `immure policy explain`: limits, filter in words, the plan. */
 int policy_explain(const struct policy *policy, struct buf *ret, struct err *reterr);
+/* The arguments that `where` knows by name, with the names of their values. */
+void policy_print_names(struct buf *ret);
 /* The shipped syscall sets with their reasons. */
 void policy_print_sets(struct buf *ret);

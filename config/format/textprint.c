@@ -66,7 +66,8 @@ static void put_value(const ProtobufCFieldDescriptor *field, const void *value, 
 {
     switch (field->type) {
     case PROTOBUF_C_TYPE_MESSAGE:
-        put_message(*(ProtobufCMessage *const *)value, field->label == PROTOBUF_C_LABEL_REPEATED, indent, ret);
+        put_message(*(ProtobufCMessage *const *)value, field->label == PROTOBUF_C_LABEL_REPEATED, indent,
+                    ret);
         return;
     case PROTOBUF_C_TYPE_STRING:
         put_quoted(*(const char *const *)value, strlen(*(const char *const *)value), ret);
@@ -126,7 +127,8 @@ static void put_fields(const ProtobufCMessage *message, const char *separator, i
     for (unsigned i = 0; i < message->descriptor->n_fields; i++) {
         const ProtobufCFieldDescriptor *field = &message->descriptor->fields[i];
         const char *value = (const char *)message + field->offset;
-        bool list = field->label == PROTOBUF_C_LABEL_REPEATED, of_messages = field->type == PROTOBUF_C_TYPE_MESSAGE;
+        bool list = field->label == PROTOBUF_C_LABEL_REPEATED,
+             of_messages = field->type == PROTOBUF_C_TYPE_MESSAGE;
         size_t n = list ? *(const size_t *)((const char *)message + field->quantifier_offset)
                         : builder_has(message, field);
         size_t size = builder_value_size(field->type);

@@ -41,7 +41,8 @@ enum seccomp_action_kind {
     ACTION_NOTIFY,
     ACTION_COUNT
 };
-enum seccomp_op { OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE, OP_MASKED_EQ };
+/* The last one is no policy's word: what `where` makes of what an argument may not be. */
+enum seccomp_op { OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE, OP_MASKED_EQ, OP_MASKED_NE };
 
 struct seccomp_condition {
     uint32_t arg;
@@ -59,6 +60,10 @@ struct seccomp_rule {
     struct seccomp_condition *conditions;
     size_t n_conditions;
     char *reason; /* NULL: none */
+    /* A rule whose `where` gives a choice stands here once for each: all have the number that it has in the
+     * policy, from 1. */
+    uint32_t number;
+    char *where; /* in words; NULL: there is none */
     struct source_position at;
 };
 

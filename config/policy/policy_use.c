@@ -384,9 +384,8 @@ static int merge_list(struct merge *merge, ProtobufCMessage *into, ProtobufCMess
 
 static bool same_value(const ProtobufCFieldDescriptor *field, const void *a, const void *b)
 {
-    return field->type == PROTOBUF_C_TYPE_STRING
-               ? strcmp(*(char *const *)a, *(char *const *)b) == 0
-               : memcmp(a, b, builder_value_size(field->type)) == 0;
+    return field->type == PROTOBUF_C_TYPE_STRING ? strcmp(*(char *const *)a, *(char *const *)b) == 0
+                                                 : memcmp(a, b, builder_value_size(field->type)) == 0;
 }
 
 /* Two that are used, and say different things. */

@@ -11,7 +11,7 @@
 #include "config/policy/policy_file.h"
 
 _Static_assert(sizeof(struct policy_spec) == 480 && sizeof(struct policy_mount) == 88 &&
-                   sizeof(struct seccomp_rule) == 88 && sizeof(struct seccomp_condition) == 24 &&
+                   sizeof(struct seccomp_rule) == 104 && sizeof(struct seccomp_condition) == 24 &&
                    sizeof(struct policy_rlimit) == 40 && sizeof(struct policy_limits) == 80,
                "a field has come or gone: see that it is written below, then correct the size");
 
@@ -119,6 +119,8 @@ static void put_rule(const struct seccomp_rule *rule)
     PUT_TEXT(rule, errno_name);
     put_conditions(rule);
     PUT_TEXT(rule, reason);
+    PUT_NUMBER(rule, number);
+    PUT_TEXT(rule, where);
     printf("},\n");
 }
 

@@ -10,7 +10,7 @@
 #include "server/cli/options.h"
 
 struct lint_options {
-    bool strict, sets;
+    bool strict, sets, names;
 };
 
 static const struct option_row lint_rows[] = {
@@ -18,11 +18,13 @@ static const struct option_row lint_rows[] = {
      offsetof(struct lint_options, strict)},
     {"--sets", NULL, "list the shipped sets of system calls, with their reasons", OPTION_SWITCH,
      offsetof(struct lint_options, sets)},
+    {"--names", NULL, "list the arguments of system calls that have names, with their values", OPTION_SWITCH,
+     offsetof(struct lint_options, names)},
 };
 
 static const struct option_table lint_table = {
     .command = "policy lint",
-    .synopsis = "[--strict] [--sets] NAME|FILE...",
+    .synopsis = "[--strict] [--sets] [--names] NAME|FILE...",
     .about = "Checks policies: a shipped one by name, or a file if there is a '/' or a '.' in it.",
     .footer = "Exit code: 0 nothing found, 1 findings or errors, 2 wrong usage.",
     .rows = lint_rows,
@@ -110,14 +112,14 @@ static int lint_one(const char *name, bool strict)
     return n_findings == 0 ? EXIT_CODE_OK : EXIT_CODE_FAILED;
 }
 
-static int print_sets(void)
+static int print_list(void (*print)(struct buf *))
 {
-    CLEANUP(buf_free) struct buf sets = BUF_INIT;
-    policy_print_sets(&sets);
-    if (sets.failed || !sets.data) {
+    CLEANUP(buf_free) struct buf list = BUF_INIT;
+    print(&list);
+    if (list.failed || !list.data) {
         return out_of_memory("policy lint");
     }
-    fputs(sets.data, stdout);
+    fputs(list.data, stdout);
     return EXIT_CODE_OK;
 }
 
@@ -131,13 +133,14 @@ static int policy_lint_main(int argc, char **argv)
         options_print_help(&lint_table, stdout);
         return EXIT_CODE_OK;
     }
-    if (r == 0 && n_arguments == 0 && !options.sets) {
+    if (r == 0 && n_arguments == 0 && !options.sets && !options.names) {
         r = err_set(&err, ERR_INVALID, 0, NULL, "which policy? `immure policy lint NAME|FILE...`");
     }
     if (r < 0) {
         return command_fail("policy lint", &err, EXIT_CODE_USAGE);
     }
-    int code = options.sets ? print_sets() : EXIT_CODE_OK;
+    int code = options.sets ? print_list(policy_print_sets) : EXIT_CODE_OK;
+    code = options.names ? print_list(policy_print_names) : code;
     for (int i = 1; i <= n_arguments; i++) {
         int one = lint_one(argv[i], options.strict);
         code = one != EXIT_CODE_OK ? one : code;
@@ -220,7 +223,7 @@ int cmd_policy(int argc, char **argv)
         }
     }
     return command_usage(argc, argv,
-                         "usage: immure policy lint [--strict] [--sets] NAME|FILE...\n"
+                         "usage: immure policy lint [--strict] [--sets] [--names] NAME|FILE...\n"
                          "       immure policy explain NAME|FILE\n"
                          "       immure policy show [--flat] NAME|FILE\n"
                          "\n"

@@ -1,4 +1,5 @@
-/* config/policy/policy_use.c: what policies come to that use others, and what is refused, with both places. */
+/* config/policy/policy_use.c: what policies come to that use others, and what is refused, with both places.
+ */
 #include <linux/errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -97,8 +98,9 @@ static void test_together(void **state)
         "env { name: 'A' value: '1' } env { name: 'GONE' } limits { pids: 5 memory_bytes: 1048576 }\n"
         "rlimit { resource: CORE soft: 0 } preload: ['x', 'y']\n"
         "seccomp { rule { action: ALLOW syscall: ['read', 'write'] } rule { action: ALLOW set: '@poll' } }");
-    put(directory, "d.json", "{\"name\": \"d\", \"part\": true, \"envAllow\": [\"B\"], \"umask\": 63, "
-                             "\"seccomp\": {\"defaultAction\": \"LOG\"}}");
+    put(directory, "d.json",
+        "{\"name\": \"d\", \"part\": true, \"envAllow\": [\"B\"], \"umask\": 63, "
+        "\"seccomp\": {\"defaultAction\": \"LOG\"}}");
     put(directory, "p.textproto",
         "name: 'p' use: ['a', 'd']\n"
         "without { env: 'GONE' rlimit: CORE preload: 'x' syscall: 'write' set: '@poll' }\n"
@@ -136,8 +138,9 @@ static void test_flat_text(void **state)
 {
     const char *directory = *state;
     char path[128];
-    put(directory, "a.textproto", "name: 'a' part: true " WORK "env { name: 'A' value: 'q\"\\\\\\n\\001\xc3\xa9' } "
-                                  "mount { destination: '/f' file { content: '\\377\\000x\\n' } }");
+    put(directory, "a.textproto",
+        "name: 'a' part: true " WORK "env { name: 'A' value: 'q\"\\\\\\n\\001\xc3\xa9' } "
+        "mount { destination: '/f' file { content: '\\377\\000x\\n' } }");
     put(directory, "p.textproto", "name: 'p' use: 'a' " OPEN);
     snprintf(path, sizeof path, "%s/p.textproto", directory);
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -181,11 +184,13 @@ static void test_once_and_own_name(void **state)
 static void test_refused(void **state)
 {
     static const struct {
-        const char *a, *b, *p; /* the texts behind "name: 'a' part: true ", "name: 'b' part: true", "name: 'p' " */
+        const char *a, *b,
+            *p; /* the texts behind "name: 'a' part: true ", "name: 'b' part: true", "name: 'p' " */
         const char *place, *words;
     } rows[] = {
         {"", "", "use: 'pyton'", "p.textproto:1:16", "did you mean python?"},
-        {"", "", "use: 'aa'", "p.textproto:1:16", "no policy or part \"aa\" is shipped or lies beside this file"},
+        {"", "", "use: 'aa'", "p.textproto:1:16",
+         "no policy or part \"aa\" is shipped or lies beside this file"},
         {"", "", "use: '../a'", "p.textproto:1:16", "is not the name of a policy"},
         {"", "", "use: ['a', 'a']", "p.textproto:1:22", "a is use[0] already"},
         {"use: 'b'", "use: 'a'", "use: 'a'", "b.textproto:1:27", "a uses this file in turn"},
@@ -193,7 +198,8 @@ static void test_refused(void **state)
         {"use: 'p'", "", "use: 'a'", "a.textproto:1:27", "p uses this file in turn"},
         {"umask: 1", "umask: 2", "use: ['a', 'b']", "b.textproto:1:29", "a.textproto:1:29; p uses both"},
         {"umask: 1", "umask: 2", "use: ['a', 'b']", "b.textproto:1:29", "umask: differs from"},
-        {"limits { pids: 1 }", "limits { pids: 2 }", "use: ['a', 'b']", "b.textproto:1:37", "limits.pids: differs"},
+        {"limits { pids: 1 }", "limits { pids: 2 }", "use: ['a', 'b']", "b.textproto:1:37",
+         "limits.pids: differs"},
         {"env { name: 'X' }", "env { name: 'X' }", "use: ['a', 'b'] " WORK OPEN, "b.textproto:1:34",
          "X is given by env[0] already ("},
         {"mount { destination: '/x' tmpfs {} }", "", "use: 'a' mount { destination: '/x' tmpfs {} } " OPEN,
