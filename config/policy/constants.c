@@ -1,5 +1,6 @@
-/* The kernel's constants and the arguments that take them; pure data. Runs in the warden and the command line.
- * The values are this machine's, from its headers: a policy's names are read on the machine that runs it. */
+/* The kernel's constants and the arguments that take them; pure data. Runs in the warden and the command
+ * line. The values are this machine's, from its headers: a policy's names are read on the machine that runs
+ * it. */
 #include "config/policy/constants.h"
 
 #include <asm/ioctls.h>
@@ -114,7 +115,10 @@ static const struct {
     const char *kind, *name;
     uint64_t value;
 } constants[] = {
-#define OF(kind, name) {kind, #name, (uint64_t)(uint32_t)(name)}
+#define OF(kind, name)                                                                                       \
+    {                                                                                                        \
+        kind, #name, (uint64_t)(uint32_t)(name)                                                              \
+    }
     OF("family", AF_UNSPEC),
     OF("family", AF_UNIX),
     OF("family", AF_INET),

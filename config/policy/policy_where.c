@@ -35,8 +35,9 @@ static int fail_argument(struct checker *checker, const char *call, const char *
     char near[SUGGESTION_TEXT_MAX];
     struct suggestion suggestion = SUGGESTION_FOR(name, strlen(name));
     argument_suggest(call, &suggestion);
-    return check_fail(checker, "arg", "\"%.40s\" is not a known argument of %.40s%s; a number, 0 to 5, always is", name,
-                      call, suggestion_text(&suggestion, "", near));
+    return check_fail(checker, "arg",
+                      "\"%.40s\" is not a known argument of %.40s%s; a number, 0 to 5, always is", name, call,
+                      suggestion_text(&suggestion, "", near));
 }
 
 /* The same argument of each call; a number need not be known, and is then read whole. */
@@ -86,8 +87,9 @@ static int fail_value(struct checker *checker, const struct subject *subject, co
     if (subject->kind) {
         constant_suggest(subject->kind, &suggestion);
     }
-    const char *what = constant_find(NULL, word, length, &value) ? "is a constant of another argument"
-                                                                 : "is neither a number nor a name that is known here";
+    const char *what = constant_find(NULL, word, length, &value)
+                           ? "is a constant of another argument"
+                           : "is neither a number nor a name that is known here";
     return check_fail(checker, NULL, "\"%.*s\" %s%s", (int)(length < 60 ? length : 60), word, what,
                       suggestion_text(&suggestion, "", near));
 }
@@ -109,8 +111,9 @@ static int value_of(struct checker *checker, const struct subject *subject, cons
             break;
         }
     }
-    return *ret & ~subject->bits ? check_fail(checker, NULL, "%.60s is more than the 32 bits that the kernel reads", text)
-                                 : 0;
+    return *ret & ~subject->bits
+               ? check_fail(checker, NULL, "%.60s is more than the 32 bits that the kernel reads", text)
+               : 0;
 }
 
 static int values_of(struct checker *checker, const struct subject *subject, const char *field,
@@ -125,7 +128,8 @@ static int values_of(struct checker *checker, const struct subject *subject, con
         uint64_t value;
         r = value_of(checker, subject, texts[i], &value);
         if (r == 0 && (value & ~mask) != 0) {
-            r = check_fail(checker, NULL, "%.60s has bits outside the mask, so that it could never be equal", texts[i]);
+            r = check_fail(checker, NULL, "%.60s has bits outside the mask, so that it could never be equal",
+                           texts[i]);
         }
         ret->rows[ret->n++] = (struct seccomp_condition){
             .arg = subject->number, .op = OP_MASKED_EQ, .mask = mask, .value = r < 0 ? 0 : value};
@@ -159,7 +163,8 @@ static int flags_of(struct checker *checker, const struct subject *subject,
     struct terms all = {.n = 0}, none = {.n = 0};
     int r = values_of(checker, subject, "all_of", message->all_of, message->n_all_of, subject->bits, &all);
     r = r < 0 ? r
-              : values_of(checker, subject, "none_of", message->none_of, message->n_none_of, subject->bits, &none);
+              : values_of(checker, subject, "none_of", message->none_of, message->n_none_of, subject->bits,
+                          &none);
     struct seccomp_condition both = {.arg = subject->number, .op = OP_MASKED_EQ};
     for (size_t i = 0; i < all.n; i++) {
         both.value |= all.rows[i].value;
@@ -182,9 +187,7 @@ static int check_form(struct checker *checker, const Immure__SeccompWhere *messa
     if (in + not_in + flags != 1) {
         return check_fail(checker, NULL, "needs one of in, not_in, or all_of and none_of");
     }
-    return message->mask && flags
-               ? check_fail(checker, "mask", "has a meaning for in and not_in only")
-               : 0;
+    return message->mask && flags ? check_fail(checker, "mask", "has a meaning for in and not_in only") : 0;
 }
 
 static void put_words(const Immure__SeccompWhere *message, struct buf *ret)
@@ -206,8 +209,8 @@ static void put_words(const Immure__SeccompWhere *message, struct buf *ret)
     }
     for (size_t k = 0; k < ARRAY_SIZE(lists); k++) {
         for (size_t i = 0; i < lists[k].n; i++) {
-            buf_printf(ret, "%s%s%s", i == 0 && more ? " and" : "", i == 0 ? lists[k].before : lists[k].between,
-                       lists[k].values[i]);
+            buf_printf(ret, "%s%s%s", i == 0 && more ? " and" : "",
+                       i == 0 ? lists[k].before : lists[k].between, lists[k].values[i]);
             more = true;
         }
     }

@@ -43,6 +43,15 @@ static void test_server(void **state)
     server_config_free(config);
 }
 
+static size_t lines_of(const struct shipped_file *file)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < file->size; i++) {
+        n += file->data[i] == '\n';
+    }
+    return n;
+}
+
 static void test_policies(void **state)
 {
     (void)state;
@@ -73,6 +82,8 @@ static void test_policies(void **state)
         assert_true(spec->part);
         policy_spec_free(spec);
     }
+    assert_in_range(lines_of(shipped_policy("python")), 1, 40);
+    assert_in_range(lines_of(shipped_policy("python-kernel")), 1, 8);
     assert_null(shipped_policy("none"));
     assert_null(shipped_policy("server"));
 }

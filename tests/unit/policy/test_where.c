@@ -10,8 +10,10 @@
 #include "jail/plan/plan.h"
 #include "policy/compiled.h"
 
-#define UPPER   (1ull << 32)
-#define RULE(x) "name: 'test'\n" WORKSPACE "seccomp { rule { action: ALLOW syscall: 'execve' }\nrule { action: ALLOW " x " } }"
+#define UPPER (1ull << 32)
+#define RULE(x)                                                                                              \
+    "name: 'test'\n" WORKSPACE "seccomp { rule { action: ALLOW syscall: 'execve' }\nrule { action: ALLOW " x \
+    " } }"
 
 struct answer {
     const char *call;
@@ -33,7 +35,8 @@ static void test_answers(void **state)
           {"ioctl", {0, FIONBIO}, true},
           {"ioctl", {0, TIOCSTI}, false},
           {"ioctl", {TCGETS, 0}, false}}},
-        {RULE("syscall: 'clone' where { arg: 'flags' all_of: CLONE_THREAD none_of: [CLONE_NEWUSER, CLONE_NEWNET] }"),
+        {RULE("syscall: 'clone' where { arg: 'flags' all_of: CLONE_THREAD none_of: [CLONE_NEWUSER, "
+              "CLONE_NEWNET] }"),
          {{"clone", {CLONE_THREAD | CLONE_VM}, true},
           {"clone", {CLONE_VM}, false},
           {"clone", {CLONE_THREAD | CLONE_NEWUSER}, false},
@@ -54,15 +57,20 @@ static void test_answers(void **state)
           {"setrlimit", {UPPER}, true}}},
         {RULE("syscall: 'prlimit64' where { arg: pid in: 0 } where { arg: 1 not_in: RLIMIT_CORE } }"
               "rule { action: ERRNO syscall: 'prlimit64' where { arg: resource in: RLIMIT_CORE }"),
-         {{"prlimit64", {0, RLIMIT_CPU}, true}, {"prlimit64", {1, RLIMIT_CPU}, false}, {"prlimit64", {0, 4}, false}}},
+         {{"prlimit64", {0, RLIMIT_CPU}, true},
+          {"prlimit64", {1, RLIMIT_CPU}, false},
+          {"prlimit64", {0, 4}, false}}},
         /* A call that the table does not have: by number, and whole. */
         {RULE("syscall: 'getrandom' where { arg: 2 in: ['1|2', 0] }"),
          {{"getrandom", {0, 0, 3}, true},
           {"getrandom", {0, 0, 0}, true},
           {"getrandom", {0, 0, 1}, false},
           {"getrandom", {0, 0, UPPER}, false}}},
-        {RULE("syscall: 'mmap' where { arg: flags none_of: [MAP_HUGETLB, MAP_LOCKED] } where { arg: prot none_of: PROT_EXEC }"),
-         {{"mmap", {0, 4096, 3, 0x22}, true}, {"mmap", {0, 4096, 7, 0x22}, false}, {"mmap", {0, 4096, 3, 0x40022}, false}}},
+        {RULE("syscall: 'mmap' where { arg: flags none_of: [MAP_HUGETLB, MAP_LOCKED] } where { arg: prot "
+              "none_of: PROT_EXEC }"),
+         {{"mmap", {0, 4096, 3, 0x22}, true},
+          {"mmap", {0, 4096, 7, 0x22}, false},
+          {"mmap", {0, 4096, 3, 0x40022}, false}}},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -80,9 +88,10 @@ static void test_answers(void **state)
 static void test_counted(void **state)
 {
     (void)state;
-    CLEANUP(policy_freep) struct policy *policy = compile("name: 'test'\n" WORKSPACE
-                                                          "seccomp { default_action: ALLOW rule { action: COUNT syscall: "
-                                                          "'fcntl' where { arg: 'op' in: [F_SETLK, F_SETLKW] } } }");
+    CLEANUP(policy_freep)
+    struct policy *policy =
+        compile("name: 'test'\n" WORKSPACE "seccomp { default_action: ALLOW rule { action: COUNT syscall: "
+                "'fcntl' where { arg: 'op' in: [F_SETLK, F_SETLKW] } } }");
     assert_int_equal(policy->filter.locks, JAIL_LOCK_SETLK | JAIL_LOCK_SETLKW);
 }
 
@@ -92,7 +101,8 @@ static void test_refused(void **state)
         const char *rule, *words;
     } rows[] = {
         {"syscall: 'ioctl' where { arg: 'requst' in: TCGETS }", "did you mean request?"},
-        {"syscall: 'ioctl' where { arg: 'request' in: TCGET }", "where[0].in[0]: \"TCGET\" is neither a number nor a name"},
+        {"syscall: 'ioctl' where { arg: 'request' in: TCGET }",
+         "where[0].in[0]: \"TCGET\" is neither a number nor a name"},
         {"syscall: 'ioctl' where { arg: 'request' in: TCGET }", "did you mean TCGETS?"},
         {"syscall: 'ioctl' where { arg: 'request' in: AF_UNIX }", "is a constant of another argument"},
         {"syscall: 'ioctl' where { arg: 'request' in: 0x100000000 }", "more than the 32 bits"},
@@ -100,33 +110,39 @@ static void test_refused(void **state)
         {"syscall: 'ioctl' where { arg: 1 }", "needs one of in, not_in, or all_of and none_of"},
         {"syscall: 'ioctl' where { arg: 1 in: 1 not_in: 2 }", "needs one of"},
         {"syscall: 'clone' where { arg: 'flags' all_of: CLONE_VM none_of: CLONE_VM }", "are among `all_of`"},
-        {"syscall: 'clone' where { arg: 'flags' all_of: CLONE_VM mask: 1 }", "mask: has a meaning for in and not_in only"},
+        {"syscall: 'clone' where { arg: 'flags' all_of: CLONE_VM mask: 1 }",
+         "mask: has a meaning for in and not_in only"},
         {"syscall: 'clone' where { arg: 'flags' none_of: 0 }", "compares no bit"},
         {"syscall: 'mknod' where { arg: 'mode' mask: S_IFMT in: 0777 }", "has bits outside the mask"},
-        {"syscall: ['ioctl', 'prctl'] where { arg: 'request' in: TCGETS }", "\"request\" is not a known argument of prctl"},
+        {"syscall: ['ioctl', 'prctl'] where { arg: 'request' in: TCGETS }",
+         "\"request\" is not a known argument of prctl"},
         {"set: '@poll' where { arg: 0 in: 1 }", "goes with system calls, not with sets"},
-        {"syscall: 'ioctl' where { arg: 1 in: 1 } condition { arg: 0 value: 1 }", "condition: is another way to say `where`"},
+        {"syscall: 'ioctl' where { arg: 1 in: 1 } condition { arg: 0 value: 1 }",
+         "condition: is another way to say `where`"},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         char text[512];
         struct policy_spec *spec = NULL;
         struct err err = {0};
-        snprintf(text, sizeof text, "name: 'test'\n" WORKSPACE "seccomp { rule { action: ALLOW %s } }", rows[i].rule);
+        snprintf(text, sizeof text, "name: 'test'\n" WORKSPACE "seccomp { rule { action: ALLOW %s } }",
+                 rows[i].rule);
         assert_true(policy_spec_decode_text("test.textproto", text, strlen(text), &spec, &err) < 0);
         assert_int_equal(strncmp(err.item, "test.textproto:3:", 17), 0);
         if (!strstr(err.text, rows[i].words)) {
             fail_msg("refused with \"%s\", expected \"%s\"", err.text, rows[i].words);
         }
     }
-    assert_policy_refused(RULE("syscall: 'ioctl' where { arg: 1 in: 1 } where { arg: 1 in: 2 }"), "is compared twice");
+    assert_policy_refused(RULE("syscall: 'ioctl' where { arg: 1 in: 1 } where { arg: 1 in: 2 }"),
+                          "is compared twice");
 }
 
 /* Numbers of rules are those of the policy, however many ways a `where` gives. */
 static void test_explained(void **state)
 {
     (void)state;
-    CLEANUP(policy_freep) struct policy *policy =
+    CLEANUP(policy_freep)
+    struct policy *policy =
         compile(RULE("syscall: 'ioctl' where { arg: request in: [TCGETS, FIONREAD] } } "
                      "rule { action: ALLOW syscall: 'prctl' condition { arg: 0 value: 15 }"));
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -135,7 +151,9 @@ static void test_explained(void **state)
                                       "   3 ALLOW where option is PR_SET_NAME\n      prctl\n"));
     CLEANUP(buf_free) struct buf findings = BUF_INIT;
     policy_lint(policy, true, &findings);
-    assert_non_null(strstr(findings.data, "seccomp rule 3: 0xf is PR_SET_NAME: where { arg: \"option\" in: \"PR_SET_NAME\" }\n"));
+    assert_non_null(
+        strstr(findings.data,
+               "seccomp rule 3: 0xf is PR_SET_NAME: where { arg: \"option\" in: \"PR_SET_NAME\" }\n"));
     assert_non_null(strstr(findings.data, "seccomp rule 2: has no reason\nseccomp rule 3"));
     assert_null(strstr(findings.data, "seccomp rule 2: 0x"));
     assert_null(strstr(findings.data, "seccomp rule 4"));
