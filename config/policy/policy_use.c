@@ -114,7 +114,8 @@ static void offer_beside(const char *origin, struct suggestion *suggestion, char
                 suggestion_offer(suggestion, name);
                 /* The best one has to outlive the directory. */
                 if (suggestion->best == name) {
-                    suggestion->best = strcpy(near, name);
+                    memcpy(near, name, strlen(name) + 1);
+                    suggestion->best = near;
                 }
                 break;
             }
@@ -343,7 +344,7 @@ static int merge_item(struct merge *merge, ProtobufCMessage *into, const Protobu
 {
     char from_path[sizeof merge->path.text];
     size_t before = fieldpath_push_index(&merge->path, index);
-    strcpy(from_path, merge->path.text);
+    memcpy(from_path, merge->path.text, merge->path.len + 1);
     fieldpath_pop(&merge->path, before);
     if ((merge->out && item_goes(merge->out, field->name, item)) ||
         source_has_adopted(merge->flat, merge->from, from_path)) {
@@ -522,7 +523,9 @@ static int add_used(struct user *user, struct merge *merge, Immure__Policy *into
     free(used.message->name);
     used.message->name = NULL;
     merge->from = &used.source;
-    return merge_fields(merge, &into->base, &used.message->base, &user->message->base);
+    r = merge_fields(merge, &into->base, &used.message->base, &user->message->base);
+    merge->from = NULL;
+    return r;
 }
 
 /* In the place of the message the one that all together come to. */

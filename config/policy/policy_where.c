@@ -138,8 +138,8 @@ static int values_of(struct checker *checker, const struct subject *subject, con
     return r;
 }
 
-/* Two values that differ in one bit are one comparison without it. */
-static void join(struct terms *terms)
+/* Makes one comparison of two values that differ in one bit, without it; false: there are no such two. */
+static bool join_two(struct terms *terms)
 {
     for (size_t i = 0; i < terms->n; i++) {
         for (size_t k = i + 1; k < terms->n; k++) {
@@ -149,11 +149,11 @@ static void join(struct terms *terms)
                 a->mask &= ~differ;
                 a->value &= ~differ;
                 *b = terms->rows[--terms->n];
-                i = k = SIZE_MAX; /* from the beginning: what has become of the first may go with others */
-                break;
+                return true;
             }
         }
     }
+    return false;
 }
 
 /* `all_of` and `none_of`: one comparison. */
@@ -235,8 +235,7 @@ static int terms_of(struct checker *checker, const Immure__SeccompRule *rule,
     r = r < 0 ? r
               : values_of(checker, &subject, in ? "in" : "not_in", in ? message->in : message->not_in,
                           in ? message->n_in : message->n_not_in, mask, ret);
-    if (in) {
-        join(ret);
+    while (in && join_two(ret)) {
     }
     for (size_t i = 0; !in && i < ret->n; i++) {
         ret->rows[i].op = OP_MASKED_NE;
