@@ -119,7 +119,8 @@ $(BUILD)/obj/%.o: %.c | $(GEN)
 	$(call say,CC,$<)mkdir -p $(@D) && $(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 
 # The shipped configuration is part of the binary (config/shipped.c includes the files as they are).
-$(BUILD)/obj/config/shipped.o: $(wildcard config/*.textproto config/policies/*.textproto jail/runtime/*/prelude/*)
+$(BUILD)/obj/config/shipped.o: $(wildcard config/*.textproto config/policies/*.textproto config/policies/parts/*.textproto \
+  jail/runtime/*/prelude/*)
 $(BUILD)/obj/server/front/openapi.o: server/front/openapi.json
 
 # The prelude as code, which saves each interpreter's start the compiling. It says which version can run it. Where that version is
@@ -273,6 +274,7 @@ $(if $(MAN1),$(PREFIX)/share/man/man1|644|$(MAN1))
 $(if $(MAN5),$(PREFIX)/share/man/man5|644|$(MAN5))
 $(SHAREDIR)|644|$(wildcard config/*.textproto) config/server/server.proto config/policy/policy.proto
 $(SHAREDIR)/policies|644|$(wildcard config/policies/*.textproto)
+$(SHAREDIR)/policies/parts|644|$(wildcard config/policies/parts/*.textproto)
 $(SHAREDIR)/grafana|644|$(wildcard config/deploy/grafana/*.json)
 $(SHAREDIR)/kubernetes|644|$(wildcard config/deploy/kubernetes/*.yaml)
 $(SHAREDIR)/container|644|config/deploy/container/seccomp.json

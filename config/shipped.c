@@ -32,15 +32,16 @@ _Static_assert(offsetof(struct shipped_file, name) == 0 && offsetof(struct shipp
             ".hidden " #symbol "\n" #symbol ":\n" rows END_ROW ".popsection\n")
 
 FILE_TABLE(shipped_server_table, FILE_ROW("server", "config/server.textproto"));
-FILE_TABLE(shipped_policy_table,
-           FILE_ROW("python", "config/policies/python.textproto")
-               FILE_ROW("python-kernel", "config/policies/python-kernel.textproto")
-                   FILE_ROW("strict", "config/policies/strict.textproto")
-                       FILE_ROW("node", "config/policies/node.textproto")
-                           FILE_ROW("node-kernel", "config/policies/node-kernel.textproto")
-                               FILE_ROW("isolate", "config/policies/isolate.textproto")
-                                   FILE_ROW("bash", "config/policies/bash.textproto"));
+#define POLICY_ROW(name) FILE_ROW(name, "config/policies/" name ".textproto")
+#define PART_ROW(name)   FILE_ROW(name, "config/policies/parts/" name ".textproto")
 
+FILE_TABLE(shipped_policy_table,
+           POLICY_ROW("python") POLICY_ROW("python-kernel") POLICY_ROW("strict") POLICY_ROW("node")
+               POLICY_ROW("node-kernel") POLICY_ROW("isolate") POLICY_ROW("bash"));
+
+FILE_TABLE(shipped_part_table,
+           PART_ROW("debian") PART_ROW("cpython") PART_ROW("nodejs") PART_ROW("libc") PART_ROW("processes")
+               PART_ROW("sockets") PART_ROW("scratch") PART_ROW("limits"));
 FILE_TABLE(shipped_prelude_table,
            PRELUDE_ROW("python", "immure.pth") PRELUDE_ROW("python", "immure-prelude.py")
                PRELUDE_ROW("python", "immure-prelude.pyc") PRELUDE_ROW("python", "immure-bridge.py")
@@ -74,6 +75,16 @@ static const struct shipped_file *find(const struct shipped_file *table, const c
 const struct shipped_file *shipped_policy(const char *name)
 {
     return find(shipped_policies(), name);
+}
+
+const struct shipped_file *shipped_parts(void)
+{
+    return shipped_part_table;
+}
+
+const struct shipped_file *shipped_part(const char *name)
+{
+    return find(shipped_parts(), name);
 }
 
 const struct shipped_file *shipped_prelude(const char *name)

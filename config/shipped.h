@@ -13,5 +13,8 @@ struct shipped_file {
 const struct shipped_file *shipped_server(void);
 /* Ends with a row whose name is NULL. */
 const struct shipped_file *shipped_policies(void);
-const struct shipped_file *shipped_policy(const char *name);  /* NULL: none */
+const struct shipped_file *shipped_policy(const char *name); /* NULL: none */
+/* Files that policies use (`part: true`); the same. */
+const struct shipped_file *shipped_parts(void);
+const struct shipped_file *shipped_part(const char *name);
 const struct shipped_file *shipped_prelude(const char *name); /* "python/immure.pth"; NULL: none */

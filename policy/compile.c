@@ -129,7 +129,9 @@ int policy_compile(struct policy_spec *spec, struct policy **ret, struct err *re
         return err_errno(reterr, ENOMEM, "compiling a policy");
     }
     policy->spec = policy->own_spec = spec;
-    int r = policy_check_mounts(spec, reterr);
+    int r = spec->part ? policy_bad(spec, NULL, reterr,
+                                    "part: is for policies to use; no job can run under it alone")
+                       : policy_check_mounts(spec, reterr);
     r = r < 0 ? r : check_seccomp(spec, reterr);
     r = r < 0 ? r : make_filter(spec, &policy->filter, reterr);
     for (size_t i = 0; r == 0 && i < spec->n_capabilities; i++) {

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "config/policy/constants.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/plan/plan.h"
@@ -119,13 +120,16 @@ static const char *shown_call(const char *name, const struct syscall_row *row, c
     return ret;
 }
 
-/* The calls that one rule decides about, wrapped. */
-static void put_calls(const struct policy_filter *filter, size_t rule, struct buf *ret)
+/* The calls that one rule decides about, wrapped; each once, whatever choices its `where` gives. */
+static void put_calls(const struct policy *policy, uint32_t number, struct buf *ret)
 {
+    const struct policy_filter *filter = &policy->filter;
     size_t column = 0;
     for (size_t i = 0; i < filter->n_entries; i++) {
         const struct filter_entry *entry = &filter->entries[i];
-        if (entry->rule == rule) {
+        bool again = i > 0 && entry->row == 0 && entry[-1].nr == entry->nr &&
+                     policy->spec->rules[entry[-1].rule].number == number;
+        if (policy->spec->rules[entry->rule].number == number && !again) {
             char name[64], shown[256];
             policy_syscall_name(policy_native_arch(), entry->nr, name, sizeof name);
             const struct syscall_row *row = entry->row > 0 ? &syscall_sets()[entry->row] : NULL;
@@ -144,7 +148,10 @@ static void put_filter(const struct policy *policy, struct buf *ret)
                policy_native_architecture());
     for (size_t i = 0; i < spec->n_rules; i++) {
         const struct seccomp_rule *rule = &spec->rules[i];
-        buf_printf(ret, "%4zu ", i + 1);
+        if (i > 0 && rule->number == rule[-1].number) {
+            continue;
+        }
+        buf_printf(ret, "%4" PRIu32 " ", rule->number);
         put_action(rule->action, rule->errno_name, ret);
         if (rule->n_conditions > 0) {
             buf_putc(ret, ' ');
@@ -155,7 +162,7 @@ static void put_filter(const struct policy *policy, struct buf *ret)
             const struct syscall_row *set = syscall_set_find(rule->sets[n]);
             buf_printf(ret, "      %s: %s\n", set->name, set->reason);
         }
-        put_calls(&policy->filter, i, ret);
+        put_calls(policy, rule->number, ret);
     }
 }
 
@@ -204,6 +211,23 @@ int policy_explain(const struct policy *policy, struct buf *ret, struct err *ret
     buf_puts(ret, "\nplan of a job that runs /program\n");
     jail_plan_print(plan, ret);
     return 0;
+}
+
+void policy_print_names(struct buf *ret)
+{
+    const struct named_argument *argument;
+    for (size_t i = 0; (argument = argument_row(i)); i++) {
+        buf_printf(ret, "%s %" PRIu32 " %s", argument->call, argument->number, argument->name);
+        size_t column = 0;
+        const char *name;
+        for (size_t n = 0; argument->kind && (name = constant_row(argument->kind, n)); n++) {
+            if (n == 0) {
+                buf_putc(ret, '\n');
+            }
+            put_wrapped(name, 4, &column, ret);
+        }
+        buf_putc(ret, '\n');
+    }
 }
 
 void policy_print_sets(struct buf *ret)

@@ -3,11 +3,13 @@
  * begins with where it is. */
 #include "policy/policy.h"
 
+#include <inttypes.h>
 #include <linux/sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "config/policy/constants.h"
 #include "jail/base/buf.h"
 #include "jail/base/capability.h"
 #include "jail/base/cleanup.h"
@@ -175,7 +177,7 @@ static bool rule_allows(enum seccomp_action_kind action)
     return action == ACTION_ALLOW || action == ACTION_LOG;
 }
 
-static void lint_conditions(const struct seccomp_rule *rule, size_t index, enum seccomp_action_kind otherwise,
+static void lint_conditions(const struct seccomp_rule *rule, enum seccomp_action_kind otherwise,
                             struct findings *findings)
 {
     bool allows = rule_allows(rule->action), default_allows = rule_allows(otherwise);
@@ -184,18 +186,32 @@ static void lint_conditions(const struct seccomp_rule *rule, size_t index, enum 
         bool wide = condition->op == OP_NE || condition->op == OP_GT || condition->op == OP_GE;
         if (allows && wide) {
             find(findings,
-                 "seccomp rule %zu: condition on argument %u compares 64 bits; where the kernel reads 32, a "
+                 "seccomp rule %u: condition on argument %u compares 64 bits; where the kernel reads 32, a "
                  "caller can set "
                  "the upper ones and pass",
-                 index + 1, condition->arg);
+                 rule->number, condition->arg);
         }
-        bool reads_32 = condition->op == OP_MASKED_EQ && condition->mask <= UINT32_MAX;
+        bool reads_32 = condition->mask != 0 && condition->mask <= UINT32_MAX;
         if (!allows && default_allows && !reads_32) {
             find(findings,
-                 "seccomp rule %zu: condition on argument %u compares 64 bits; where the kernel reads 32, a "
+                 "seccomp rule %u: condition on argument %u compares 64 bits; where the kernel reads 32, a "
                  "caller can set "
                  "the upper ones and dodge it: use MASKED_EQ with a mask of 32 bits",
-                 index + 1, condition->arg);
+                 rule->number, condition->arg);
+        }
+    }
+}
+
+/* A number where the kernel has a name, in a condition or in a `where`. 0 is everything's. */
+static void lint_bare_numbers(const struct seccomp_rule *rule, struct findings *findings)
+{
+    for (size_t i = 0; i < rule->n_conditions; i++) {
+        const struct seccomp_condition *condition = &rule->conditions[i];
+        const char *name = condition->value == 0 ? NULL : condition_constant(rule, condition);
+        if (name && !(rule->where && strstr(rule->where, name))) {
+            find(findings, "seccomp rule %" PRIu32 ": %#" PRIx64 " is %s: where { arg: \"%s\" in: \"%s\" }",
+                 rule->number, condition->value, name, argument_at(rule->syscalls[0], condition->arg)->name,
+                 name);
         }
     }
 }
@@ -215,8 +231,8 @@ static void lint_dangers(const struct policy *policy, struct findings *findings)
         const char *name = policy_syscall_name(policy_native_arch(), entry->nr, buffer, sizeof buffer);
         if (allows_danger(policy, entry, name)) {
             const struct syscall_row *danger = syscall_set_danger(name);
-            find(findings, "seccomp rule %u: allows %s of %s: %s", entry->rule + 1, name, danger->name,
-                 danger->reason);
+            find(findings, "seccomp rule %u: allows %s of %s: %s", policy->spec->rules[entry->rule].number,
+                 name, danger->name, danger->reason);
         }
     }
 }
@@ -274,8 +290,8 @@ static void lint_known_bad(const struct policy *policy, struct findings *finding
         if (!entry) {
             find(findings, "seccomp default_action: allows %s: it %s", call->shown, call->consequence);
         } else if (!allows_danger(policy, entry, call->syscall)) {
-            find(findings, "seccomp rule %u: allows %s: it %s", entry->rule + 1, call->shown,
-                 call->consequence);
+            find(findings, "seccomp rule %u: allows %s: it %s", policy->spec->rules[entry->rule].number,
+                 call->shown, call->consequence);
         }
     }
 }
@@ -295,9 +311,13 @@ static void lint_filter(const struct policy *policy, bool strict, struct finding
     lint_dangers(policy, findings);
     lint_known_bad(policy, findings);
     for (size_t i = 0; i < spec->n_rules; i++) {
-        lint_conditions(&spec->rules[i], i, spec->seccomp_default, findings);
-        if (strict && !spec->rules[i].reason) {
-            find(findings, "seccomp rule %zu: has no reason", i + 1);
+        lint_conditions(&spec->rules[i], spec->seccomp_default, findings);
+        if (strict) {
+            lint_bare_numbers(&spec->rules[i], findings);
+        }
+        bool again = i > 0 && spec->rules[i - 1].number == spec->rules[i].number;
+        if (strict && !spec->rules[i].reason && !again) {
+            find(findings, "seccomp rule %u: has no reason", spec->rules[i].number);
         }
     }
 }

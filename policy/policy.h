@@ -51,6 +51,9 @@ struct policy *policy_set_edit(struct policy_set *set, size_t index);
  * extension of a policy. For the command line. */
 int policy_resolve(const char *name_or_path, struct policy **ret, struct err *reterr);
 
+/* Appends the text of the same file, or part; `flat`: together with all that it uses. */
+int policy_show(const char *name_or_path, bool flat, struct buf *ret, struct err *reterr);
+
 /* What the server allows at most; 0: no ceiling. */
 struct policy_ceilings {
     uint64_t default_timeout_ms, max_timeout_ms, max_output_bytes;
@@ -105,5 +108,7 @@ uint64_t policy_open_files(const struct policy *policy);
 int policy_lint(const struct policy *policy, bool strict, struct buf *ret);
 /* `immure policy explain`: limits, filter in words, the plan. */
 int policy_explain(const struct policy *policy, struct buf *ret, struct err *reterr);
+/* The arguments that `where` knows by name, with the names of their values. */
+void policy_print_names(struct buf *ret);
 /* The shipped syscall sets with their reasons. */
 void policy_print_sets(struct buf *ret);

@@ -10,8 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config/format/protofile.h"
 #include "config/format/textformat.h"
 #include "config/shipped.h"
+#include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
@@ -91,11 +93,17 @@ static int compile_shipped(const struct shipped_file *file, struct policy **ret,
     return r < 0 ? r : policy_compile(spec, ret, reterr);
 }
 
-static int compile_file(const char *path, struct policy **ret, struct err *reterr)
+/* `parts`: a part is no error; there is no policy then. */
+static int compile_file(const char *path, bool parts, struct policy **ret, struct err *reterr)
 {
     struct policy_spec *spec = NULL;
+    *ret = NULL;
     int r = policy_spec_load(path, &spec, reterr);
-    return r < 0 ? r : policy_compile(spec, ret, reterr);
+    if (r < 0 || !(spec->part && parts)) {
+        return r < 0 ? r : policy_compile(spec, ret, reterr);
+    }
+    policy_spec_free(spec);
+    return 0;
 }
 
 static int too_many(struct err *reterr)
@@ -109,8 +117,8 @@ static int add_file(struct policy_set *set, const char *path, struct err *reterr
         return too_many(reterr);
     }
     struct policy *policy = NULL;
-    int r = compile_file(path, &policy, reterr);
-    if (r < 0) {
+    int r = compile_file(path, true, &policy, reterr);
+    if (r < 0 || !policy) {
         return r;
     }
     for (size_t i = set->n_shipped; i < set->n_policies; i++) {
@@ -199,22 +207,49 @@ int policy_set_load(char *const *paths, size_t n_paths, struct policy_set **ret,
     return 0;
 }
 
-int policy_resolve(const char *name_or_path, struct policy **ret, struct err *reterr)
+/* A path with a '/', or a file of the current directory with the extension of a policy. */
+static bool is_file(const char *name_or_path)
 {
-    if (strchr(name_or_path, '/') || (has_extension(name_or_path) && access(name_or_path, F_OK) == 0)) {
-        return compile_file(name_or_path, ret, reterr);
-    }
-    const struct shipped_file *file = shipped_policy(name_or_path);
-    if (file) {
-        return compile_shipped(file, ret, reterr);
-    }
+    return strchr(name_or_path, '/') || (has_extension(name_or_path) && access(name_or_path, F_OK) == 0);
+}
+
+static int no_such(const char *name, struct err *reterr)
+{
     const char *names[POLICIES_MAX];
     size_t n_names = 0;
-    for (file = shipped_policies(); file->name && n_names < POLICIES_MAX; file++) {
+    for (const struct shipped_file *file = shipped_policies(); file->name && n_names < POLICIES_MAX; file++) {
         names[n_names++] = file->name;
     }
-    const char *near = textformat_did_you_mean(name_or_path, names, n_names);
-    return err_set(reterr, ERR_NOT_FOUND, ENOENT, name_or_path,
+    const char *near = textformat_did_you_mean(name, names, n_names);
+    return err_set(reterr, ERR_NOT_FOUND, ENOENT, name,
                    "no such policy; %s%s%sa file is named with a '/' or by its .textproto",
                    near ? "did you mean " : "", near ? near : "", near ? "? " : "");
+}
+
+int policy_resolve(const char *name_or_path, struct policy **ret, struct err *reterr)
+{
+    if (is_file(name_or_path)) {
+        return compile_file(name_or_path, false, ret, reterr);
+    }
+    const struct shipped_file *file = shipped_policy(name_or_path);
+    file = file ? file : shipped_part(name_or_path);
+    return file ? compile_shipped(file, ret, reterr) : no_such(name_or_path, reterr);
+}
+
+int policy_show(const char *name_or_path, bool flat, struct buf *ret, struct err *reterr)
+{
+    const struct shipped_file *file = shipped_policy(name_or_path);
+    file = file ? file : shipped_part(name_or_path);
+    if (is_file(name_or_path)) {
+        return flat ? policy_text_load(name_or_path, ret, reterr) : protofile_read(name_or_path, ret, reterr);
+    }
+    if (!file) {
+        return no_such(name_or_path, reterr);
+    }
+    char origin[128];
+    snprintf(origin, sizeof origin, "shipped:%s", file->name);
+    if (flat) {
+        return policy_text_decode(origin, file->data, file->size, ret, reterr);
+    }
+    return buf_append(ret, file->data, file->size) < 0 ? err_errno(reterr, ENOMEM, "while reading") : 0;
 }

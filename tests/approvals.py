@@ -2,7 +2,7 @@
 
 import re
 
-from harness import ROOT, call, config_key, wait_for
+from harness import call, config_key, shipped_policy, wait_for
 
 KEYS = {"caller": "ka", "other": "kb", "approver": "kx", "mate": "kc", "off": "kd", "retired": "ke"}
 
@@ -10,7 +10,7 @@ KEYS = {"caller": "ka", "other": "kb", "approver": "kx", "mate": "kc", "off": "k
 def policies(directory):
     """Writes the policies `held` (ALWAYS) and `first` (FIRST_USE). -> the directory"""
     directory.mkdir(exist_ok=True)
-    text = (ROOT / "config/policies/python.textproto").read_text()
+    text = shipped_policy("python")
     for name, mode in (("held", "ALWAYS"), ("first", "FIRST_USE")):
         changed = re.sub(r'(?m)^name: "python"', f'name: "{name}"\napproval: {mode}', text)
         (directory / f"{name}.textproto").write_text(changed)

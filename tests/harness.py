@@ -121,6 +121,11 @@ def wait_for(condition, what, seconds=30):
     return value
 
 
+def shipped_policy(name):
+    """The text of a shipped policy, together with all that it uses."""
+    return subprocess.run([IMMURE, "policy", "show", "--flat", name], check=True, capture_output=True, text=True, timeout=60).stdout
+
+
 def runtimes():
     """The shipped runtimes, made to start as IMMURE_TEST_WARM, _STANDBY and _NODE say; "" where that is as shipped."""
     gone = {"pool": [], "template": ["warm_jails"], "off": ["warm_jails", "template"]}[WARM]

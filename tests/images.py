@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tarfile
 
-from harness import BUILD, PATIENCE, ROOT, TOOLS
+from harness import BUILD, PATIENCE, TOOLS, shipped_policy
 
 IMMURE = str(BUILD / "immure")
 
@@ -48,7 +48,7 @@ def debian_layout():
 
 def policy(name, runtime, lines):
     """The text of the runtime's shipped policy, under another name, without what it shows of the host, and with more lines."""
-    text = (ROOT / f"config/policies/{runtime}.textproto").read_text().replace(f'name: "{runtime}"', f'name: "{name}"', 1)
+    text = shipped_policy(runtime).replace(f'name: "{runtime}"', f'name: "{name}"', 1)
     return re.sub(r'^mount \{ destination: "/(?!dev/|proc"|workspace"|tmp").*\n(?: +".*\n)*', "", text, flags=re.M) + lines + "\n"
 
 

@@ -124,7 +124,7 @@ const ProtobufCFieldDescriptor *builder_missing(const struct builder *builder)
     return NULL;
 }
 
-static size_t size_of_value(ProtobufCType type)
+size_t builder_value_size(ProtobufCType type)
 {
     switch (type) {
     case PROTOBUF_C_TYPE_INT32:
@@ -156,6 +156,20 @@ static size_t size_of_value(ProtobufCType type)
     return sizeof(void *);
 }
 
+bool builder_has(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field)
+{
+    const char *value = (const char *)message + field->offset;
+    const char *quantifier = (const char *)message + field->quantifier_offset;
+    if (field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) {
+        return *(const uint32_t *)(const void *)quantifier == field->id;
+    }
+    if (field->type == PROTOBUF_C_TYPE_STRING || field->type == PROTOBUF_C_TYPE_MESSAGE) {
+        const void *pointer = *(const void *const *)(const void *)value;
+        return pointer && pointer != field->default_value;
+    }
+    return field->label == PROTOBUF_C_LABEL_REQUIRED || *(const protobuf_c_boolean *)(const void *)quantifier;
+}
+
 /* The array's capacity is nowhere written down: it is the power of two that holds the count. */
 static void *new_item(void **array, size_t *count, size_t size)
 {
@@ -176,7 +190,7 @@ static void *new_item(void **array, size_t *count, size_t size)
 
 void *builder_slot(struct builder *builder, const ProtobufCFieldDescriptor *field, size_t *ret_index)
 {
-    size_t size = size_of_value(field->type);
+    size_t size = builder_value_size(field->type);
     void *value = member(builder, field->offset);
     void *quantifier = member(builder, field->quantifier_offset);
     *ret_index = 0;
@@ -226,7 +240,7 @@ bool builder_put_integer(const ProtobufCFieldDescriptor *field, void *slot, bool
         return false;
     }
     uint64_t value = negative ? 0 - magnitude : magnitude;
-    if (size_of_value(field->type) == sizeof(uint64_t)) {
+    if (builder_value_size(field->type) == sizeof(uint64_t)) {
         memcpy(slot, &value, sizeof value);
     } else {
         uint32_t narrow = (uint32_t)value;

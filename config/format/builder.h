@@ -39,6 +39,11 @@ const ProtobufCFieldDescriptor *builder_rival(const struct builder *builder,
 /* The first required field that has not been given, or NULL. */
 const ProtobufCFieldDescriptor *builder_missing(const struct builder *builder);
 
+/* Whether a field that is not repeated is there in a message, however it was read. */
+bool builder_has(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field);
+/* Bytes of one value of a field in a message. */
+size_t builder_value_size(ProtobufCType type);
+
 /* Marks the field as present and returns the zeroed place of its value: of a new last item where it is
  * repeated. NULL: out of memory. `*ret_index` is the item's number. A pointer put there belongs to the
  * message, also half-built. */

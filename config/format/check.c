@@ -31,6 +31,18 @@ struct source_position check_position(struct checker *checker, const char *field
     return at;
 }
 
+const char *check_other_file(const struct checker *checker, struct source_position at,
+                             char ret[SOURCE_PLACE_TEXT_MAX])
+{
+    char place[SOURCE_PLACE_TEXT_MAX - 4];
+    ret[0] = '\0';
+    if (checker->source->n_files > 0) {
+        snprintf(place, sizeof place, "%s", source_where(checker->source, at, ret));
+        snprintf(ret, SOURCE_PLACE_TEXT_MAX, " (%s)", place);
+    }
+    return ret;
+}
+
 int check_fail(struct checker *checker, const char *field, const char *fmt, ...)
 {
     char text[400];

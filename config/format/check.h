@@ -25,6 +25,11 @@ void check_leave(struct checker *checker, size_t before);
 /* Where a field is, for errors that are found later; `field` as below. */
 struct source_position check_position(struct checker *checker, const char *field);
 
+/* " (FILE:LINE:COLUMN)" where the source is made of several files, or else "": for the other one of two
+ * fields. */
+const char *check_other_file(const struct checker *checker, struct source_position at,
+                             char ret[SOURCE_PLACE_TEXT_MAX]);
+
 /* Each fails with ERR_CONFIG at the field's place in the source. `field` is a name below the current path;
  * NULL: the current path itself. */
 int check_fail(struct checker *checker, const char *field, const char *fmt, ...)

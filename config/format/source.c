@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +12,9 @@
 
 struct source_place {
     char *path;
-    char *variable; /* or another file; NULL: a place in the file */
-    char *own_path; /* what that other file calls it; NULL: the same */
-    unsigned line, column;
+    char *variable; /* that has set the field; NULL: a file */
+    char *own_path; /* what another file calls it; NULL: the same */
+    struct source_position at;
 };
 
 void source_free(struct source *source)
@@ -26,8 +25,11 @@ void source_free(struct source *source)
         free(source->places[i].own_path);
     }
     free(source->places);
-    source->places = NULL;
-    source->n_places = 0;
+    for (size_t i = 0; i < source->n_files; i++) {
+        free(source->files[i]);
+    }
+    free(source->files);
+    *source = SOURCE_NAMED(source->name);
 }
 
 /* The capacity is the power of two that holds the count. */
@@ -55,8 +57,7 @@ int source_note(struct source *source, const char *path, unsigned line, unsigned
     if (!place) {
         return -ENOMEM;
     }
-    place->line = line;
-    place->column = column;
+    place->at = (struct source_position){.line = line, .column = column};
     return 0;
 }
 
@@ -69,35 +70,83 @@ int source_note_variable(struct source *source, const char *path, const char *va
     return 0;
 }
 
-/* `from` NULL: the file alone is known. */
-static int adopt_place(struct source *source, const char *path, const char *file, const char *own_path,
-                       const struct source_place *from)
+static const char *file_of(const struct source *source, struct source_position at)
 {
-    struct source_place *place = add(source, path);
+    return at.file > 0 ? source->files[at.file - 1] : source->name;
+}
+
+/* The number of a file, which gets one; negative: out of memory. */
+static int number_of(struct source *source, const char *file)
+{
+    if (strcmp(file, source->name) == 0) {
+        return 0;
+    }
+    for (size_t i = 0; i < source->n_files; i++) {
+        if (strcmp(file, source->files[i]) == 0) {
+            return (int)i + 1;
+        }
+    }
+    char **larger = reallocarray(source->files, source->n_files + 1, sizeof *larger);
+    if (!larger) {
+        return -ENOMEM;
+    }
+    source->files = larger;
+    larger[source->n_files] = strdup(file);
+    return larger[source->n_files] ? (int)++source->n_files : -ENOMEM;
+}
+
+static int adopt_place(struct source *source, const char *path, int file, const char *own_path,
+                       struct source_position at)
+{
+    struct source_place *place = file < 0 ? NULL : add(source, path);
     if (!place) {
         return -ENOMEM;
     }
-    place->variable = strdup(file);
     place->own_path = strdup(own_path);
-    place->line = from ? from->line : 0;
-    place->column = from ? from->column : 0;
-    return place->variable && place->own_path ? 0 : -ENOMEM;
+    place->at = (struct source_position){.line = at.line, .column = at.column, .file = (unsigned)file};
+    return place->own_path ? 0 : -ENOMEM;
 }
 
-int source_adopt(struct source *source, const char *path, const struct source *other, const char *own_path)
+static const char *own_path_of(const struct source_place *place)
 {
-    size_t len = strlen(own_path);
-    int r = adopt_place(source, path, other->name, own_path, NULL);
+    return place->own_path ? place->own_path : place->path;
+}
+
+static const struct source_place *find(const struct source *source, const char *path, size_t len);
+
+int source_adopt(struct source *source, const char *path, const struct source *other, const char *other_path)
+{
+    size_t len = strlen(other_path);
+    /* What is packed, and has no places, is known by its file at least. */
+    int r = find(other, other_path, len) ? 0
+                                         : adopt_place(source, path, number_of(source, other->name),
+                                                       other_path, (struct source_position){0});
     for (size_t i = 0; r == 0 && i < other->n_places; i++) {
         const struct source_place *from = &other->places[i];
         char there[256];
-        if (strncmp(from->path, own_path, len) != 0 || (from->path[len] != '\0' && from->path[len] != '.')) {
+        if (strncmp(from->path, other_path, len) != 0 || !strchr(".[", from->path[len])) {
             continue;
         }
         snprintf(there, sizeof there, "%s%s", path, from->path + len);
-        r = adopt_place(source, there, other->name, from->path, from);
+        r = adopt_place(source, there, number_of(source, file_of(other, from->at)), own_path_of(from),
+                        from->at);
     }
     return r;
+}
+
+bool source_has_adopted(const struct source *source, const struct source *other, const char *other_path)
+{
+    const struct source_place *from = find(other, other_path, strlen(other_path));
+    const char *file = from ? file_of(other, from->at) : other->name;
+    const char *own_path = from ? own_path_of(from) : other_path;
+    for (size_t i = 0; i < source->n_places; i++) {
+        const struct source_place *place = &source->places[i];
+        if (place->own_path && strcmp(place->own_path, own_path) == 0 &&
+            strcmp(file_of(source, place->at), file) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* The last note wins: a variable overrides the file. */
@@ -129,8 +178,13 @@ static const struct source_place *find_nearest(const struct source *source, cons
 struct source_position source_position(const struct source *source, const char *path)
 {
     const struct source_place *place = find_nearest(source, path);
-    bool here = place && !place->variable;
-    return (struct source_position){.line = here ? place->line : 0, .column = here ? place->column : 0};
+    return place && !place->variable ? place->at : (struct source_position){0};
+}
+
+const char *source_where(const struct source *source, struct source_position at,
+                         char ret[SOURCE_PLACE_TEXT_MAX])
+{
+    return source_place_text(file_of(source, at), at, ret);
 }
 
 const char *source_place_text(const char *file, struct source_position at, char ret[SOURCE_PLACE_TEXT_MAX])
@@ -151,9 +205,8 @@ int source_fail(const struct source *source, const char *path, struct err *reter
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     const struct source_place *place = find_nearest(source, path);
-    const char *name = place && place->variable ? place->variable : source->name;
-    struct source_position at = {.line = place ? place->line : 0, .column = place ? place->column : 0};
-    source_place_text(name, at, item);
+    struct source_position at = place ? place->at : (struct source_position){0};
+    source_place_text(place && place->variable ? place->variable : file_of(source, at), at, item);
     const char *own = place && place->own_path ? place->own_path : "";
     const char *rest = *own ? path + strlen(place->path) : path;
     return err_set(reterr, ERR_CONFIG, EINVAL, item, "%s%s%s%s", own, rest, *path ? ": " : "", text);

@@ -4,9 +4,10 @@
  * It accepts what `protoc --encode` of protobuf 3.21 accepts and gives the same message, but for four things,
  * all refused here: a required field left out (protoc warns and goes on), NUL inside a `string` (a char
  * pointer cannot hold it), messages nested more than DEPTH_MAX deep, and reserved field names (protobuf-c's
- * descriptors do not know them; protoc skips such fields). And it accepts one thing more: an amount with a
- * unit (config/format/amount.h), bare or in quotes, for a field of bytes or milliseconds. What is shipped has
- * none, so that every protobuf tool reads it. tests/config holds the two against each other. */
+ * descriptors do not know them; protoc skips such fields). And it accepts two things more: an amount with a
+ * unit (config/format/amount.h), bare or in quotes, for a field of bytes or milliseconds, and the kernel's
+ * names without quotes, for fields that take some. What is shipped has neither, so that every protobuf tool
+ * reads it. tests/config holds the two against each other. */
 #include "config/format/textformat.h"
 
 #include <ctype.h>
@@ -279,9 +280,31 @@ static int parse_enum(struct parser *parser, const ProtobufCFieldDescriptor *fie
     return next(parser);
 }
 
+/* Fields of names and numbers of the kernel's, which need no quotes. */
+static bool takes_words(const ProtobufCFieldDescriptor *field)
+{
+    static const char *const names[] = {"arg", "in", "not_in", "all_of", "none_of", "mask"};
+    bool found = false;
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        found = found || strcmp(field->name, names[i]) == 0;
+    }
+    return found;
+}
+
+/* TCGETS, or 0x5401. */
+static int parse_word(struct parser *parser, const ProtobufCFieldDescriptor *field, void *slot)
+{
+    const struct text_token *token = &parser->lex.token;
+    return builder_put_bytes(field, slot, token->start, token->len) < 0 ? fail_memory(parser) : next(parser);
+}
+
 static int parse_string(struct parser *parser, const ProtobufCFieldDescriptor *field, void *slot)
 {
     CLEANUP(buf_free) struct buf value = BUF_INIT;
+    enum text_token_kind kind = parser->lex.token.kind;
+    if ((kind == TEXT_IDENTIFIER || kind == TEXT_INTEGER) && takes_words(field)) {
+        return parse_word(parser, field, slot);
+    }
     if (parser->lex.token.kind != TEXT_STRING) {
         return fail_expected(parser, "a string in quotes");
     }

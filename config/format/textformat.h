@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct buf;
 struct err;
 struct source;
 struct ProtobufCMessage;
@@ -19,6 +20,9 @@ struct ProtobufCMessageDescriptor;
  * is nearly right, "did you mean". */
 int textformat_parse(const struct ProtobufCMessageDescriptor *descriptor, struct source *source,
                      const char *text, size_t size, struct ProtobufCMessage **ret, struct err *reterr);
+
+/* Appends the message as text: a field to a line, and an item of a list, where it fits on one. */
+void textformat_print(const struct ProtobufCMessage *message, struct buf *ret);
 
 /* The same message from JSON (field names as in the schema or in lowerCamelCase, bytes as base64, enums by
  * name or number, 64-bit numbers also as strings). */

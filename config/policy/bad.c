@@ -14,6 +14,13 @@ int policy_bad(const struct policy_spec *spec, const struct source_position *at,
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    source_place_text(spec->origin, at ? *at : (struct source_position){0}, place);
+    policy_where(spec, at, place);
     return err_set(reterr, ERR_CONFIG, EINVAL, place, "%s", text);
+}
+
+const char *policy_where(const struct policy_spec *spec, const struct source_position *at,
+                         char ret[SOURCE_PLACE_TEXT_MAX])
+{
+    const struct source source = {.name = spec->origin, .files = spec->files, .n_files = spec->n_files};
+    return source_where(&source, at ? *at : (struct source_position){0}, ret);
 }

@@ -3,6 +3,7 @@
  * policy layer. */
 #include "config/policy/policy_file.h"
 
+#include <linux/errno.h> /* a field of the schema is called errno, which <errno.h> makes a macro */
 #include <linux/sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 #include "config/message/job.h"
 #include "config/policy/policy.pb-c.h"
 #include "config/policy/policy_message.h"
+#include "config/policy/policy_use.h"
 #include "jail/base/buf.h"
 #include "jail/base/capability.h"
 #include "jail/base/cleanup.h"
@@ -71,6 +73,10 @@ void policy_spec_free(struct policy_spec *spec)
         free(spec->images[i]);
     }
     free(spec->images);
+    for (size_t i = 0; i < spec->n_files; i++) {
+        free(spec->files[i]);
+    }
+    free(spec->files);
     free(spec->rlimits);
     policy_mounts_free(spec);
     policy_seccomp_free(spec);
@@ -195,10 +201,13 @@ static int env_from_message(struct checker *checker, const Immure__Policy *messa
     for (size_t i = 0; r == 0 && i < message->n_env; i++) {
         const Immure__EnvVar *variable = message->env[i];
         size_t before = check_enter(checker, "env", i);
+        spec->env[i].at = check_position(checker, "name");
         r = check_variable_name(checker, "name", variable->name, strlen(variable->name));
         for (size_t j = 0; r == 0 && j < i; j++) {
             if (strcmp(spec->env[j].name, variable->name) == 0) {
-                r = check_fail(checker, "name", "%s is given by env[%zu] already", variable->name, j);
+                char other[SOURCE_PLACE_TEXT_MAX];
+                r = check_fail(checker, "name", "%s is given by env[%zu] already%s", variable->name, j,
+                               check_other_file(checker, spec->env[j].at, other));
             }
         }
         spec->n_env = i + 1;
@@ -316,10 +325,13 @@ static int rlimit_from_message(struct checker *checker, const Immure__Rlimit *me
         .resource = resources[n].resource,
         .soft = message->soft,
         .hard = message->has_hard ? message->hard : message->soft,
+        .at = check_position(checker, "resource"),
     };
     for (size_t i = 0; i < spec->n_rlimits; i++) {
         if (spec->rlimits[i].resource == ret->resource) {
-            return check_fail(checker, "resource", "has a limit already (rlimit[%zu])", i);
+            char other[SOURCE_PLACE_TEXT_MAX];
+            return check_fail(checker, "resource", "has a limit already (rlimit[%zu])%s", i,
+                              check_other_file(checker, spec->rlimits[i].at, other));
         }
     }
     return ret->soft > ret->hard ? check_fail(checker, "soft", "must not be above the hard limit") : 0;
@@ -421,19 +433,66 @@ static int spec_from_message(struct checker *checker, const Immure__Policy *mess
     return r;
 }
 
-/* `message` is freed. */
-static int finish(Immure__Policy *message, const struct source *source, const char *data, size_t size,
-                  struct policy_spec **ret, struct err *reterr)
+/* A part is checked where it is used, with what it is used with. */
+static int part_from_message(struct checker *checker, const Immure__Policy *message, struct policy_spec *spec)
 {
-    struct checker checker = {.source = source, .reterr = reterr};
-    CLEANUP(policy_spec_freep) struct policy_spec *spec = calloc(1, sizeof *spec);
-    int r = spec ? spec_from_message(&checker, message, spec) : check_memory(&checker);
-    r = r < 0 ? r : check_copy(&checker, source->name, &spec->origin);
-    immure__policy__free_unpacked(message, NULL);
+    spec->part = true;
+    int r = check_name(checker, "name", message->name, false, "_-");
+    return r < 0 ? r : check_copy(checker, message->name, &spec->name);
+}
+
+static void message_freep(Immure__Policy **message)
+{
+    if (*message) {
+        immure__policy__free_unpacked(*message, NULL);
+    }
+}
+
+/* A file with all that it uses. */
+struct policy_text {
+    struct source source;
+    Immure__Policy *message;
+    struct buf text; /* of all together; empty where nothing is used */
+};
+
+static void policy_text_clear(struct policy_text *text)
+{
+    source_free(&text->source);
+    message_freep(&text->message);
+    buf_free(&text->text);
+}
+
+static int read_message(const char *data, size_t size, struct policy_text *text, bool any_form,
+                        struct err *reterr)
+{
+    ProtobufCMessage *message;
+    int r = any_form
+                ? protofile_decode(&immure__policy__descriptor, &text->source, data, size, &message, reterr)
+                : textformat_parse(&immure__policy__descriptor, &text->source, data, size, &message, reterr);
     if (r < 0) {
         return r;
     }
-    sha256_hex_of(data, size, spec->sha256);
+    text->message = (Immure__Policy *)message;
+    return policy_use(&text->source, &text->message, &text->text, reterr);
+}
+
+static int finish(struct policy_text *text, const char *data, size_t size, struct policy_spec **ret,
+                  struct err *reterr)
+{
+    struct checker checker = {.source = &text->source, .reterr = reterr};
+    CLEANUP(policy_spec_freep) struct policy_spec *spec = calloc(1, sizeof *spec);
+    int r = !spec                 ? check_memory(&checker)
+            : text->message->part ? part_from_message(&checker, text->message, spec)
+                                  : spec_from_message(&checker, text->message, spec);
+    r = r < 0 ? r : check_copy(&checker, text->source.name, &spec->origin);
+    r = r < 0 ? r
+              : check_copy_all(&checker, text->source.files, text->source.n_files, &spec->files,
+                               &spec->n_files);
+    if (r < 0) {
+        return r;
+    }
+    bool together = text->text.len > 0;
+    sha256_hex_of(together ? text->text.data : data, together ? text->text.len : size, spec->sha256);
     *ret = TAKE_PTR(spec);
     return 0;
 }
@@ -441,19 +500,43 @@ static int finish(Immure__Policy *message, const struct source *source, const ch
 int policy_spec_load(const char *path, struct policy_spec **ret, struct err *reterr)
 {
     CLEANUP(buf_free) struct buf data = BUF_INIT;
-    CLEANUP(source_free) struct source source = SOURCE_NAMED(path);
-    ProtobufCMessage *message;
+    CLEANUP(policy_text_clear) struct policy_text text = {.source = SOURCE_NAMED(path)};
     int r = protofile_read(path, &data, reterr);
     const char *bytes = data.data ? data.data : "";
-    r = r < 0 ? r : protofile_decode(&immure__policy__descriptor, &source, bytes, data.len, &message, reterr);
-    return r < 0 ? r : finish((Immure__Policy *)message, &source, bytes, data.len, ret, reterr);
+    r = r < 0 ? r : read_message(bytes, data.len, &text, true, reterr);
+    return r < 0 ? r : finish(&text, bytes, data.len, ret, reterr);
 }
 
-int policy_spec_decode_text(const char *origin, const char *text, size_t size, struct policy_spec **ret,
+int policy_spec_decode_text(const char *origin, const char *data, size_t size, struct policy_spec **ret,
                             struct err *reterr)
 {
-    CLEANUP(source_free) struct source source = SOURCE_NAMED(origin);
-    ProtobufCMessage *message;
-    int r = textformat_parse(&immure__policy__descriptor, &source, text, size, &message, reterr);
-    return r < 0 ? r : finish((Immure__Policy *)message, &source, text, size, ret, reterr);
+    CLEANUP(policy_text_clear) struct policy_text text = {.source = SOURCE_NAMED(origin)};
+    int r = read_message(data, size, &text, false, reterr);
+    return r < 0 ? r : finish(&text, data, size, ret, reterr);
+}
+
+int policy_text_load(const char *path, struct buf *ret, struct err *reterr)
+{
+    CLEANUP(buf_free) struct buf data = BUF_INIT;
+    int r = protofile_read(path, &data, reterr);
+    return r < 0 ? r : policy_text_decode(path, data.data ? data.data : "", data.len, ret, reterr);
+}
+
+int policy_text_decode(const char *origin, const char *data, size_t size, struct buf *ret, struct err *reterr)
+{
+    CLEANUP(policy_text_clear) struct policy_text text = {.source = SOURCE_NAMED(origin)};
+    int r = read_message(data, size, &text, true, reterr);
+    if (r < 0) {
+        return r;
+    }
+    const char *dot = strrchr(origin, '.');
+    bool is_text = !dot || (strcmp(dot, ".json") != 0 && strcmp(dot, ".binpb") != 0);
+    if (text.text.len > 0) {
+        buf_append(ret, text.text.data, text.text.len);
+    } else if (is_text) {
+        buf_append(ret, data, size);
+    } else {
+        textformat_print(&text.message->base, ret);
+    }
+    return ret->failed ? err_errno(reterr, ENOMEM, "while reading %s", origin) : 0;
 }

@@ -8,6 +8,8 @@
 #include "config/format/source.h"
 #include "jail/base/err.h"
 
+struct buf;
+
 enum policy_mount_kind {
     POLICY_MOUNT_BIND,
     POLICY_MOUNT_TMPFS,
@@ -39,7 +41,8 @@ enum seccomp_action_kind {
     ACTION_NOTIFY,
     ACTION_COUNT
 };
-enum seccomp_op { OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE, OP_MASKED_EQ };
+/* The last one is no policy's word: what `where` makes of what an argument may not be. */
+enum seccomp_op { OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE, OP_MASKED_EQ, OP_MASKED_NE };
 
 struct seccomp_condition {
     uint32_t arg;
@@ -57,16 +60,22 @@ struct seccomp_rule {
     struct seccomp_condition *conditions;
     size_t n_conditions;
     char *reason; /* NULL: none */
+    /* A rule whose `where` gives a choice stands here once for each: all have the number that it has in the
+     * policy, from 1. */
+    uint32_t number;
+    char *where; /* in words; NULL: there is none */
     struct source_position at;
 };
 
 struct policy_rlimit {
     uint32_t resource; /* RLIMIT_* */
     uint64_t soft, hard;
+    struct source_position at;
 };
 
 struct policy_env {
     char *name, *value;
+    struct source_position at; /* of its name */
 };
 
 enum approval_mode { APPROVAL_NEVER, APPROVAL_ALWAYS, APPROVAL_FIRST_USE };
@@ -94,6 +103,7 @@ enum policy_state { POLICY_STATE_WORKSPACE, POLICY_STATE_KERNEL };
 
 /* Owned; policy_spec_free(). Meanings, units and defaults: config/policy/policy.proto. */
 struct policy_spec {
+    bool part; /* of others; it has a name, and nothing else here */
     char *name, *description, *hostname;
     uint32_t uid, gid;
     uint64_t namespaces; /* CLONE_NEW* bits */
@@ -129,16 +139,28 @@ struct policy_spec {
     enum approval_mode approval;
     /* For errors that are found by whoever knows the kernel's names. */
     struct source_position working_directory_at, seccomp_at, default_errno_at, architectures_at;
-    char sha256[65]; /* of the file's bytes */
+    char sha256[65]; /* of the file's bytes; where it uses others, of the text of all together */
     char *origin;    /* the file's path, or "shipped:python" */
+    char **files;    /* of what it uses; a source_position's `file` is one of them */
+    size_t n_files;
 };
 
-/* Decodes one file (text, JSON or binary, told apart by extension: .json, .binpb, anything else text). */
+/* Decodes one file (text, JSON or binary, told apart by extension: .json, .binpb, anything else text), with
+ * the files beside it and the shipped ones that it uses. */
 int policy_spec_load(const char *path, struct policy_spec **ret, struct err *reterr);
+/* The same for a text that lies nowhere: it can use what is shipped. */
 int policy_spec_decode_text(const char *origin, const char *text, size_t size, struct policy_spec **ret,
                             struct err *reterr);
+/* Appends the text of a policy together with all that it uses: what its sha256 is of. What uses nothing is as
+ * it stands in its file, or as text if that holds another form. */
+int policy_text_load(const char *path, struct buf *ret, struct err *reterr);
+int policy_text_decode(const char *origin, const char *data, size_t size, struct buf *ret,
+                       struct err *reterr);
 void policy_spec_free(struct policy_spec *spec);
 
+/* Where a field of the policy was written: "FILE:LINE:COLUMN", or FILE alone. */
+const char *policy_where(const struct policy_spec *spec, const struct source_position *at,
+                         char ret[SOURCE_PLACE_TEXT_MAX]);
 /* Fails with ERR_CONFIG about this policy, with the place in its file as item; `at` NULL: the whole file. */
 int policy_bad(const struct policy_spec *spec, const struct source_position *at, struct err *reterr,
                const char *fmt, ...) __attribute__((format(printf, 4, 5)));

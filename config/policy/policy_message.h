@@ -1,7 +1,12 @@
 /* The parts of struct policy_spec from their messages; policy_file.c is alone in calling this. */
 #pragma once
 
+#include <stddef.h>
+
+#include "config/policy/policy_file.h"
+
 struct Immure__Policy;
+struct Immure__SeccompRule;
 struct checker;
 struct policy_spec;
 
@@ -11,6 +16,18 @@ int policy_mounts_from_message(struct checker *checker, const struct Immure__Pol
                                struct policy_spec *spec);
 int policy_seccomp_from_message(struct checker *checker, const struct Immure__Policy *message,
                                 struct policy_spec *spec);
+
+/* The ways to meet all of a rule's `where`: each a list of conditions. */
+#define WHERE_CHOICES_MAX    64u
+#define WHERE_CONDITIONS_MAX 16u
+struct where_choices {
+    struct seccomp_condition rows[WHERE_CHOICES_MAX][WHERE_CONDITIONS_MAX];
+    size_t n, n_conditions; /* of each */
+};
+
+/* Without `where` there is one choice, without conditions, and no words. */
+int policy_where_from_message(struct checker *checker, const struct Immure__SeccompRule *rule,
+                              struct where_choices *ret, char **ret_words);
 
 void policy_mounts_free(struct policy_spec *spec);
 void policy_seccomp_free(struct policy_spec *spec);

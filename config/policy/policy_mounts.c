@@ -162,20 +162,23 @@ static int check_against_earlier(struct checker *checker, const struct policy_sp
 {
     for (size_t i = 0; i < spec->n_mounts; i++) {
         const struct policy_mount *earlier = &spec->mounts[i];
+        char other[SOURCE_PLACE_TEXT_MAX];
+        check_other_file(checker, earlier->at, other);
         if (strcmp(earlier->destination, mount->destination) == 0) {
-            return check_fail(checker, "destination", "%s is the destination of mount[%zu] already",
-                              mount->destination, i);
+            return check_fail(checker, "destination", "%s is the destination of mount[%zu] already%s",
+                              mount->destination, i, other);
         }
         if (earlier->kind == POLICY_MOUNT_SCRATCH && mount->kind == POLICY_MOUNT_SCRATCH &&
             strcmp(earlier->source, mount->source) == 0) {
-            return check_fail(checker, "scratch.directory", "is at %s already", earlier->destination);
+            return check_fail(checker, "scratch.directory", "is at %s already%s", earlier->destination,
+                              other);
         }
         const struct policy_mount *links[] = {earlier, mount}, *others[] = {mount, earlier};
         for (size_t j = 0; j < ARRAY_SIZE(links); j++) {
             if (links[j]->kind == POLICY_MOUNT_SYMLINK &&
                 lies_below(others[j]->destination, links[j]->destination)) {
-                return check_fail(checker, "destination", "%s would lie below the symlink %s",
-                                  others[j]->destination, links[j]->destination);
+                return check_fail(checker, "destination", "%s would lie below the symlink %s%s",
+                                  others[j]->destination, links[j]->destination, other);
             }
         }
     }

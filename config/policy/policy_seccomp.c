@@ -11,6 +11,7 @@
 #include "config/format/check.h"
 #include "config/policy/policy.pb-c.h"
 #include "config/policy/policy_file.h"
+#include "jail/base/cleanup.h"
 
 /* The enums of the message count from 1, those of the struct from 0, in the same order. */
 _Static_assert((int)IMMURE__SECCOMP_ACTION__ALLOW - 1 == (int)ACTION_ALLOW &&
@@ -121,14 +122,47 @@ static int rule_from_message(struct checker *checker, const Immure__SeccompRule 
     return r < 0 ? r : check_copy(checker, message->reason, &ret->reason);
 }
 
+static int copy_choice(struct checker *checker, const struct where_choices *choices, size_t choice,
+                       struct seccomp_rule *rule)
+{
+    int r = check_new_array(checker, choices->n_conditions, sizeof *rule->conditions, &rule->conditions);
+    if (r == 0 && choices->n_conditions > 0) {
+        memcpy(rule->conditions, choices->rows[choice], choices->n_conditions * sizeof *rule->conditions);
+        rule->n_conditions = choices->n_conditions;
+    }
+    return r;
+}
+
+/* A rule for each choice that its `where` gives. */
+static int choices_from_message(struct checker *checker, const Immure__SeccompRule *message, uint32_t number,
+                                struct policy_spec *spec)
+{
+    struct where_choices choices;
+    CLEANUP(freep) char *words = NULL;
+    int r = policy_where_from_message(checker, message, &choices, &words);
+    struct seccomp_rule *rules =
+        r < 0 ? NULL : reallocarray(spec->rules, spec->n_rules + choices.n, sizeof *rules);
+    if (!rules) {
+        return r < 0 ? r : check_memory(checker);
+    }
+    spec->rules = rules;
+    for (size_t i = 0; r == 0 && i < choices.n; i++) {
+        struct seccomp_rule *rule = &spec->rules[spec->n_rules++];
+        *rule = (struct seccomp_rule){.number = number};
+        r = rule_from_message(checker, message, rule);
+        r = r < 0 || message->n_where == 0 ? r : copy_choice(checker, &choices, i, rule);
+        r = r < 0 ? r : check_copy(checker, words, &rule->where);
+    }
+    return r;
+}
+
 static int rules_from_message(struct checker *checker, const Immure__Seccomp *message,
                               struct policy_spec *spec)
 {
-    int r = check_new_array(checker, message->n_rule, sizeof *spec->rules, &spec->rules);
+    int r = 0;
     for (size_t i = 0; r == 0 && i < message->n_rule; i++) {
         size_t before = check_enter(checker, "rule", i);
-        r = rule_from_message(checker, message->rule[i], &spec->rules[i]);
-        spec->n_rules = i + 1;
+        r = choices_from_message(checker, message->rule[i], (uint32_t)i + 1, spec);
         check_leave(checker, before);
     }
     return r;
@@ -179,6 +213,7 @@ void policy_seccomp_free(struct policy_spec *spec)
         free(spec->rules[i].errno_name);
         free(spec->rules[i].conditions);
         free(spec->rules[i].reason);
+        free(spec->rules[i].where);
     }
     free(spec->rules);
 }

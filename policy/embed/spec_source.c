@@ -10,9 +10,9 @@
 
 #include "config/policy/policy_file.h"
 
-_Static_assert(sizeof(struct policy_spec) == 448 && sizeof(struct policy_mount) == 88 &&
-                   sizeof(struct seccomp_rule) == 80 && sizeof(struct seccomp_condition) == 24 &&
-                   sizeof(struct policy_rlimit) == 24 && sizeof(struct policy_limits) == 80,
+_Static_assert(sizeof(struct policy_spec) == 488 && sizeof(struct policy_mount) == 88 &&
+                   sizeof(struct seccomp_rule) == 104 && sizeof(struct seccomp_condition) == 24 &&
+                   sizeof(struct policy_rlimit) == 40 && sizeof(struct policy_limits) == 80,
                "a field has come or gone: see that it is written below, then correct the size");
 
 #define PUT_TEXT(of, field)   put_text(#field, (of)->field)
@@ -119,6 +119,8 @@ static void put_rule(const struct seccomp_rule *rule)
     PUT_TEXT(rule, errno_name);
     put_conditions(rule);
     PUT_TEXT(rule, reason);
+    PUT_NUMBER(rule, number);
+    PUT_TEXT(rule, where);
     printf("},\n");
 }
 

@@ -1,9 +1,9 @@
 /* The rules of one call as a chain of comparisons. Runs where filters are compiled, never in a jail.
  *
  * Why: libseccomp (2.5) makes one tree of all the rules of a call. With EQ and MASKED_EQ it does that well,
- * and a single rule may compare as it likes; but of several rules, some of which compare for order or
- * difference, it now and then loses a branch or adds one, and a call is allowed that no rule allows. For
- * those, rule after rule is written down here as it stands.
+ * and a single rule may compare as it likes, but for OP_MASKED_NE, which it does not know; but of several
+ * rules, some of which compare for order or difference, it now and then loses a branch or adds one, and a
+ * call is allowed that no rule allows. For those, rule after rule is written down here as it stands.
  *
  * What must hold: a rule holds if all its conditions do, as condition_holds() has it. An argument has 64
  * bits, BPF compares 32 of them at a time. */
@@ -25,10 +25,11 @@ struct chain {
 
 bool chain_is_needed(const struct policy_spec *spec, const struct filter_entry *entries, size_t n)
 {
-    for (size_t i = 0; n > 1 && i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         const struct seccomp_rule rule = policy_filter_rule(spec, &entries[i]);
         for (size_t c = 0; c < rule.n_conditions; c++) {
-            if (rule.conditions[c].op != OP_EQ && rule.conditions[c].op != OP_MASKED_EQ) {
+            enum seccomp_op op = rule.conditions[c].op;
+            if (op == OP_MASKED_NE || (n > 1 && op != OP_EQ && op != OP_MASKED_EQ)) {
                 return true;
             }
         }
@@ -64,7 +65,7 @@ static uint32_t half_of(uint64_t value, bool high)
 static void put_load(struct chain *chain, const struct seccomp_condition *condition, bool high)
 {
     put(chain, BPF_DO_LOAD, bpf_argument(condition->arg, high), 0, 0);
-    if (condition->op == OP_MASKED_EQ) {
+    if (condition->op == OP_MASKED_EQ || condition->op == OP_MASKED_NE) {
         put(chain, BPF_DO_AND, half_of(condition->mask, high), 0, 0);
     }
 }
@@ -77,9 +78,9 @@ static void put_condition(struct chain *chain, const struct seccomp_condition *c
         uint16_t code;
         bool opposite;
     } ways[] = {
-        [OP_EQ] = {BPF_IF_EQ, false}, [OP_NE] = {BPF_IF_EQ, true}, [OP_MASKED_EQ] = {BPF_IF_EQ, false},
-        [OP_GT] = {BPF_IF_GT, false}, [OP_LE] = {BPF_IF_GT, true}, [OP_GE] = {BPF_IF_GE, false},
-        [OP_LT] = {BPF_IF_GE, true},
+        [OP_EQ] = {BPF_IF_EQ, false}, [OP_NE] = {BPF_IF_EQ, true},        [OP_MASKED_EQ] = {BPF_IF_EQ, false},
+        [OP_GT] = {BPF_IF_GT, false}, [OP_LE] = {BPF_IF_GT, true},        [OP_GE] = {BPF_IF_GE, false},
+        [OP_LT] = {BPF_IF_GE, true},  [OP_MASKED_NE] = {BPF_IF_EQ, true},
     };
     uint16_t code = ways[condition->op].code;
     uint8_t yes = ways[condition->op].opposite ? FAIL : PASS, no = ways[condition->op].opposite ? PASS : FAIL;

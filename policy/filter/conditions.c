@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 
+#include "config/policy/constants.h"
 #include "config/policy/policy_file.h"
 #include "jail/base/buf.h"
 
@@ -18,7 +19,7 @@ const char *conditions_problem(const struct seccomp_rule *rule)
         if (condition->arg >= SECCOMP_ARGS) {
             return "a system call has arguments 0 to 5";
         }
-        if (seen & 1u << condition->arg) {
+        if (seen & 1u << condition->arg && condition->op != OP_MASKED_NE) {
             return "an argument is compared twice; one rule can compare each argument once";
         }
         seen |= 1u << condition->arg;
@@ -43,6 +44,8 @@ bool condition_holds(const struct seccomp_condition *condition, uint64_t value)
         return value >= condition->value;
     case OP_MASKED_EQ:
         return (value & condition->mask) == condition->value;
+    case OP_MASKED_NE:
+        return (value & condition->mask) != condition->value;
     }
     return false;
 }
@@ -86,6 +89,7 @@ static bool interval_of(const struct seccomp_condition *condition, uint64_t *ret
         return true;
     case OP_NE:
     case OP_MASKED_EQ:
+    case OP_MASKED_NE:
         break;
     }
     return false;
@@ -101,6 +105,11 @@ static bool never_both(const struct seccomp_condition *a, const struct seccomp_c
     }
     if (a->op == OP_MASKED_EQ && b->op == OP_MASKED_EQ) {
         return ((a->value ^ b->value) & a->mask & b->mask) != 0;
+    }
+    if (a->op == OP_MASKED_NE || b->op == OP_MASKED_NE) {
+        const struct seccomp_condition *other = a->op == OP_MASKED_NE ? a : b, *is = other == a ? b : a;
+        return is->op == OP_MASKED_EQ && (is->mask & other->mask) == other->mask &&
+               (is->value & other->mask) == other->value;
     }
     uint64_t a_low, a_high, b_low, b_high;
     if (interval_of(a, &a_low, &a_high) && interval_of(b, &b_low, &b_high)) {
@@ -128,16 +137,41 @@ static void put_number(struct buf *ret, uint64_t number)
     buf_printf(ret, number < 1024 ? "%" PRIu64 : "0x%" PRIx64, number);
 }
 
+static const struct named_argument *argument_of(const struct seccomp_rule *rule, uint32_t number)
+{
+    return rule->n_syscalls > 0 ? argument_at(rule->syscalls[0], number) : NULL;
+}
+
+const char *condition_constant(const struct seccomp_rule *rule, const struct seccomp_condition *condition)
+{
+    const struct named_argument *argument = argument_of(rule, condition->arg);
+    bool whole = condition->op != OP_MASKED_EQ || condition->mask >= UINT32_MAX;
+    return argument && argument->kind && whole && condition->op != OP_MASKED_NE
+               ? constant_name(argument->kind, condition->value)
+               : NULL;
+}
+
 void conditions_print(const struct seccomp_rule *rule, struct buf *ret)
 {
     static const char *const words[] = {
         [OP_EQ] = "is",       [OP_NE] = "is not",      [OP_LT] = "is below",  [OP_LE] = "is at most",
-        [OP_GT] = "is above", [OP_GE] = "is at least", [OP_MASKED_EQ] = "is",
+        [OP_GT] = "is above", [OP_GE] = "is at least", [OP_MASKED_EQ] = "is", [OP_MASKED_NE] = "is not",
     };
+    if (rule->where) {
+        buf_puts(ret, rule->where);
+        return;
+    }
     for (size_t i = 0; i < rule->n_conditions; i++) {
         const struct seccomp_condition *condition = &rule->conditions[i];
-        buf_printf(ret, "%s argument %" PRIu32, i == 0 ? "where" : " and", condition->arg);
-        if (condition->op == OP_MASKED_EQ) {
+        const struct named_argument *argument = argument_of(rule, condition->arg);
+        const char *name = condition_constant(rule, condition);
+        buf_puts(ret, i == 0 ? "where " : " and ");
+        if (name) {
+            buf_printf(ret, "%s %s %s", argument->name, words[condition->op], name);
+            continue;
+        }
+        buf_printf(ret, "argument %" PRIu32, condition->arg);
+        if (condition->op == OP_MASKED_EQ || condition->op == OP_MASKED_NE) {
             buf_printf(ret, " & 0x%" PRIx64, condition->mask);
         }
         buf_printf(ret, " %s ", words[condition->op]);

@@ -26,5 +26,9 @@ bool condition_holds(const struct seccomp_condition *condition, uint64_t value);
 bool conditions_may_hold(const struct seccomp_rule *rule, unsigned known,
                          const uint64_t arguments[SECCOMP_ARGS], bool *ret_sure);
 
-/* "where argument 0 is 1 and argument 1 & 0xf000 is 0x1000", or nothing without conditions. */
+/* The kernel's name for what a condition of the rule compares with, or NULL. */
+const char *condition_constant(const struct seccomp_rule *rule, const struct seccomp_condition *condition);
+
+/* In the words of `where`, if the rule has it; or "where request is TCGETS"; or, without names, "where
+ * argument 0 is 1 and argument 1 & 0xf000 is 0x1000", or nothing without conditions. */
 void conditions_print(const struct seccomp_rule *rule, struct buf *ret);

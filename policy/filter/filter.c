@@ -25,8 +25,8 @@
 static int bad_rule(const struct policy_spec *spec, size_t rule, const char *call, const char *words,
                     struct err *reterr)
 {
-    return policy_bad(spec, &spec->rules[rule].at, reterr, "seccomp rule %zu%s%s%s: %s", rule + 1,
-                      call ? " (" : "", call ? call : "", call ? ")" : "", words);
+    return policy_bad(spec, &spec->rules[rule].at, reterr, "seccomp rule %u%s%s%s: %s",
+                      spec->rules[rule].number, call ? " (" : "", call ? call : "", call ? ")" : "", words);
 }
 
 static int unknown_name(const struct policy_spec *spec, size_t rule, const char *what, const char *name,
@@ -169,8 +169,11 @@ static int compare_entries(const void *a, const void *b)
 static int contradiction(const struct policy_spec *spec, const struct filter_entry *a,
                          const struct filter_entry *b, struct err *reterr)
 {
-    char name[64], words[128];
-    snprintf(words, sizeof words, "rule %u decides differently about the same calls", a->rule + 1);
+    char name[64], words[128 + SOURCE_PLACE_TEXT_MAX], other[SOURCE_PLACE_TEXT_MAX];
+    bool files = spec->n_files > 0;
+    policy_where(spec, &spec->rules[a->rule].at, other);
+    snprintf(words, sizeof words, "rule %u%s%s%s decides differently about the same calls",
+             spec->rules[a->rule].number, files ? " (" : "", files ? other : "", files ? ")" : "");
     return bad_rule(spec, b->rule, policy_syscall_name(policy_native_arch(), b->nr, name, sizeof name), words,
                     reterr);
 }
@@ -266,15 +269,15 @@ static uint32_t counted_locks(const struct seccomp_rule *rule, int nr)
         return 0;
     }
     const struct seccomp_condition *condition = &rule->conditions[0];
-    if (condition->op == OP_MASKED_EQ) {
+    if (condition->op == OP_MASKED_EQ && condition->mask != UINT32_MAX) {
         return (uint32_t)condition->mask == ~1u && condition->value == F_SETLK
                    ? JAIL_LOCK_SETLK | JAIL_LOCK_SETLKW
                    : 0;
     }
-    return condition->op != OP_EQ         ? 0
-           : condition->value == F_SETLK  ? JAIL_LOCK_SETLK
-           : condition->value == F_SETLKW ? JAIL_LOCK_SETLKW
-                                          : 0;
+    return condition->op != OP_EQ && condition->op != OP_MASKED_EQ ? 0
+           : condition->value == F_SETLK                           ? JAIL_LOCK_SETLK
+           : condition->value == F_SETLKW                          ? JAIL_LOCK_SETLKW
+                                                                   : 0;
 }
 
 static int check_counted(const struct policy_spec *spec, struct policy_filter *filter, struct err *reterr)

@@ -151,7 +151,7 @@ static int add_rule(const struct policy_spec *spec, const struct filter_entry *e
         char name[64];
         policy_syscall_name(policy_native_arch(), entry->nr, name, sizeof name);
         return policy_bad(spec, &spec->rules[entry->rule].at, reterr, "seccomp rule %u (%s): %s",
-                          entry->rule + 1, name, strerror(-r));
+                          spec->rules[entry->rule].number, name, strerror(-r));
     }
     return 0;
 }

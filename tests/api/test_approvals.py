@@ -10,7 +10,7 @@ import time
 import pytest
 from approvals import KEYS, audited, configuration, decide, look, policies, result, settled, submit, submitted
 from conftest import IMMURE
-from harness import ROOT, Server, call, config_key, runtimes, wait_for
+from harness import Server, call, config_key, runtimes, shipped_policy, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -254,7 +254,7 @@ def test_other_doors(serve, tmp_path):
     """The tool of MCP says which approval it waits for; POST /run-code, which cannot wait, says what it lacks."""
     directory = policies(tmp_path / "policies")
     for name in ("python", "isolate"):
-        text = (ROOT / f"config/policies/{name}.textproto").read_text()
+        text = shipped_policy(name)
         (directory / f"{name}.textproto").write_text(f"approval: ALWAYS\n{text}")
     server = serve(configuration(directory))
 

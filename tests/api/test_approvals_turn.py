@@ -8,7 +8,7 @@ import signal
 
 import pytest
 from approvals import KEYS, audited, configuration, decide, look, result, settled, submit, submitted
-from harness import ROOT, call, wait_for
+from harness import call, shipped_policy, wait_for
 
 KERNEL = {"policy": "held-kernel"}
 
@@ -16,7 +16,7 @@ KERNEL = {"policy": "held-kernel"}
 def held_kernels(tmp_path, more=""):
     """The configuration, with a policy whose jobs need an approval and run in the kernel of their session."""
     text = configuration(tmp_path / "policies", more)
-    policy = (ROOT / "config/policies/python-kernel.textproto").read_text()
+    policy = shipped_policy("python-kernel")
     changed = re.sub(r'(?m)^name: "python-kernel"', 'name: "held-kernel"\napproval: ALWAYS', policy)
     assert changed != policy
     (tmp_path / "policies/held-kernel.textproto").write_text(changed)

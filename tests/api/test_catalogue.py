@@ -1,9 +1,13 @@
 """GET /runtimes and GET /policies: what a key may use, and nothing of what it may not."""
 
-from harness import ROOT, call, config_key
+import hashlib
+import signal
+import subprocess
+
+from harness import IMMURE, call, config_key, shipped_policy
 
 WITHOUT_NODE = True
-POLICY = (ROOT / "config/policies/python.textproto").read_text()
+POLICY = shipped_policy("python")
 
 
 def listed(server, what, key=None):
@@ -50,3 +54,26 @@ def test_a_key_sees_what_it_may_use(serve, tmp_path):
 def test_an_open_server_shows_all(serve):
     server = serve(SANDBOX_EXECUTOR_SERVICE_API_KEY=None, SANDBOX_EXECUTOR_ENV="dev")
     assert {"python", "bash"} <= set(listed(server, "runtimes")) and {"python", "strict"} <= set(listed(server, "policies"))
+
+
+def test_a_policy_made_of_others(serve, tmp_path):
+    """A part beside it, which is none itself; after a reload what the part says now, and another sha256, of the whole."""
+    policies = tmp_path / "policies"
+    policies.mkdir()
+    (policies / "small.textproto").write_text('name: "small" part: true limits { pids: 20 }')
+    own = policies / "own.textproto"
+    own.write_text('name: "own" use: ["python", "small"] limits { pids: 21 } without { env: "USER" }')
+    server = serve(f'policy_path: "{policies}"\n')
+    told = listed(server, "policies")
+    assert "small" not in told and told["own"]["limits"]["pids"] == 21
+    verdict = server.execute("import os; print(os.environ.get('USER'), os.environ['LOGNAME'])", policy="own")
+    assert verdict["stdout"] == "None immure\n" and verdict["policy_sha256"] == told["own"]["sha256"]
+    flat = subprocess.run([IMMURE, "policy", "show", "--flat", str(own)], check=True, capture_output=True, timeout=60).stdout
+    assert hashlib.sha256(flat).hexdigest() == told["own"]["sha256"]
+    (policies / "small.textproto").write_text('name: "small" part: true umask: 077')
+    server.process.send_signal(signal.SIGHUP)
+    server.reloaded()
+    assert server.execute("import os; print(oct(os.umask(0)))", policy="own")["stdout"] == "0o77\n"
+    assert listed(server, "policies")["own"]["sha256"] != told["own"]["sha256"]
+    done = subprocess.run([IMMURE, "policy", "lint", str(policies / "small.textproto")], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "part: is for policies to use" in done.stderr

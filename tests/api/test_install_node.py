@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import ROOT, closed_port
+from harness import ROOT, closed_port, shipped_policy
 from package_index import Index
 from packages import tarball, upload
 
@@ -52,7 +52,7 @@ def policies():
         place = Path(name)
         place.chmod(0o755)  # what is bound is looked up as an unprivileged user
         (place / "policies").mkdir()
-        shipped = (ROOT / "config/policies/node.textproto").read_text()
+        shipped = shipped_policy("node")
         for policy, debians in {"npm-of-debian": laid_out_as_debians(place / "nodejs"), "no-npm": place / "missing"}.items():
             text = shipped.replace('name: "node"', f'name: "{policy}"', 1)
             for shown, instead in {WITH_NODE: place / "missing", OF_DEBIAN: debians}.items():

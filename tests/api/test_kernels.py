@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 from callback_server import CallbackServer
 from conftest import IMMURE
-from harness import Server, call, config_key, runtimes, until_begun, wait_for
+from harness import Server, call, config_key, runtimes, shipped_policy, until_begun, wait_for
 
 WITHOUT_NODE = True
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-POLICIES = ROOT / "config/policies"
 KEYS = config_key("alice", "alice-key", policy="*") + config_key("bob", "bob-key", policy="*")
 # Long enough for an interrupted program to be heard on a busy machine; what is not to survive waits for nothing.
 PATIENT = 'environment: "test" kernel_interrupt_grace_ms: 60000\n' + KEYS
@@ -350,7 +349,7 @@ def test_a_front_that_dies_takes_no_kernel_along(serve, wire):
 
 def test_another_text_of_the_policy_is_another_kernel(serve, tmp_path):
     policy = tmp_path / "mine.textproto"
-    text = (POLICIES / "python-kernel.textproto").read_text().replace('name: "python-kernel"', 'name: "mine"')
+    text = shipped_policy("python-kernel").replace('name: "python-kernel"', 'name: "mine"')
     policy.write_text(text)
     server = serve(config=f'policy_path: "{policy}"\n' + KEYS)
     assert out(ask(server, "x = 1", session_id="a", policy="mine"), "new") == ""
@@ -472,7 +471,7 @@ def test_runtimes_without_a_kernel_are_refused(kernels, tmp_path):
 
 
 def test_policies_that_cannot_keep_a_kernel_are_refused(tmp_path):
-    text = (POLICIES / "python-kernel.textproto").read_text()
+    text = shipped_policy("python-kernel")
     assert check(tmp_path, "", text)[0] == 0
     code, said = check(tmp_path, "", text.replace('mount { destination: "/workspace" scratch { directory: WORK } }',
                                                   'mount { destination: "/workspace" tmpfs { } }'))
@@ -484,7 +483,7 @@ def test_policies_that_cannot_keep_a_kernel_are_refused(tmp_path):
 
 
 def test_the_shipped_policy_is_pythons(tmp_path):
-    texts = [(POLICIES / f"{name}.textproto").read_text() for name in ("python", "python-kernel")]
-    bodies = [text[text.index("\n# -----"):] for text in texts]
+    texts = [shipped_policy(name) for name in ("python", "python-kernel")]
+    bodies = [re.sub(r"^(name|description|state): .*\n", "", text, flags=re.M) for text in texts]
     assert bodies[0] == bodies[1]
     assert 'state: KERNEL\n' in texts[1] and "state:" not in texts[0]

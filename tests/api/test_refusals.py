@@ -4,7 +4,7 @@ import json
 import socket
 
 import pytest
-from harness import ROOT, config_key, wait_for
+from harness import config_key, shipped_policy, wait_for
 
 JSON = "application/json"
 
@@ -330,7 +330,7 @@ BROKEN = 'mount { destination: "/no/such" bind { source: "/no/such/source" } }\n
 def test_500_setup_error_names_the_step(serve, tmp_path):
     policies = tmp_path / "policies"
     policies.mkdir()
-    text = (ROOT / "config/policies/python.textproto").read_text()
+    text = shipped_policy("python")
     assert 'name: "python"' in text
     (policies / "broken.textproto").write_text(text.replace('name: "python"', 'name: "broken"', 1) + BROKEN)
     server = serve(f'policy_path: "{policies}"')

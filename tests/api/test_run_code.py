@@ -9,7 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from harness import ROOT, Server, config_key, wait_for
+from harness import Server, config_key, shipped_policy, wait_for
 from run_code import Client, FunctionServer
 
 pytestmark = pytest.mark.skipif(not shutil.which("node"), reason="no Node")
@@ -524,7 +524,7 @@ def test_runs_belong_to_their_key(tmp_path):
 
 def test_without_esbuild_typescript_is_an_error_of_the_server(tmp_path):
     """With the package's name, in the shape of every error in which a job could not be set up; not a mistake of the program."""
-    policy = (ROOT / "config/policies/isolate.textproto").read_text()
+    policy = shipped_policy("isolate")
     (tmp_path / "isolate.textproto").write_text(re.sub(r'mount \{ destination: "/usr/bin/esbuild".*', "", policy))
     config = tmp_path / "server.textproto"
     config.write_text(f'policy_path: "{tmp_path}/isolate.textproto"\n')

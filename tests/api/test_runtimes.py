@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from harness import ROOT, TOOLS, Server, config_key, until_begun, wait_for
+from harness import ROOT, TOOLS, Server, config_key, shipped_policy, until_begun, wait_for
 
 NODE = "/usr/bin/node"
 
@@ -279,7 +279,7 @@ def debian(tmp_path_factory):
         pytest.skip("its libraries lie elsewhere on other machines")
     assert DEBIAN.is_dir(), f"there is no {DEBIAN}; scripts/test fetches it"
     where = tmp_path_factory.mktemp("debian")
-    policy = (ROOT / "config/policies/node.textproto").read_text()
+    policy = shipped_policy("node")
     for part in ("acorn", "acorn-walk", "cjs-module-lexer", "undici"):
         policy += f'mount {{ destination: "/usr/share/nodejs/{part}" bind {{ source: "{DEBIAN}/usr/share/nodejs/{part}" }} }}\n'
     policy += f"""

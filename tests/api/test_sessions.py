@@ -11,7 +11,7 @@ import urllib.parse
 from pathlib import Path
 
 import pytest
-from harness import BUILD, WARM, call, children, config_key, wait_for
+from harness import BUILD, WARM, call, children, config_key, shipped_policy, wait_for
 
 WITHOUT_NODE = True
 
@@ -540,7 +540,7 @@ def test_a_file_that_changes_while_it_is_returned(server):
 def test_a_policy_without_a_workspace_has_no_sessions(serve, tmp_path):
     policies = tmp_path / "policies"
     policies.mkdir()
-    shipped = (Path(__file__).resolve().parents[2] / "config/policies/strict.textproto").read_text()
+    shipped = shipped_policy("strict")
     bare = re.sub(r'name: "strict"', 'name: "bare"', shipped, count=1)
     bare = re.sub(r'mount \{ destination: "/workspace" .*\n', "", bare)
     bare = bare.replace('working_directory: "/workspace"', 'working_directory: "/tmp"')

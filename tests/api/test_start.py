@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 from conftest import IMMURE
-from harness import CGROUP, ROOT, Server, config_key, runtimes, wait_for
+from harness import CGROUP, Server, config_key, runtimes, shipped_policy, wait_for
 from harness import IMMURE as REAL
 
 WITHOUT_NODE = True
@@ -55,7 +55,7 @@ def test_too_few_open_files_to_look_at_the_configuration():
 
 
 def test_a_job_that_may_have_more_open_files_than_the_server(tmp_path):
-    (tmp_path / "more.textproto").write_text((ROOT / "config/policies/python.textproto").read_text().replace('name: "python"', 'name: "more"')
+    (tmp_path / "more.textproto").write_text(shipped_policy("python").replace('name: "python"', 'name: "more"')
                                              .replace("resource: NOFILE soft: 320", "resource: NOFILE soft: 900"))
     (tmp_path / "server.textproto").write_text(f'policy_path: "{tmp_path}/more.textproto"\n' + runtimes())
     with Server(tmp_path / "log", ["prlimit", "--nofile=800:800"], immure=IMMURE, SANDBOX_EXECUTOR_CONFIG=str(tmp_path / "server.textproto")) as server:

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 from conftest import IMMURE
-from harness import ROOT
+from harness import shipped_policy
 
 WITHOUT_NODE = True
 
@@ -14,7 +14,7 @@ WITHOUT_NODE = True
 def policies(tmp_path, limits):
     directory = tmp_path / "policies"
     directory.mkdir()
-    text = (ROOT / "config/policies/strict.textproto").read_text().replace('name: "strict"', 'name: "mine"')
+    text = shipped_policy("strict").replace('name: "strict"', 'name: "mine"')
     rest, dropped = re.subn(r"^  (memory_bytes|timeout_ms): .*\n", "", text, flags=re.M)
     assert dropped == 2
     (directory / "mine.textproto").write_text(rest.replace("limits {", "limits { " + limits, 1))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import BUILD, ROOT, WARM, call, config_key, descendants, wait_for
+from harness import BUILD, ROOT, WARM, call, config_key, descendants, shipped_policy, wait_for
 
 pytestmark = [
     pytest.mark.skipif(WARM != "pool", reason="the tests run without parked jails"),
@@ -256,7 +256,7 @@ def test_template_that_dies_is_started_again(serve):
 def test_what_a_template_fails_of_is_told(serve, tmp_path):
     """Not only that whoever spoke to it has found it gone, whichever is heard of first."""
     path = tmp_path / "python.textproto"
-    path.write_text((ROOT / "config/policies/python.textproto").read_text()
+    path.write_text(shipped_policy("python")
                     + '\nmount { destination: "/given" bind { source: "/no/such/directory" } }\n')
     server = serve(config=SHIPPED + f'policy_path: "{path}"\n', ready=False)
     wait_for(lambda: server.log().count("event=template_failed") >= 2, "its failures")
@@ -302,7 +302,7 @@ def test_policy_that_denies_what_a_template_needs(serve):
 
 @pytest.mark.host_only
 def test_what_lies_in_a_directory_of_the_jobs_own(serve, tmp_path):
-    policy = (ROOT / "config/policies/python.textproto").read_text().replace("working_directory:", '''
+    policy = shipped_policy("python").replace("working_directory:", '''
         mount { destination: "/workspace/given" bind { source: "/usr/share/zoneinfo" } }
         mount { destination: "/opt" tmpfs { } read_only: false }
         mount { destination: "/opt/a/b" file { content: "c" } }

@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "programs"))
 
 from attack import judge  # noqa: E402
-from harness import BUILD, PATIENCE, ROOT, Server, descendants, front_of, wait_for  # noqa: E402
+from harness import BUILD, PATIENCE, ROOT, Server, descendants, front_of, shipped_policy, wait_for  # noqa: E402
 from images import debian_layout, imported, policy  # noqa: E402
 from world import World, find_process  # noqa: E402
 
@@ -214,7 +214,7 @@ def arena(request, world, tmp_path_factory):
 def unfiltered(world, tmp_path_factory):
     """A server whose policy allows every system call. -> an arena without attacks of its own"""
     directory = tmp_path_factory.mktemp("unfiltered")
-    policy = (ROOT / "config/policies/python.textproto").read_text().replace('name: "python"', 'name: "unfiltered"', 1)
+    policy = shipped_policy("python").replace('name: "python"', 'name: "unfiltered"', 1)
     policy = re.sub(r"^seccomp {.*?^}", "seccomp { default_action: ALLOW }", policy, flags=re.M | re.S)
     (directory / "policies").mkdir()
     (directory / "policies/unfiltered.textproto").write_text(policy)

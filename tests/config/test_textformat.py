@@ -124,6 +124,7 @@ def test_units_are_our_addition(text, number):
 @pytest.mark.parametrize("path,message", [
     ("config/server.textproto", "immure.Server"),
     *((f"config/policies/{path.name}", "immure.Policy") for path in sorted((ROOT / "config/policies").glob("*.textproto"))),
+    *((f"config/policies/parts/{path.name}", "immure.Policy") for path in sorted((ROOT / "config/policies/parts").glob("*.textproto"))),
 ])
 def test_shipped_files(path, message):
     """They have no units: whatever reads protobuf reads them."""

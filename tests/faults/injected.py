@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from harness import BUILD, PATIENCE, ROOT, Server, children, front_of, n_connections, wait_for
+from harness import BUILD, PATIENCE, Server, children, front_of, n_connections, shipped_policy, wait_for
 
 TOOLS = BUILD / "tests/tools"
 # With few outer uids, so that one that is not given back is missed at once, and short waits after failures.
@@ -22,12 +22,11 @@ IMMURE = str(BUILD / "tests/faults/immure")
 REST_S = 120
 ERRORS = (errno.EPERM, errno.ENOMEM, errno.EMFILE, errno.EINTR)
 
-ROOT_POLICY = ROOT / "config/policies/python.textproto"
 
 
 def confessing_policy(directory):
     """The shipped policy with our tools at /probe, as a file; its name is confess."""
-    text = ROOT_POLICY.read_text().replace('name: "python"', 'name: "confess"', 1)
+    text = shipped_policy("python").replace('name: "python"', 'name: "confess"', 1)
     path = Path(directory, "confess.textproto")
     path.write_text(text + f'\nmount {{ destination: "/probe" bind {{ source: "{TOOLS}" }} }}\n')
     return path

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from approvals import KEYS, configuration, decide, result, submitted
-from harness import ROOT, call, children, wait_for
+from harness import ROOT, call, children, shipped_policy, wait_for
 from injected import ERRORS, Injected, descriptors
 
 from test_setup import EVERY_ONE, SEED
@@ -44,7 +44,7 @@ class Place(Injected):
                 'default_runtime: "bash" front_timeout_ms: 0 shipped_runtimes: false '
                 f'max_kept_jobs: {KEPT}\n')
         text = configuration(directory / "policies", more)
-        held = (ROOT / "config/policies/bash.textproto").read_text().replace('name: "bash"', 'name: "held" approval: ALWAYS', 1)
+        held = shipped_policy("bash").replace('name: "bash"', 'name: "held" approval: ALWAYS', 1)
         (directory / "policies/held.textproto").write_text(held)
         if not self.sessions.exists():
             self.sessions.mkdir(mode=0o700)

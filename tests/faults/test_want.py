@@ -17,7 +17,7 @@ from pathlib import Path
 import approvals
 import pytest
 
-from harness import BUILD, ROOT, Server, call, children, front_of, wait_for
+from harness import BUILD, ROOT, Server, call, children, front_of, shipped_policy, wait_for
 
 COLD = re.sub(r"\s*(warm_jails|template|standby):.*", "", (ROOT / "config/server.textproto").read_text())
 IMMURE = str(BUILD / "immure")
@@ -307,7 +307,7 @@ def test_readiness_notices_that_jails_cannot_be_built_any_more(tmp_path):
     shown, policies = tmp_path / "shown", tmp_path / "policies"
     shown.mkdir()
     policies.mkdir()
-    text = (ROOT / "config/policies/python.textproto").read_text()
+    text = shipped_policy("python")
     (policies / "python.textproto").write_text(text + f'mount {{ destination: "/opt/shown" bind {{ source: "{shown}" }} }}\n')
     with made(tmp_path, (), f'policy_path: "{policies}"\n') as server:
         assert job(server) == "works"

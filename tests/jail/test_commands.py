@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from harness import BUILD, IMMURE, ROOT
+from harness import BUILD, IMMURE, shipped_policy
 
 
 def immure(*arguments, **popen):
@@ -63,7 +63,7 @@ def test_shipped_policies_pass(policy):
 
 def test_lint_of_files(tmp_path):
     policy = tmp_path / "own.textproto"
-    policy.write_text((ROOT / "config/policies/python.textproto").read_text().replace('name: "python"', 'name: "own"'))
+    policy.write_text(shipped_policy("python").replace('name: "python"', 'name: "own"'))
     assert immure("policy", "lint", str(policy)).returncode == 0
     assert immure("policy", "lint", "own.textproto", cwd=tmp_path).returncode == 0
     policy.write_text('name: "own"\nmount { destination: "/a/../b" tmpfs {} }\n')

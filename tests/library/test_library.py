@@ -10,7 +10,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from harness import BUILD, CGROUP, PATIENCE, ROOT  # noqa: E402
+from harness import BUILD, CGROUP, PATIENCE, shipped_policy  # noqa: E402
 from library import TESTS, run_module  # noqa: E402
 
 IMMURE = str(BUILD / "immure")
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.skipif(not (TESTS / "test_tempfile.py").exists(), reaso
 def policies(tmp_path_factory):
     """-> the policy with its filter, and without one"""
     place = tmp_path_factory.mktemp("policies")
-    text = (ROOT / "config/policies/python.textproto").read_text().replace('name: "python"', 'name: "loopback"\nloopback: true')
+    text = shipped_policy("python").replace('name: "python"', 'name: "loopback"\nloopback: true')
     filtered, bare = place / "filtered.textproto", place / "bare.textproto"
     filtered.write_text(text)
     bare.write_text(re.sub(r"^seccomp \{.*?^\}\n", "seccomp { default_action: ALLOW }\n", text, flags=re.M | re.S))

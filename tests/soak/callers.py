@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from harness import PATIENCE, ROOT, config_key, runtimes
+from harness import PATIENCE, ROOT, config_key, runtimes, shipped_policy
 from images import image, imported, make_root, policy
 from packages import tarball, upload, wheel
 
@@ -183,7 +183,7 @@ def configuration(directory, index):
     policies = directory / "policies"
     shutil.rmtree(directory, ignore_errors=True)
     policies.mkdir(parents=True)
-    held = (ROOT / "config/policies/python.textproto").read_text().replace('name: "python"', 'name: "held" approval: ALWAYS', 1)
+    held = shipped_policy("python").replace('name: "python"', 'name: "held" approval: ALWAYS', 1)
     (policies / "held.textproto").write_text(held)
     (directory / "images").mkdir()
     if not EMULATED:

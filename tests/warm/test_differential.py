@@ -10,12 +10,12 @@ from dataclasses import astuple, replace
 
 import pytest
 
-from harness import BUILD, ROOT, Server, wait_for
+from harness import BUILD, ROOT, Server, shipped_policy, wait_for
 from program import PROGRAMS
 from template import Host, Outcome
 
 STANDIN = BUILD / "tests/warm/immure-python3.11"
-POLICY = (ROOT / "config/policies/python.textproto").read_text()
+POLICY = shipped_policy("python")
 PRELOAD = re.findall(r'"([^"]+)"', re.search(r"^preload: \[(.*?)\]", POLICY, re.M | re.S)[1])
 SHIPPED = (ROOT / "config/server.textproto").read_text()
 NAMES = [program.name for program in PROGRAMS]

@@ -7,10 +7,10 @@ import shutil
 
 import pytest
 
-from harness import ROOT, wait_for
+from harness import ROOT, shipped_policy, wait_for
 
 SHIPPED = (ROOT / "config/server.textproto").read_text()
-POLICY = (ROOT / "config/policies/python.textproto").read_text()
+POLICY = shipped_policy("python")
 PLACE = "/usr/local/lib/python3.11/dist-packages/draws.py"
 JOBS = 50
 NODE_IS_THERE = shutil.which("node", path="/usr/bin")

@@ -177,7 +177,7 @@ def personalities():
     found("asked", syscall("personality", 0xFFFFFFFF))
 
 
-@attack("ioctl is refused but for a few numbers, of which all 64 bits count", {"terminal": "EPERM", "high": "EPERM", "devices": "EPERM"},
+@attack("ioctl is refused but for a few numbers, whatever the other 32 bits are", {"terminal": "EPERM", "high": "EPERM", "devices": "EPERM"},
         denied={"ioctl": 9})
 def input_output_controls():
     """Types into a terminal, steals one, and talks to file systems, loops and seccomp listeners."""

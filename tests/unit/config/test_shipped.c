@@ -43,6 +43,15 @@ static void test_server(void **state)
     server_config_free(config);
 }
 
+static size_t lines_of(const struct shipped_file *file)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < file->size; i++) {
+        n += file->data[i] == '\n';
+    }
+    return n;
+}
+
 static void test_policies(void **state)
 {
     (void)state;
@@ -61,6 +70,20 @@ static void test_policies(void **state)
         policy_spec_free(spec);
     }
     assert_int_equal(n, 7);
+    for (const struct shipped_file *file = shipped_parts(); file->name; file++) {
+        struct policy_spec *spec = NULL;
+        char path[128];
+        snprintf(path, sizeof path, "config/policies/parts/%s.textproto", file->name);
+        is_the_file(file, path);
+        assert_ptr_equal(shipped_part(file->name), file);
+        assert_null(shipped_policy(file->name));
+        assert_int_equal(policy_spec_decode_text(file->name, file->data, file->size, &spec, NULL), 0);
+        assert_string_equal(spec->name, file->name);
+        assert_true(spec->part);
+        policy_spec_free(spec);
+    }
+    assert_in_range(lines_of(shipped_policy("python")), 1, 40);
+    assert_in_range(lines_of(shipped_policy("python-kernel")), 1, 8);
     assert_null(shipped_policy("none"));
     assert_null(shipped_policy("server"));
 }

@@ -8,14 +8,20 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 
 #include <cmocka.h>
 
+#include "config/format/digest.h"
 #include "config/server/config.h"
+#include "config/shipped.h"
 #include "jail/base/io.h"
+#include "policy/compiled.h"
+#include "policy/filter/bpf.h"
+#include "policy/filter/names.h"
 #include "tests/unit/policy/helper.h"
 
 #define GOLDEN   "tests/golden/"
@@ -181,6 +187,84 @@ static void test_explanations(void **state)
 }
 #endif
 
+#ifdef __x86_64__
+#define CALLS_END 470
+
+struct digest_of_answers {
+    const struct policy *policy;
+    struct buf answers;
+};
+
+/* There are 16 resources; what is said about others is nobody's concern, as the kernel does nothing. */
+static bool is_no_resource(int nr, const uint64_t arguments[6])
+{
+    return (nr == policy_syscall_number("prlimit64", NULL) && arguments[1] > 15) ||
+           (nr == policy_syscall_number("setrlimit", NULL) && arguments[0] > 15);
+}
+
+static void ask(struct digest_of_answers *all, int nr, const uint64_t arguments[6])
+{
+    if (is_no_resource(nr, arguments)) {
+        return;
+    }
+    struct seccomp_data data = {.nr = nr, .arch = policy_native_arch()};
+    memcpy(data.args, arguments, sizeof data.args);
+    uint32_t answer = bpf_run(all->policy->filter.instructions, all->policy->filter.length, &data);
+    buf_append(&all->answers, &answer, sizeof answer);
+}
+
+/* Each call with every value in each of its arguments, then with what some calls look at together. */
+static void ask_everything(struct digest_of_answers *all)
+{
+    static const uint64_t values[] = {
+        0x5401,     0x540e,     0x540f,     0x5410,     0x5412,    0x5413,  0x541b, 0x541c,  0x5421,
+        0x5450,     0x5451,     0x5452,     0x8910,     0x8912,    0x8913,  1000,   1031,    1032,
+        1033,       1024,       1026,       010000,     010644,    020000,  060666, 0100644, 0140000,
+        0x53564d41, 0x40049409, 0x7e028000, 0x01200011, 0x3d0f00,  0x10011, 0x4111, 65534,   65536,
+        0x0040000,  0x00400000, 0xfffffffe, 0xffffffff, 0x7fffffff};
+    static const char *const together[] = {"socket",    "socketpair", "prlimit64", "setsockopt",
+                                           "setresuid", "fcntl",      "mknodat",   "ioctl"};
+    static const uint64_t few[] = {0,  1,  2,  3,  4,     5,       6,    7,         9,
+                                   10, 16, 17, 41, 0x801, 0x80002, 1000, 0xffffffff};
+    for (int nr = 0; nr < CALLS_END; nr++) {
+        for (size_t arg = 0; arg < 6; arg++) {
+            for (uint64_t i = 0; i < 128 + 32 + ARRAY_SIZE(values); i++) {
+                uint64_t arguments[6] = {0};
+                arguments[arg] = i < 128 ? i : i < 160 ? 1ull << (i - 128) : values[i - 160];
+                ask(all, nr, arguments);
+            }
+        }
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(together); i++) {
+        for (size_t n = 0; n < ARRAY_SIZE(few) * ARRAY_SIZE(few) * ARRAY_SIZE(few); n++) {
+            const uint64_t arguments[6] = {few[n % ARRAY_SIZE(few)],
+                                           few[n / ARRAY_SIZE(few) % ARRAY_SIZE(few)],
+                                           few[n / ARRAY_SIZE(few) / ARRAY_SIZE(few)]};
+            ask(all, policy_syscall_number(together[i], NULL), arguments);
+        }
+    }
+}
+
+/* What the shipped filters answer to half a million calls, as digests: whichever way the policies are written
+ * and libseccomp compiles them. */
+static void test_answers(void **state)
+{
+    (void)state;
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    for (const struct shipped_file *file = shipped_policies(); file->name; file++) {
+        CLEANUP(policy_freep) struct policy *policy = resolve(file->name);
+        struct digest_of_answers all = {.policy = policy, .answers = BUF_INIT};
+        ask_everything(&all);
+        assert_false(all.answers.failed);
+        char sha256[SHA256_HEX];
+        sha256_hex_of(all.answers.data, all.answers.len, sha256);
+        buf_free(&all.answers);
+        buf_printf(&text, "%s %s\n", file->name, sha256);
+    }
+    compare("answers", &text);
+}
+#endif
+
 /* An rlimit of the policy's own is no less of a limit than the one that `limits` would give. */
 static void test_address_space(void **state)
 {
@@ -212,6 +296,7 @@ int main(void)
         cmocka_unit_test(test_address_space),
 #ifdef __x86_64__
         cmocka_unit_test(test_explanations),
+        cmocka_unit_test(test_answers),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

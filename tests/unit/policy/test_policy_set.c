@@ -116,6 +116,24 @@ static void test_refused(void **state)
     assert_load_refused(&directory, 1, "b.textproto", "seccomp: missing");
 }
 
+/* A part lies beside the policies that use it, and is none itself. */
+static void test_parts(void **state)
+{
+    char *directory = *state;
+    put(directory, "a.textproto", "name: 'a' part: true limits { pids: 7 }");
+    put(directory, "b.textproto", "name: 'b' use: ['a', 'strict']");
+    assert_load_refused(&directory, 1, "shipped:strict:", "limits.pids: differs from");
+    put(directory, "b.textproto", "name: 'b' use: ['a', 'strict'] limits { pids: 8 }");
+    CLEANUP(set_freep) struct policy_set *set = load(&directory, 1);
+    assert_null(policy_set_find(set, "a"));
+    assert_int_equal(policy_spec(policy_set_find(set, "b"))->limits.pids, 8);
+    assert_int_equal(policy_spec(policy_set_find(set, "b"))->limits.output_files, 16);
+    struct policy *policy = NULL;
+    struct err err = {0};
+    assert_true(policy_resolve("debian", &policy, &err) < 0);
+    assert_non_null(strstr(err.text, "part: is for policies to use"));
+}
+
 /* One name in two paths is as wrong as twice in one. */
 static void test_twice_within_paths(void **state)
 {
@@ -172,6 +190,7 @@ int main(void)
         cmocka_unit_test(test_shipped),
         cmocka_unit_test_setup_teardown(test_directory_hides_shipped, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(test_refused, make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(test_parts, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(test_twice_within_paths, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(test_resolve, make_directory, remove_directory),
     };
