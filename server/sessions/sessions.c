@@ -545,6 +545,7 @@ int sessions_new(const struct sessions_options *options, const struct server_con
         (struct deadlines){.queues = &sessions->idle, .n_queues = 1, .passed = on_expiry, .arg = sessions};
     take_settings(sessions, config);
     int r = deadlines_start(&sessions->deadlines, options->loop, reterr);
+    r = r < 0 ? r : session_files_new(sessions, &sessions->files, reterr);
     if (r == 0 && config->session_directory[0]) {
         r = session_disk_new(sessions, config->session_directory, &hooks, &sessions->disk, reterr);
     }
@@ -565,6 +566,7 @@ void sessions_free(struct sessions *sessions)
     if (!sessions) {
         return;
     }
+    session_files_free(TAKE_PTR(sessions->files));
     session_disk_free(TAKE_PTR(sessions->disk));
     while (sessions->first) {
         if (session_is_on_disk(sessions->first)) {

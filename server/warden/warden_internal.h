@@ -220,6 +220,8 @@ void selftest_stop(struct warden *warden);
 
 /* Handles MSG_SESSION_QUERY, and the descriptor that came with it, or -1. */
 void session_query_answer(struct front *front, const struct msg_session_query *query, int content);
+/* The sessions' hook `answered`; `asker` is a front. */
+void session_answer_send(void *arg, void *asker, const struct msg_session_answer *answer, int fd);
 
 /* kept_answers.c */
 
