@@ -1,6 +1,6 @@
-/* The process for files of sessions. Both sides: the warden's, which asks and goes on, and the process's, which
- * does one thing after the other by the same functions by which jobs get input files and results are found, so
- * that no link is followed and what a program made of the workspace is no trap. */
+/* The process for files of sessions. Both sides: the warden's, which asks and goes on, and the process's,
+ * which does one thing after the other by the same functions by which jobs get input files and results are
+ * found, so that no link is followed and what a program made of the workspace is no trap. */
 #include "server/sessions/files_process.h"
 
 #include <errno.h>
@@ -103,6 +103,10 @@ static int put_file(struct files_task *task, struct err *reterr)
     struct stat st;
     if (fstat(task->content, &st) < 0) {
         return err_errno(reterr, errno, "putting a file into a session");
+    }
+    CLEANUP(fd_closep) int lock = scratch_lock(task->workspace, true);
+    if (lock < 0) {
+        return err_errno(reterr, -lock, "locking a workspace");
     }
     task->answer.size = (uint64_t)st.st_size;
     scratch_reset_mode(task->workspace); /* where that fails, so does the next line, and says so */

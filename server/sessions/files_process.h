@@ -1,5 +1,5 @@
-/* struct files_process: lists, opens, replaces and removes files of workspaces, one after the other, beside its
- * parent: that takes as long as there are files and bytes. */
+/* struct files_process: lists, opens, replaces and removes files of workspaces, one after the other, beside
+ * its parent: that takes as long as there are files and bytes. */
 #pragma once
 
 #include <stdint.h>
@@ -33,6 +33,6 @@ int files_process_fd(const struct files_process *process);
  * caller's. -EPIPE: the process is gone. */
 int files_process_begin(struct files_process *process, const struct files_request *request, int workspace,
                         int content);
-/* What became of it. `*ret_fd`, the caller's to close: of FILES an anonymous file with the packed rows, of GET
- * the file; -1 otherwise. -EPIPE: the process is gone, and `*ret` untouched. */
+/* What became of it. `*ret_fd`, the caller's to close: of FILES an anonymous file with the packed rows, of
+ * GET the file; -1 otherwise. -EPIPE: the process is gone, and `*ret` untouched. */
 int files_process_end(struct files_process *process, struct files_answer *ret, int *ret_fd);

@@ -493,7 +493,11 @@ int session_open(struct session *session, uint64_t input_bytes, struct session_w
                                       .inodes = session->inodes};
     if (session_is_on_disk(session)) {
         store_owner(session_disk_store(all->disk), &ret->file_uid, &ret->file_gid);
+        ret->entries = session->usage.files;
         note_use(session);
+    } else {
+        uint64_t bytes;
+        scratch_usage(session->fd, &bytes, &ret->entries);
     }
     return 0;
 }

@@ -39,6 +39,7 @@ struct session_workspace {
     uint32_t uid, gid;           /* outside of the jail */
     uint32_t file_uid, file_gid; /* whose files are as seen through `fd` */
     uint64_t inodes;             /* what the workspace can hold */
+    uint64_t entries;            /* what it holds, as of the last look */
 };
 
 /* Where the configuration names a directory, the sessions that are found there are in the table. */

@@ -1,4 +1,5 @@
-/* server/sessions/files_process.c: what a workspace holds, by way of another process. Any directory will do for one. */
+/* server/sessions/files_process.c: what a workspace holds, by way of another process. Any directory will do
+ * for one. */
 #include "server/sessions/files_process.h"
 
 #include <errno.h>
