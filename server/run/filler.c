@@ -2,9 +2,9 @@
  * brings and tells what its workspace looks like then. What is soon done the warden does itself, and so does
  * `immure run`.
  *
- * A request chooses how many files and directories there are, and how large they and its code. What that costs,
- * no other job's deadline may wait for. A session's workspace is other jobs' as well, and they may run: names
- * are followed as jail/resources/scratch.c does, through no link. */
+ * A request chooses how many files and directories there are, and how large they and its code. What that
+ * costs, no other job's deadline may wait for. A session's workspace is other jobs' as well, and they may
+ * run: names are followed as jail/resources/scratch.c does, through no link. */
 #include "server/run/filler.h"
 
 #include <errno.h>
@@ -53,7 +53,8 @@ bool filling_takes_long(const struct filling *filling)
             steps++;
         }
     }
-    return steps > QUICK_STEPS || bytes > QUICK_BYTES || (filling->shared && filling->entries > QUICK_ENTRIES);
+    return steps > QUICK_STEPS || bytes > QUICK_BYTES ||
+           (filling->shared && filling->entries > QUICK_ENTRIES);
 }
 
 static int fill_workspace(const struct filling *filling, struct scratch_list *ret, struct err *reterr)
@@ -101,7 +102,8 @@ int filling_do(const struct filling *filling, bool wait, struct filled *ret, str
     }
     int r = fill_workspace(filling, &ret->before, reterr);
     if (r == 0 && filling->standby) {
-        r = jail_standby_program(filling->standby, filling->plan, filling->input_fd, &ret->program_fd, reterr);
+        r = jail_standby_program(filling->standby, filling->plan, filling->input_fd, &ret->program_fd,
+                                 reterr);
     } else if (r == 0 && filling->script) {
         r = fill_script(filling, reterr);
     }
@@ -159,7 +161,7 @@ static int unpack_one(const char *data, size_t size, struct scratch_file *ret, s
 int filler_unpack(int before_fd, struct scratch_list *ret)
 {
     CLEANUP(buf_free) struct buf packed = BUF_INIT;
-    CLEANUP(scratch_list_free) struct scratch_list list = {0};
+    struct scratch_list list = {0};
     int r = lseek(before_fd, 0, SEEK_SET) < 0 ? -errno : io_read_fd(before_fd, PACKED_MAX, &packed);
     if (r < 0) {
         return r;
@@ -171,12 +173,12 @@ int filler_unpack(int before_fd, struct scratch_list *ret)
     for (size_t at = 0, used; at < packed.len; at += used) {
         r = unpack_one(packed.data + at, packed.len - at, &list.files[list.n_files], &used);
         if (r < 0) {
+            scratch_list_free(&list);
             return r;
         }
         list.n_files++;
     }
     *ret = list;
-    list = (struct scratch_list){0};
     return 0;
 }
 

@@ -1,4 +1,5 @@
-/* struct filler: puts the input of one job where the job finds it, beside the warden where that takes a while. */
+/* struct filler: puts the input of one job where the job finds it, beside the warden where that takes a
+ * while. */
 #pragma once
 
 #include <stdbool.h>
@@ -38,8 +39,8 @@ void filled_clear(struct filled *filled);
 /* Whether that would keep others of the warden waiting. */
 bool filling_takes_long(const struct filling *filling);
 /* Does it. `*ret` is FILLED_NOTHING, also on failure the caller's to clear. ERR_TOO_LARGE, ERR_INVALID: the
- * input does not fit, or a name leads through a link or a file. 1, unless it is to wait: another one fills the same
- * workspace. */
+ * input does not fit, or a name leads through a link or a file. 1, unless it is to wait: another one fills
+ * the same workspace. */
 int filling_do(const struct filling *filling, bool wait, struct filled *ret, struct err *reterr);
 
 /* Forks the process; call while single-threaded. It ends with its parent. */
