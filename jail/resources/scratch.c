@@ -11,6 +11,7 @@
 #include <linux/openat2.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
@@ -201,6 +202,16 @@ static int enter_parents(int scratch_fd, const char *path, uint32_t uid, uint32_
     }
     *ret_name = part;
     return TAKE_FD(directory);
+}
+
+int scratch_lock(int scratch_fd, bool wait)
+{
+    CLEANUP(fd_closep) int lock = open_beneath(scratch_fd, ".", O_RDONLY | O_DIRECTORY, 0);
+    int r = lock;
+    while (r >= 0 && flock(lock, LOCK_EX | (wait ? 0 : LOCK_NB)) < 0) {
+        r = errno == EINTR ? lock : -errno;
+    }
+    return r < 0 ? r : TAKE_FD(lock);
 }
 
 int scratch_put(int scratch_fd, const char *path, int from, uint64_t offset, uint64_t size, uint32_t uid,

@@ -24,6 +24,11 @@ int scratch_put(int scratch_fd, const char *path, int from, uint64_t offset, uin
  * directory. 0 or -errno; what cannot be removed is for scratch_put() to complain about. */
 int scratch_remove(int scratch_fd, const char *path);
 
+/* Whoever puts files into a workspace that others put files into holds this lock meanwhile. Returns a
+ * descriptor, with whose end it is given back, or -errno; `wait` false: -EWOULDBLOCK where somebody has it.
+ * No program does: it sees only what is below. */
+int scratch_lock(int scratch_fd, bool wait);
+
 /* Puts all of the file behind `from` in the place of what stood at `path`: at once, or, on failure, not at
  * all. ERR_CONFLICT: a directory stands there, or the name leads through something else than directories. */
 int scratch_replace(int scratch_fd, const char *path, int from, uint32_t uid, uint32_t gid,

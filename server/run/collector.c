@@ -17,6 +17,7 @@
 #include "jail/base/err.h"
 #include "jail/base/helper.h"
 #include "jail/base/io.h"
+#include "server/run/filler.h"
 #include "server/run/outputs.h"
 
 #define PRIORITY 10
@@ -27,7 +28,7 @@ struct collector {
 
 struct task {
     const struct job *job;
-    const struct scratch_list *before;
+    const struct filled *filled;
     const struct output_limits *limits;
 };
 
@@ -53,14 +54,18 @@ static void collector_main(int sock, void *arg)
     const struct task *task = arg;
     struct msg msg = {.type = MSG_DONE};
     struct err err = {0};
-    int scratch_fd = -1;
-    size_t n_fds = 1;
+    struct scratch_list before = task->filled->before;
+    int fds[] = {-1, -1};
+    size_t n_fds = ARRAY_SIZE(fds);
     char byte;
     setpriority(PRIO_PROCESS, 0, PRIORITY);
-    if (io_recv_fds(sock, &byte, sizeof byte, &scratch_fd, &n_fds) != (ssize_t)sizeof byte || n_fds != 1) {
+    if (io_recv_fds(sock, &byte, sizeof byte, fds, &n_fds) != (ssize_t)sizeof byte || n_fds == 0) {
         return;
     }
-    if (outputs_collect(scratch_fd, task->job, task->before, task->limits, &msg.done, &err) < 0) {
+    int r = n_fds == 2 ? filler_unpack(fds[1], &before) : 0;
+    r = r < 0 ? err_errno(&err, -r, "reading what input files there were")
+              : outputs_collect(fds[0], task->job, &before, task->limits, &msg.done, &err);
+    if (r < 0) {
         job_result_clear(&msg.done);
         msg = (struct msg){.type = MSG_REFUSED, .refused = {.kind = err.kind}};
         snprintf(msg.refused.text, sizeof msg.refused.text, "%s", err.text);
@@ -71,17 +76,18 @@ static void collector_main(int sock, void *arg)
 
 /* ---- The warden ---- */
 
-int collector_start(int scratch_fd, const struct job *job, const struct scratch_list *before,
+int collector_start(int scratch_fd, const struct job *job, const struct filled *filled,
                     const struct output_limits *limits, struct collector **ret, struct err *reterr)
 {
-    struct task task = {job, before, limits};
+    struct task task = {job, filled, limits};
     struct collector *collector = calloc(1, sizeof *collector);
     int r = collector ? helper_start("immure-files", collector_main, &task, &collector->helper) : -ENOMEM;
     if (r < 0) {
         free(collector);
         return err_errno(reterr, -r, "starting a process that lists output files");
     }
-    r = io_send_fds(collector->helper.sock, "", 1, &scratch_fd, 1);
+    const int fds[] = {scratch_fd, filled->before_fd};
+    r = io_send_fds(collector->helper.sock, "", 1, fds, filled->before_fd >= 0 ? 2 : 1);
     if (r < 0) {
         collector_free(collector);
         return err_errno(reterr, -r, "asking for output files");

@@ -3,13 +3,13 @@
 
 struct collector;
 struct err;
+struct filled;
 struct job;
 struct job_result;
 struct output_limits;
-struct scratch_list;
 
 /* Forks the process; call while single-threaded. It ends with its parent. */
-int collector_start(int scratch_fd, const struct job *job, const struct scratch_list *before,
+int collector_start(int scratch_fd, const struct job *job, const struct filled *filled,
                     const struct output_limits *limits, struct collector **ret, struct err *reterr);
 /* Readable when it has ended. */
 int collector_fd(const struct collector *collector);

@@ -1,5 +1,5 @@
-/* One job from request to verdict. Runs in the warden and in `immure run`; never blocks but to write input
- * files.
+/* One job from request to verdict. Runs in the warden and in `immure run`; never blocks, but that `immure
+ * run` writes all input files itself.
  *
  * The order matters: everything that can be the caller's fault (limits, environment, file names) is found
  * before the first resource is made, and whatever has been made by the time something fails is torn down
@@ -154,6 +154,7 @@ static void join_session(struct execution *execution, const struct session_works
     execution->file_uid = session->file_uid;
     execution->file_gid = session->file_gid;
     execution->work_fd = session->fd;
+    execution->session_entries = session->entries;
     /* Twice: while it is being listed, other jobs may be giving its files new names. */
     execution->output_limits.entries_max = 2 * session->inodes;
     /* Where that fails, so does the job's chdir, and says so. */
@@ -198,44 +199,6 @@ static void own_workspace(struct execution *execution)
     }
 }
 
-static int fill_workspace(struct execution *execution, int input_fd, struct err *reterr)
-{
-    const struct job *job = execution->job;
-    for (size_t i = 0; i < job->n_files; i++) {
-        const struct job_file *file = &job->files[i];
-        if (is_shared(execution)) {
-            scratch_remove(execution->work_fd, file->path);
-        }
-        int r = scratch_put(execution->work_fd, file->path, input_fd, file->offset, file->size,
-                            execution->file_uid, execution->file_gid, reterr);
-        if (r < 0) {
-            return r;
-        }
-    }
-    if (job->n_files == 0 && !is_shared(execution)) {
-        return 0;
-    }
-    /* What it looks like now tells later which files the program changed. */
-    size_t entries_max =
-        is_shared(execution) ? execution->output_limits.entries_max : job->n_files * (SCRATCH_DEPTH_MAX + 1);
-    return scratch_list(execution->work_fd, entries_max, entries_max, &execution->before, reterr);
-}
-
-/* The script as the full plan has it, put where a run plan shows it. */
-static int fill_script(struct execution *execution, int input_fd, struct err *reterr)
-{
-    for (uint32_t i = 0; i < execution->plan->n_steps; i++) {
-        const struct jail_step *step = &execution->plan->steps[i];
-        if (step->kind != JAIL_STEP_FILE || !step->file.from_input) {
-            continue;
-        }
-        const char *path = jail_plan_string(execution->plan, step->file.path);
-        return scratch_put_script(execution->scratch_fd, strrchr(path, '/') + 1, input_fd,
-                                  step->file.size_bytes, execution->outer_uid, execution->outer_gid, reterr);
-    }
-    return 0;
-}
-
 #define SCRIPT_PAGE_BYTES 4096u
 
 /* A parked scratch has the policy's size and room for a small script. */
@@ -269,7 +232,10 @@ static void close_fds(struct execution *execution)
     for (size_t i = 0; i < ARRAY_SIZE(execution->fds); i++) {
         fd_closep(&execution->fds[i]);
     }
-    fd_closep(&execution->program_fd);
+    fd_closep(&execution->filled.program_fd);
+    for (size_t i = 0; execution->owns_spawn_fds && i < ARRAY_SIZE(execution->spawn_fds); i++) {
+        fd_closep(&execution->spawn_fds[i]);
+    }
 }
 
 /* Hands the program over as soon as the jail is parked. */
@@ -280,8 +246,9 @@ static int run_when_parked(struct execution *execution, struct err *reterr)
     }
     struct jail_plan *plan;
     int r;
-    if (execution->program_fd >= 0) {
-        r = jail_standby_run(execution->jail, execution->plan, execution->fds, execution->program_fd, reterr);
+    if (execution->filled.program_fd >= 0) {
+        r = jail_standby_run(execution->jail, execution->plan, execution->fds, execution->filled.program_fd,
+                             reterr);
     } else if ((r = jail_plan_for_run(execution->plan, &plan, reterr)) == 0) {
         r = jail_run(execution->jail, plan, execution->fds, execution->n_fds, reterr);
         jail_plan_free(plan);
@@ -290,13 +257,108 @@ static int run_when_parked(struct execution *execution, struct err *reterr)
     return r;
 }
 
-/* 1: the job is on its way in a jail of a template. 0: it has to start its interpreter itself. */
-static int start_warm(struct execution *execution, const struct execution_request *request,
+static int spawn(struct execution *execution, struct err *reterr)
+{
+    struct jail_spawn_options options = {
+        .plan = execution->plan,
+        .outer_uid = execution->outer_uid,
+        .outer_gid = execution->outer_gid,
+        .drop_groups = execution->host->privileged,
+        .waits_for_all = execution->waits_for_all,
+    };
+    memcpy(options.fds, execution->spawn_fds, sizeof options.fds);
+    options.fds[JAIL_FD_SCRATCH] = execution->scratch_fd;
+    if (execution->host->cgroups) {
+        int r = jail_cgroup_new(execution->host->cgroups, &execution->plan->limits, &options.cgroup, reterr);
+        if (r < 0) {
+            return r;
+        }
+        execution->enforced_by_cgroup = true;
+    }
+    execution->started_ns = clock_now_ns();
+    int r = jail_spawn(&execution->jail, &options, reterr);
+    if (r == 0) {
+        execution_advance(execution, EXECUTION_BUILDING);
+    }
+    return r;
+}
+
+/* Its input is where it belongs. */
+static int go_on(struct execution *execution, struct err *reterr)
+{
+    if (!execution->jail) {
+        return spawn(execution, reterr);
+    }
+    execution_advance(execution, EXECUTION_BUILDING);
+    return run_when_parked(execution, reterr);
+}
+
+/* Those of the caller that are needed later. */
+static int own_spawn_fds(struct execution *execution, struct err *reterr)
+{
+    int copies[JAIL_FD_COUNT], code = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(copies); i++) {
+        int fd = execution->spawn_fds[i];
+        copies[i] = fd < 0 || code ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+        code = fd >= 0 && !code && copies[i] < 0 ? errno : code;
+    }
+    memcpy(execution->spawn_fds, copies, sizeof copies);
+    execution->owns_spawn_fds = true;
+    return code ? err_errno(reterr, code, "keeping a job's descriptors") : 0;
+}
+
+/* Writes the input and goes on; 1: a process does, and execution_go_on() comes later. */
+static int fill(struct execution *execution, const struct jail_plan *standby, struct err *reterr)
+{
+    const struct filling filling = {.job = execution->job,
+                                    .plan = execution->plan,
+                                    .standby = standby,
+                                    .script = execution->jail && !standby,
+                                    .shared = is_shared(execution),
+                                    .entries = execution->session_entries,
+                                    .entries_max = execution->output_limits.entries_max,
+                                    .file_uid = execution->file_uid,
+                                    .file_gid = execution->file_gid,
+                                    .outer_uid = execution->outer_uid,
+                                    .outer_gid = execution->outer_gid,
+                                    .work_fd = execution->work_fd,
+                                    .scratch_fd = execution->scratch_fd,
+                                    .input_fd = execution->spawn_fds[JAIL_FD_INPUT]};
+    bool is_alone = !execution->list_outputs;
+    int r = is_alone || !filling_takes_long(&filling)
+                ? filling_do(&filling, is_alone, &execution->filled, reterr)
+                : 1;
+    if (r <= 0) {
+        return r < 0 ? r : go_on(execution, reterr);
+    }
+    execution->started_ns = clock_now_ns();
+    r = filler_start(&filling, &execution->filler, reterr);
+    r = r < 0 || execution->jail ? r : own_spawn_fds(execution, reterr);
+    return r < 0 ? r : 1;
+}
+
+int execution_go_on(struct execution *execution, struct err *reterr)
+{
+    int r = filler_end(execution->filler, &execution->filled, reterr);
+    filler_free(TAKE_PTR(execution->filler));
+    r = r < 0 ? r : go_on(execution, reterr);
+    if (r == 0 && execution->early_end == JAIL_END_CANCEL) {
+        jail_interrupt(execution->jail, JAIL_END_CANCEL);
+    } else if (r == 0 && execution->early_end != JAIL_END_NONE) {
+        jail_kill(execution->jail, execution->early_end);
+    }
+    return r;
+}
+
+/* `*ret_taken`: the job is on its way in a jail of a template; otherwise it has to start its interpreter
+ * itself. 1: as of fill(). */
+static int start_warm(struct execution *execution, const struct execution_request *request, bool *ret_taken,
                       struct err *reterr)
 {
     execution->warm = request->warm ? warm_take(request->warm, request->program->runtime, request->policy,
                                                 execution->plan, request->session, request->template_owner)
                                     : NULL;
+    *ret_taken = execution->warm != NULL;
     if (!execution->warm) {
         return 0;
     }
@@ -306,17 +368,10 @@ static int start_warm(struct execution *execution, const struct execution_reques
     own_workspace(execution);
     execution->enforced_by_cgroup = execution->host->cgroups != NULL;
     execution->started_ns = clock_now_ns();
-    int input_fd = request->fds[JAIL_FD_INPUT];
     const struct jail_plan *standby = warm_jail_standby_plan(execution->warm);
     int r = standby ? 0 : fit_scratch(execution, reterr);
-    r = r < 0 ? r : fill_workspace(execution, input_fd, reterr);
-    r = r < 0     ? r
-        : standby ? jail_standby_program(standby, execution->plan, input_fd, &execution->program_fd, reterr)
-                  : fill_script(execution, input_fd, reterr);
     r = r < 0 ? r : keep_fds(execution, request->fds, reterr);
-    execution_advance(execution, EXECUTION_BUILDING);
-    r = r < 0 ? r : run_when_parked(execution, reterr);
-    return r < 0 ? r : 1;
+    return r < 0 ? r : fill(execution, standby, reterr);
 }
 
 /* Its session's kernel begins with all of the job's plan but the script and the arguments. */
@@ -343,59 +398,32 @@ static int start_in_kernel(struct execution *execution, const struct execution_r
     if (r < 0) {
         return r;
     }
-    int input_fd = request->fds[JAIL_FD_INPUT];
     execution->jail = kernel_jail(execution->kernel);
     execution->scratch_fd = kernel_scratch(execution->kernel);
     execution->enforced_by_cgroup = execution->host->cgroups != NULL;
-    r = fill_workspace(execution, input_fd, reterr);
-    r = r < 0 ? r
-              : jail_standby_program(kernel_plan(execution->kernel), execution->plan, input_fd,
-                                     &execution->program_fd, reterr);
-    r = r < 0 ? r : keep_fds(execution, request->fds, reterr);
-    execution_advance(execution, EXECUTION_BUILDING);
-    return r < 0 ? r : run_when_parked(execution, reterr);
+    r = keep_fds(execution, request->fds, reterr);
+    return r < 0 ? r : fill(execution, kernel_plan(execution->kernel), reterr);
 }
 
-static int make_scratch(struct execution *execution, int input_fd, struct err *reterr)
+/* The job makes a jail of its own. 1: as of fill(). */
+static int start_cold(struct execution *execution, const struct execution_request *request,
+                      struct err *reterr)
 {
+    int r = request->session ? 0 : take_outer_id(execution, reterr);
+    if (r < 0) {
+        return r;
+    }
     if (!plan_has_scratch(execution->plan)) {
         return execution->job->n_files > 0
                    ? err_set(reterr, ERR_INVALID, EINVAL, "files",
                              "policy '%s' has no scratch mount to put files on", execution->policy)
-                   : 0;
+                   : spawn(execution, reterr);
     }
     const struct jail_limits *limits = &execution->plan->limits;
-    int r = scratch_open(limits->scratch_bytes, limits->scratch_inodes, execution->outer_uid,
-                         execution->outer_gid, &execution->scratch_fd, reterr);
+    r = scratch_open(limits->scratch_bytes, limits->scratch_inodes, execution->outer_uid,
+                     execution->outer_gid, &execution->scratch_fd, reterr);
     own_workspace(execution);
-    return r < 0 ? r : fill_workspace(execution, input_fd, reterr);
-}
-
-static int spawn(struct execution *execution, const struct execution_request *request, struct err *reterr)
-{
-    struct jail_spawn_options options = {
-        .plan = execution->plan,
-        .outer_uid = execution->outer_uid,
-        .outer_gid = execution->outer_gid,
-        .drop_groups = execution->host->privileged,
-        .waits_for_all = request->waits_for_all,
-    };
-    memcpy(options.fds, request->fds, sizeof options.fds);
-    options.fds[JAIL_FD_SCRATCH] = execution->scratch_fd;
-    options.fds[JAIL_FD_WORKSPACE] = request->session ? request->session->mount_fd : -1;
-    if (execution->host->cgroups) {
-        int r = jail_cgroup_new(execution->host->cgroups, &execution->plan->limits, &options.cgroup, reterr);
-        if (r < 0) {
-            return r;
-        }
-        execution->enforced_by_cgroup = true;
-    }
-    execution->started_ns = clock_now_ns();
-    int r = jail_spawn(&execution->jail, &options, reterr);
-    if (r == 0) {
-        execution_advance(execution, EXECUTION_BUILDING);
-    }
-    return r;
+    return r < 0 ? r : fill(execution, NULL, reterr);
 }
 
 int execution_start(const struct execution_request *request, struct execution **ret, struct err *reterr)
@@ -408,7 +436,11 @@ int execution_start(const struct execution_request *request, struct execution **
     }
     execution->job = request->job;
     execution->host = request->host;
-    execution->scratch_fd = execution->work_fd = execution->program_fd = -1;
+    execution->scratch_fd = execution->work_fd = -1;
+    execution->filled = FILLED_NOTHING;
+    execution->waits_for_all = request->waits_for_all;
+    memcpy(execution->spawn_fds, request->fds, sizeof execution->spawn_fds);
+    execution->spawn_fds[JAIL_FD_WORKSPACE] = request->session ? request->session->mount_fd : -1;
     execution->list_outputs = request->list_outputs;
     execution->kernel = request->kernel;
     memset(execution->fds, 0xff, sizeof execution->fds);
@@ -416,32 +448,18 @@ int execution_start(const struct execution_request *request, struct execution **
     if (request->session) {
         join_session(execution, request->session);
     }
-    bool started = false;
+    bool is_warm = false;
     if (r == 0 && execution->kernel) {
         r = start_in_kernel(execution, request, reterr);
-        started = r == 0;
     } else if (r == 0) {
-        r = start_warm(execution, request, reterr);
-        started = r == 1;
-    }
-    if (started) {
-        *ret = TAKE_PTR(execution);
-        return 0;
-    }
-    if (r == 0 && !request->session) {
-        r = take_outer_id(execution, reterr);
-    }
-    if (r == 0) {
-        r = make_scratch(execution, request->fds[JAIL_FD_INPUT], reterr);
-    }
-    if (r == 0) {
-        r = spawn(execution, request, reterr);
+        r = start_warm(execution, request, &is_warm, reterr);
+        r = r == 0 && !is_warm ? start_cold(execution, request, reterr) : r;
     }
     if (r < 0) {
         return r;
     }
     *ret = TAKE_PTR(execution);
-    return 0;
+    return r;
 }
 
 void execution_free(struct execution *execution)
@@ -450,6 +468,7 @@ void execution_free(struct execution *execution)
         return;
     }
     close_fds(execution);
+    filler_free(execution->filler);
     collector_free(execution->collector);
     job_result_clear(&execution->result);
     if (execution->warm || execution->kernel) {
@@ -463,7 +482,7 @@ void execution_free(struct execution *execution)
     if (execution->has_outer_id) {
         idmap_give_back(execution->host->ids, execution->outer_uid);
     }
-    scratch_list_free(&execution->before);
+    filled_clear(&execution->filled);
     fd_closep(&execution->scratch_fd);
     jail_plan_free(execution->plan);
     job_free(execution->job);
@@ -480,6 +499,11 @@ enum execution_state execution_state(const struct execution *execution)
 const struct job *execution_job(const struct execution *execution)
 {
     return execution->job;
+}
+
+int execution_filler_fd(const struct execution *execution)
+{
+    return filler_fd(execution->filler);
 }
 
 int execution_fd(const struct execution *execution)
@@ -524,21 +548,6 @@ uint64_t execution_watch(struct execution *execution)
     return jail_watch_due_ns(execution->jail);
 }
 
-void execution_cancel(struct execution *execution)
-{
-    jail_interrupt(execution->jail, JAIL_END_CANCEL);
-}
-
-void execution_kill(struct execution *execution)
-{
-    jail_kill(execution->jail, JAIL_END_CANCEL);
-}
-
-void execution_end_for_memory(struct execution *execution)
-{
-    jail_kill(execution->jail, JAIL_END_FLOOR);
-}
-
 void execution_usage(const struct execution *execution, uint64_t *ret_memory_bytes, uint64_t *ret_cpu_ns)
 {
     jail_watch_usage(execution->jail, execution->scratch_fd, ret_memory_bytes, ret_cpu_ns);
@@ -547,12 +556,6 @@ void execution_usage(const struct execution *execution, uint64_t *ret_memory_byt
 struct floor_account *execution_account(struct execution *execution)
 {
     return execution->kernel ? kernel_account(execution->kernel) : &execution->account;
-}
-
-void execution_end_over_workspace(struct execution *execution, const char *why)
-{
-    err_set(&execution->workspace_err, ERR_TOO_LARGE, EDQUOT, NULL, "%s", why);
-    jail_kill(execution->jail, JAIL_END_WORKSPACE);
 }
 
 uint64_t execution_remaining_ms(const struct execution *execution, uint64_t now_ns)

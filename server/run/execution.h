@@ -45,10 +45,14 @@ struct execution_request {
     bool waits_for_all;     /* the caller frees it before it tells the verdict */
 };
 
-/* Builds the plan and starts the jail; returns while it is being built. Where the jail cannot be started at
- * all, `reterr` says why: ERR_SETUP or ERR_INTERNAL are ours, ERR_BUSY means that every outer id is taken,
- * all else is the caller's to mend. */
+/* Builds the plan and starts the jail; returns while it is being built. 1: its input is being written first;
+ * call execution_go_on() when execution_filler_fd() is readable. (Without `list_outputs` never.) Where the
+ * jail cannot be started at all, `reterr` says why: ERR_SETUP or ERR_INTERNAL are ours, ERR_BUSY means that
+ * every outer id is taken, all else is the caller's to mend. */
 int execution_start(const struct execution_request *request, struct execution **ret, struct err *reterr);
+int execution_filler_fd(const struct execution *execution);
+/* Fails as execution_start() does. */
+int execution_go_on(struct execution *execution, struct err *reterr);
 
 /* What can be told of a job without beginning it: whether execution_start() would refuse it as the caller's
  * fault. `program` NULL: its plan is not known yet. */

@@ -19,6 +19,45 @@ void execution_advance(struct execution *execution, enum execution_state state)
     }
 }
 
+/* Before there is a jail to end, or a program in it: as soon as there is. The first word counts. */
+static bool end_early_on(struct execution *execution, enum jail_end end)
+{
+    if (execution->filler && execution->early_end == JAIL_END_NONE) {
+        execution->early_end = end;
+    }
+    return execution->filler != NULL;
+}
+
+void execution_cancel(struct execution *execution)
+{
+    if (!end_early_on(execution, JAIL_END_CANCEL)) {
+        jail_interrupt(execution->jail, JAIL_END_CANCEL);
+    }
+}
+
+static void kill_jail(struct execution *execution, enum jail_end end)
+{
+    if (!end_early_on(execution, end)) {
+        jail_kill(execution->jail, end);
+    }
+}
+
+void execution_kill(struct execution *execution)
+{
+    kill_jail(execution, JAIL_END_CANCEL);
+}
+
+void execution_end_for_memory(struct execution *execution)
+{
+    kill_jail(execution, JAIL_END_FLOOR);
+}
+
+void execution_end_over_workspace(struct execution *execution, const char *why)
+{
+    err_set(&execution->workspace_err, ERR_TOO_LARGE, EDQUOT, NULL, "%s", why);
+    kill_jail(execution, JAIL_END_WORKSPACE);
+}
+
 /* What is left of a path below the workspace; NULL where it does not lie there. */
 static const char *in_workspace(const struct execution *execution, const char *path)
 {
@@ -85,10 +124,13 @@ static int list_files(struct execution *execution, struct job_result *result, st
     if (!execution->list_outputs || execution->work_fd < 0 || result->status == JOB_SETUP_ERROR) {
         return 0;
     }
-    int r = outputs_collect_quick(execution->work_fd, execution->job, &execution->before,
-                                  &execution->output_limits, result, reterr);
+    const struct filled *filled = &execution->filled;
+    int r = filled->before_fd >= 0
+                ? 1
+                : outputs_collect_quick(execution->work_fd, execution->job, &filled->before,
+                                        &execution->output_limits, result, reterr);
     if (r == 1) {
-        r = collector_start(execution->work_fd, execution->job, &execution->before, &execution->output_limits,
+        r = collector_start(execution->work_fd, execution->job, filled, &execution->output_limits,
                             &execution->collector, reterr);
         r = r < 0 ? r : 1;
     }

@@ -4,10 +4,10 @@
 
 #include "config/message/job.h"
 #include "jail/base/err.h"
-#include "jail/resources/scratch.h"
 #include "jail/template.h"
 #include "server/host/floor.h"
 #include "server/run/execution.h"
+#include "server/run/filler.h"
 #include "server/run/outputs.h"
 
 struct collector;
@@ -29,7 +29,13 @@ struct execution {
     uint32_t file_uid, file_gid; /* of its files in the working directory, as seen through work_fd */
     int scratch_fd;
     int work_fd; /* where the working directory is: the scratch's descriptor, or the session's */
-    struct scratch_list before; /* the workspace as the program found it */
+    struct filled
+        filled; /* what has come of its input; `program_fd` is what a standby jail's launcher reads */
+    struct filler *filler;        /* writes the input; NULL: nothing does */
+    int spawn_fds[JAIL_FD_COUNT]; /* what its jail is made with, the caller's until a filler is started */
+    bool owns_spawn_fds, waits_for_all;
+    uint64_t session_entries; /* files and directories in the session's workspace, as far as is known */
+    enum jail_end early_end;  /* while its input is written: how it is to end */
     struct jail *jail;
     struct warm_jail *warm;    /* NULL, or who owns jail, scratch and outer id */
     struct kernel *kernel;     /* the same, where the job is one of a kernel's calls */
@@ -37,7 +43,6 @@ struct execution {
     struct err workspace_err;  /* what is wrong with its session's workspace */
     int fds[JAIL_PROGRAM_FDS]; /* warm: the program's, kept until the jail is parked; -1 otherwise */
     size_t n_fds;
-    int program_fd; /* of a standby jail: what its launcher reads; -1 otherwise */
     bool enforced_by_cgroup, list_outputs;
     struct floor_account account; /* of a job that is no kernel's */
     struct collector *collector;  /* lists the output files; NULL: nothing does */

@@ -1,34 +1,72 @@
 /* The files of sessions without a job: what their keys list, fetch, put and remove between two. Runs in the
- * warden, by the same descriptor and the same functions by which jobs get input files and results are found,
- * so that no link is followed and what a program made of the workspace is no trap. */
+ * warden, which asks a process for each of it (files_process.c) and goes on.
+ *
+ *     asked ──► waiting ── a process is free, and of the key nothing else is being done ──► session entered
+ *                  │                                                                            │
+ *                  └── who asked is gone ──► (none) ◄── answered ◄── session left ◄── done ◄────┘
+ *
+ * Of one key one thing is done at a time, in the order of its asking: no two write the same workspace, and a
+ * key with large files is in nobody else's way. */
 #include "server/sessions/sessions_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <sys/epoll.h>
 #include <sys/stat.h>
 
-#include "config/server/config.h"
 #include "jail/base/cleanup.h"
-#include "jail/base/clock.h"
 #include "jail/base/err.h"
+#include "jail/base/loop.h"
 #include "jail/resources/scratch.h"
+#include "server/sessions/files_process.h"
 
-/* Of all paths of one list. */
-#define LIST_PATHS_BYTES_MAX (16u << 20)
+/* Processes, so many keys at a time. */
+#define WORKERS 4
+/* How many may wait of one key's when it puts another file: that is a descriptor. */
+#define WAITING_MAX 256
 
-/* On disk it needs no jail for that, and so no outer id. */
-static int open_workspace(struct session *session, struct err *reterr)
+struct file_task {
+    struct file_task *next; /* while it waits */
+    struct sessions *sessions;
+    struct session_file_ask ask;
+    int content; /* ours; -1: none */
+    struct session_owner *owner;
+    struct session *session; /* entered; NULL while it waits */
+    struct msg_session_answer answer;
+};
+
+struct worker {
+    struct session_files *files;
+    struct files_process *process; /* NULL: not started yet, or gone */
+    struct loop_source *source;
+    struct file_task *task; /* NULL: nothing to do */
+};
+
+struct session_files {
+    struct sessions *sessions;
+    struct worker workers[WORKERS];
+    struct file_task *first; /* that waits */
+};
+
+/* ---- Between a question and its answer ---- */
+
+static void task_free(struct file_task *task)
 {
-    return session->fd >= 0
-               ? 0
-               : store_enter(session_disk_store(session->all->disk), session->name, &session->fd, reterr);
+    if (task) {
+        fd_closep(&task->content);
+        free(task);
+    }
 }
 
-static void end(struct session *session, bool done)
+static void leave(struct file_task *task, bool done)
 {
+    struct session *session = TAKE_PTR(task->session);
+    if (!session) {
+        return;
+    }
     session_leave(session, done);
     if (!session->has_id) {
         fd_closep(&session->fd);
@@ -36,154 +74,300 @@ static void end(struct session *session, bool done)
     session_unref(session);
 }
 
-/* Until end(). Another key's session is none. */
-static int begin(struct sessions *sessions, const struct server_config *config, const char *key,
-                 const char *session_id, struct session **ret, struct err *reterr)
+static int not_found(struct err *reterr)
 {
+    err_clear(reterr);
+    return err_set(reterr, ERR_NOT_FOUND, ENOENT, NULL, "no such session");
+}
+
+/* The session of a key's; another key's is none. It is made for a file that is put, and only for that. */
+static int enter(struct file_task *task, struct err *reterr)
+{
+    const struct session_file_ask *ask = &task->ask;
+    const struct msg_session_query *query = &ask->query;
+    struct sessions *sessions = task->sessions;
+    if (query->what == SESSION_FILE_PUT) {
+        const struct session_ask asked = {
+            .config = ask->config, .key = query->key, .session_id = query->session_id};
+        int r = session_enter(sessions, &asked, &task->session, &task->answer.made,
+                              &task->answer.retry_after_ms, reterr);
+        return r == 0 || reterr->kind != ERR_DENIED ? r : not_found(reterr);
+    }
     struct session *session;
-    if (session_find(sessions, config, key, session_id, &session, NULL) < 0 || !session || session->lost) {
-        return err_set(reterr, ERR_NOT_FOUND, ENOENT, NULL, "no such session");
+    if (session_find(sessions, ask->config, query->key, query->session_id, &session, reterr) < 0 ||
+        !session || session->lost) {
+        return not_found(reterr);
     }
     session_begin(session);
-    int r = open_workspace(session, reterr);
-    if (r < 0) {
-        end(session, false);
-        return r;
-    }
-    *ret = session;
+    task->session = session;
     return 0;
 }
 
-static int no_such_file(int r, const char *what, struct err *reterr)
+/* On disk it needs no jail for that, and so no outer id. */
+static int open_workspace(struct session *session, struct err *reterr)
 {
-    return scratch_error_is_ours(r) ? err_errno(reterr, -r, "%s a file of a session", what)
-                                    : err_set(reterr, ERR_NOT_FOUND, -r, NULL, "no such file");
+    if (session->lost) {
+        return err_set(reterr, ERR_BUSY, EPIPE, NULL,
+                       "the workspace of this session is lost; its next job is told, or delete it");
+    }
+    return session->fd >= 0
+               ? 0
+               : store_enter(session_disk_store(session->all->disk), session->name, &session->fd, reterr);
 }
 
-static int to_rows(struct scratch_list *list, struct session_rows *ret, struct err *reterr)
+static int prepare(struct file_task *task, struct files_request *ret, struct err *reterr)
 {
-    size_t left = LIST_PATHS_BYTES_MAX;
-    ret->truncated = list->truncated;
-    ret->files = calloc(list->n_files + 1, sizeof *ret->files);
-    if (!ret->files) {
-        return err_errno(reterr, ENOMEM, "listing the files of a session");
-    }
-    for (size_t i = 0; i < list->n_files; i++) {
-        struct scratch_file *file = &list->files[i];
-        size_t bytes = strlen(file->path) + 32; /* and two numbers */
-        if (bytes > left || ret->n_files == MSG_SESSION_FILES_MAX) {
-            ret->truncated = true;
-            break;
-        }
-        left -= bytes;
-        struct session_file *row = &ret->files[ret->n_files++];
-        row->path = TAKE_PTR(file->path);
-        row->size = file->size_bytes;
-        row->modified_ms = (uint64_t)file->mtime.tv_sec * 1000 + (uint64_t)file->mtime.tv_nsec / NS_PER_MS;
-    }
-    return 0;
-}
-
-int session_list_files(struct sessions *sessions, const struct server_config *config, const char *key,
-                       const char *session_id, struct session_rows *ret, struct err *reterr)
-{
-    CLEANUP(scratch_list_free) struct scratch_list list = {0};
-    struct session *session;
-    int r = begin(sessions, config, key, session_id, &session, reterr);
+    const struct msg_session_query *query = &task->ask.query;
+    int r = enter(task, reterr);
+    r = r < 0 ? r : open_workspace(task->session, reterr);
     if (r < 0) {
         return r;
     }
-    size_t most = 2 * session->inodes; /* while it is being listed, jobs may be giving files new names */
-    r = scratch_list(session->fd, most, most, &list, reterr);
-    end(session, true);
-    return r < 0 ? r : to_rows(&list, ret, reterr);
-}
-
-int session_get_file(struct sessions *sessions, const struct server_config *config, const char *key,
-                     const char *session_id, const char *path, uint64_t most_bytes, int *ret_fd,
-                     uint64_t *ret_size, struct err *reterr)
-{
-    CLEANUP(fd_closep) int fd = -1;
-    uint64_t size;
-    struct session *session;
-    int r = begin(sessions, config, key, session_id, &session, reterr);
-    if (r < 0) {
-        return r;
+    const struct session *session = task->session;
+    memset(ret, 0, sizeof *ret); /* all of it goes to another process */
+    ret->what = query->what;
+    ret->uid = session->uid;
+    ret->gid = session->gid;
+    /* While it is being listed, jobs may be giving files new names. */
+    ret->most = query->what == SESSION_FILES ? 2 * session->inodes : task->ask.most_bytes;
+    memcpy(ret->path, query->path, sizeof ret->path);
+    if (query->what != SESSION_FILE_PUT || !session_is_on_disk(session)) {
+        return 0;
     }
-    r = scratch_open_file(session->fd, path, &fd, &size);
-    end(session, true);
-    if (r < 0) {
-        return no_such_file(r, "opening", reterr);
-    }
-    if (size > most_bytes) {
-        return err_set(reterr, ERR_TOO_LARGE, EFBIG, NULL,
-                       "the file has %" PRIu64 " bytes, and at most %" PRIu64 " are returned", size,
-                       most_bytes);
-    }
-    *ret_size = size;
-    *ret_fd = TAKE_FD(fd);
-    return 0;
-}
-
-static int put(struct session *session, const char *path, int from, struct err *reterr)
-{
-    const struct sessions *all = session->all;
-    uint32_t uid = session->uid, gid = session->gid;
     struct stat st;
-    int r = open_workspace(session, reterr);
-    if (r == 0 && session_is_on_disk(session)) {
-        store_owner(session_disk_store(all->disk), &uid, &gid);
-        r = fstat(from, &st) < 0 ? err_errno(reterr, errno, "putting a file into a session")
-                                 : session_disk_check(session, (uint64_t)st.st_size, reterr);
+    store_owner(session_disk_store(session->all->disk), &ret->uid, &ret->gid);
+    return fstat(task->content, &st) < 0 ? err_errno(reterr, errno, "putting a file into a session")
+                                         : session_disk_check(session, (uint64_t)st.st_size, reterr);
+}
+
+/* In words of this session's. */
+static void explain(const struct session *session, enum session_query what, struct err *err)
+{
+    if (what == SESSION_FILE_PUT && err->kind == ERR_TOO_LARGE && !session_is_on_disk(session)) {
+        err_clear(err);
+        err_set(err, ERR_TOO_LARGE, ENOSPC, NULL,
+                "the file does not fit into the session's workspace of %" PRIu64 " bytes",
+                session->size_bytes);
     }
+}
+
+/* Leaves the session, answers, and forgets the task. Takes `fd`. */
+static void conclude(struct session_files *files, struct file_task *task, const struct err *err, int fd)
+{
+    const struct sessions_options *options = &files->sessions->options;
+    bool is_put = task->ask.query.what == SESSION_FILE_PUT;
+    leave(task, is_put ? err->kind == ERR_NONE : true);
+    task->answer.id = task->ask.query.id;
+    task->answer.kind = err->kind;
+    snprintf(task->answer.text, sizeof task->answer.text, "%s", err->text);
+    if (task->ask.asker) {
+        options->answered(options->arg, task->ask.asker, &task->answer, fd);
+    }
+    fd_closep(&fd);
+    task_free(task);
+}
+
+/* ---- The processes ---- */
+
+static void worker_stop(struct worker *worker)
+{
+    loop_remove(TAKE_PTR(worker->source));
+    files_process_free(TAKE_PTR(worker->process));
+}
+
+static void next_tasks(struct session_files *files);
+
+static void on_done(void *arg, uint32_t events)
+{
+    (void)events;
+    struct worker *worker = arg;
+    struct session_files *files = worker->files;
+    struct file_task *task = TAKE_PTR(worker->task);
+    struct files_answer answer = {0};
+    int fd = -1;
+    if (files_process_end(worker->process, &answer, &fd) < 0) {
+        worker_stop(worker);
+        err_set(&answer.err, ERR_INTERNAL, EPIPE, NULL, "the process for files of sessions has ended");
+    }
+    if (!task) {
+        fd_closep(&fd);
+        return;
+    }
+    task->owner->files_busy = false;
+    if (answer.err.kind != ERR_NONE) {
+        explain(task->session, task->ask.query.what, &answer.err);
+    } else if (task->ask.query.what == SESSION_FILE_GET) {
+        task->answer.size = answer.size;
+    } else if (task->ask.query.what == SESSION_FILE_PUT && session_is_on_disk(task->session)) {
+        task->session->usage.bytes += answer.size; /* until the next look */
+    }
+    conclude(files, task, &answer.err, fd);
+    next_tasks(files);
+}
+
+static int worker_start(struct worker *worker, struct err *reterr)
+{
+    if (worker->process) {
+        return 0;
+    }
+    int r = files_process_new(&worker->process, reterr);
+    r = r < 0 ? r
+              : loop_add(worker->files->sessions->options.loop, files_process_fd(worker->process), EPOLLIN,
+                         on_done, worker, &worker->source, reterr);
     if (r < 0) {
-        return r;
-    }
-    scratch_reset_mode(session->fd); /* where that fails, so does the next line, and says so */
-    r = scratch_replace(session->fd, path, from, uid, gid, reterr);
-    if (r == 0 && session_is_on_disk(session)) {
-        session->usage.bytes += (uint64_t)st.st_size; /* until the next look */
-    }
-    if (r < 0 && reterr->kind == ERR_TOO_LARGE && !session_is_on_disk(session)) {
-        err_clear(reterr);
-        return err_set(reterr, ERR_TOO_LARGE, ENOSPC, NULL,
-                       "the file does not fit into the session's workspace of %" PRIu64 " bytes",
-                       session->size_bytes);
+        worker_stop(worker);
     }
     return r;
 }
 
-int session_put_file(struct sessions *sessions, const struct session_ask *ask, const char *path, int from,
-                     bool *ret_new, uint64_t *ret_retry_after_ms, struct err *reterr)
+static int worker_begin(struct worker *worker, struct file_task *task, struct err *reterr)
 {
-    struct session *session;
-    int r = session_enter(sessions, ask, &session, ret_new, ret_retry_after_ms, reterr);
+    struct files_request request;
+    int r = prepare(task, &request, reterr);
+    r = r < 0 ? r : worker_start(worker, reterr);
     if (r < 0) {
-        if (reterr->kind == ERR_DENIED) {
-            err_clear(reterr);
-            err_set(reterr, ERR_NOT_FOUND, ENOENT, NULL, "no such session");
+        return r;
+    }
+    if (files_process_begin(worker->process, &request, task->session->fd, task->content) < 0) {
+        worker_stop(worker); /* it has ended since; another one has not */
+        r = worker_start(worker, reterr);
+        r = r < 0 ? r : files_process_begin(worker->process, &request, task->session->fd, task->content);
+    }
+    if (r < 0) {
+        return err_errno(reterr, -r, "asking for a file of a session");
+    }
+    worker->task = task;
+    task->owner->files_busy = true;
+    return 0;
+}
+
+/* The next one whose key has nothing else done. */
+static struct file_task *take_next(struct session_files *files)
+{
+    struct file_task **at = &files->first;
+    while (*at && (*at)->owner->files_busy) {
+        at = &(*at)->next;
+    }
+    struct file_task *task = *at;
+    if (task) {
+        *at = task->next;
+        task->owner->files_waiting--;
+    }
+    return task;
+}
+
+static void next_tasks(struct session_files *files)
+{
+    for (size_t i = 0; i < WORKERS; i++) {
+        struct worker *worker = &files->workers[i];
+        struct file_task *task;
+        while (!worker->task && (task = take_next(files))) {
+            struct err err = {0};
+            if (worker_begin(worker, task, &err) < 0) {
+                conclude(files, task, &err, -1);
+            }
         }
-        return r;
     }
-    r = session->lost ? err_set(reterr, ERR_BUSY, EPIPE, NULL,
-                                "the workspace of this session is lost; its next job is told, or delete it")
-                      : put(session, path, from, reterr);
-    end(session, r == 0);
-    return r;
 }
 
-int session_delete_file(struct sessions *sessions, const struct server_config *config, const char *key,
-                        const char *session_id, const char *path, struct err *reterr)
+/* ---- What the warden asks ---- */
+
+static int task_new(struct sessions *sessions, const struct session_file_ask *ask, int content,
+                    struct session_owner *owner, struct file_task **ret, struct err *reterr)
 {
-    struct session *session;
-    int r = begin(sessions, config, key, session_id, &session, reterr);
+    if (content >= 0 && owner->files_waiting >= WAITING_MAX) {
+        return err_set(reterr, ERR_RATE, EAGAIN, NULL,
+                       "%d requests for files of this key's sessions wait already", WAITING_MAX);
+    }
+    struct file_task *task = calloc(1, sizeof *task);
+    if (!task) {
+        return err_errno(reterr, ENOMEM, "asking for a file of a session");
+    }
+    *task = (struct file_task){.sessions = sessions, .ask = *ask, .owner = owner, .content = -1};
+    if (content >= 0 && (task->content = fcntl(content, F_DUPFD_CLOEXEC, 3)) < 0) {
+        int code = errno;
+        free(task);
+        return err_errno(reterr, code, "asking for a file of a session");
+    }
+    *ret = task;
+    return 0;
+}
+
+int session_files_ask(struct sessions *sessions, const struct session_file_ask *ask, int content,
+                      struct err *reterr)
+{
+    struct session_files *files = sessions->files;
+    struct session_owner *owner;
+    struct file_task *task;
+    int r = sessions_owner(sessions, ask->config, ask->query.key, &owner, reterr);
+    r = r < 0 ? r : task_new(sessions, ask, content, owner, &task, reterr);
     if (r < 0) {
         return r;
     }
-    r = scratch_remove(session->fd, path);
-    end(session, true);
-    if (r == -EISDIR) {
-        return err_set(reterr, ERR_CONFLICT, EISDIR, NULL, "a directory stands there");
+    struct file_task **at = &files->first;
+    while (*at) {
+        at = &(*at)->next;
     }
-    return r < 0 ? no_such_file(r, "removing", reterr) : 0;
+    *at = task;
+    owner->files_waiting++;
+    next_tasks(files);
+    return 0;
+}
+
+void session_files_forget(struct sessions *sessions, const void *asker)
+{
+    if (!sessions) {
+        return;
+    }
+    struct session_files *files = sessions->files;
+    for (struct file_task **at = &files->first; *at;) {
+        struct file_task *task = *at;
+        if (task->ask.asker != asker) {
+            at = &task->next;
+            continue;
+        }
+        *at = task->next;
+        task->owner->files_waiting--;
+        task_free(task);
+    }
+    for (size_t i = 0; i < WORKERS; i++) {
+        if (files->workers[i].task && files->workers[i].task->ask.asker == asker) {
+            files->workers[i].task->ask.asker = NULL;
+        }
+    }
+}
+
+int session_files_new(struct sessions *sessions, struct session_files **ret, struct err *reterr)
+{
+    struct session_files *files = calloc(1, sizeof *files);
+    if (!files) {
+        return err_errno(reterr, ENOMEM, "making the table of sessions");
+    }
+    files->sessions = sessions;
+    for (size_t i = 0; i < WORKERS; i++) {
+        files->workers[i].files = files;
+    }
+    *ret = files;
+    return 0;
+}
+
+void session_files_free(struct session_files *files)
+{
+    if (!files) {
+        return;
+    }
+    while (files->first) {
+        struct file_task *task = files->first;
+        files->first = task->next;
+        task_free(task);
+    }
+    for (size_t i = 0; i < WORKERS; i++) {
+        struct worker *worker = &files->workers[i];
+        worker_stop(worker);
+        if (worker->task) {
+            leave(worker->task, true);
+            task_free(TAKE_PTR(worker->task));
+        }
+    }
+    free(files);
 }

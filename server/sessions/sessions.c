@@ -493,7 +493,11 @@ int session_open(struct session *session, uint64_t input_bytes, struct session_w
                                       .inodes = session->inodes};
     if (session_is_on_disk(session)) {
         store_owner(session_disk_store(all->disk), &ret->file_uid, &ret->file_gid);
+        ret->entries = session->usage.files;
         note_use(session);
+    } else {
+        uint64_t bytes;
+        scratch_usage(session->fd, &bytes, &ret->entries);
     }
     return 0;
 }
@@ -545,6 +549,7 @@ int sessions_new(const struct sessions_options *options, const struct server_con
         (struct deadlines){.queues = &sessions->idle, .n_queues = 1, .passed = on_expiry, .arg = sessions};
     take_settings(sessions, config);
     int r = deadlines_start(&sessions->deadlines, options->loop, reterr);
+    r = r < 0 ? r : session_files_new(sessions, &sessions->files, reterr);
     if (r == 0 && config->session_directory[0]) {
         r = session_disk_new(sessions, config->session_directory, &hooks, &sessions->disk, reterr);
     }
@@ -565,6 +570,7 @@ void sessions_free(struct sessions *sessions)
     if (!sessions) {
         return;
     }
+    session_files_free(TAKE_PTR(sessions->files));
     session_disk_free(TAKE_PTR(sessions->disk));
     while (sessions->first) {
         if (session_is_on_disk(sessions->first)) {

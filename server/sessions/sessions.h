@@ -8,14 +8,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config/message/message_session.h"
+
 struct err;
 struct host;
 struct log;
 struct loop;
 struct server_config;
 struct session;
-struct session_row;
-struct session_rows;
 struct sessions;
 
 struct sessions_options {
@@ -27,6 +27,8 @@ struct sessions_options {
     void (*over)(void *arg, const struct session *session, const char *why);
     /* The session is over: nothing of it is to live on. `at_once` false: but for what runs now. */
     void (*ended)(void *arg, const struct session *session, bool at_once);
+    /* Answers a question about files; `fd`, -1 where nothing comes along, is closed afterwards. */
+    void (*answered)(void *arg, void *asker, const struct msg_session_answer *answer, int fd);
     void *arg;
 };
 
@@ -37,6 +39,7 @@ struct session_workspace {
     uint32_t uid, gid;           /* outside of the jail */
     uint32_t file_uid, file_gid; /* whose files are as seen through `fd` */
     uint64_t inodes;             /* what the workspace can hold */
+    uint64_t entries;            /* what it holds, as of the last look */
 };
 
 /* Where the configuration names a directory, the sessions that are found there are in the table. */
@@ -90,21 +93,25 @@ int session_find(const struct sessions *sessions, const struct server_config *co
 /* Forgets it: the name is free at once. What its jobs still hold goes with the last of their jails. */
 void session_end(struct session *session);
 
-/* The files of a key's session without a job; paths are as of scratch_check_path(), and no link is followed.
- * ERR_NOT_FOUND: the key has no such session, or that no such file. */
-int session_list_files(struct sessions *sessions, const struct server_config *config, const char *key,
-                       const char *session_id, struct session_rows *ret, struct err *reterr);
-/* The file for reading, the caller's to close. ERR_TOO_LARGE: it has more than so many bytes. */
-int session_get_file(struct sessions *sessions, const struct server_config *config, const char *key,
-                     const char *session_id, const char *path, uint64_t most_bytes, int *ret_fd,
-                     uint64_t *ret_size, struct err *reterr);
-/* All of the file behind `from` in the place of what stood there. Makes the session (`*ret_new`) where there
- * is none; errors as of session_enter(), ERR_TOO_LARGE, ERR_CONFLICT: a directory stands there. On failure
- * everything is as it was. */
-int session_put_file(struct sessions *sessions, const struct session_ask *ask, const char *path, int from,
-                     bool *ret_new, uint64_t *ret_retry_after_ms, struct err *reterr);
-int session_delete_file(struct sessions *sessions, const struct server_config *config, const char *key,
-                        const char *session_id, const char *path, struct err *reterr);
+/* A question about the files of a key's session without a job. */
+struct session_file_ask {
+    const struct server_config *config; /* until it is answered or forgotten */
+    struct msg_session_query query;     /* one about files; the path is as of scratch_check_path() */
+    uint64_t most_bytes;                /* of a file that is fetched */
+    void *asker;                        /* not NULL; handed to `answered` */
+};
+
+/* The answer comes by the hook `answered`, perhaps before this returns; a process of its own does the work,
+ * no link is followed, and of one key one thing is done at a time, in this order. `content`, of a file that
+ * is put, stays the caller's. It goes in the place of what stood there, or, on failure, everything is as it
+ * was; the session is made where there is none. Answers: ERR_NOT_FOUND: the key has no such session, or that
+ * no such file; ERR_TOO_LARGE; ERR_CONFLICT: a directory stands there; and those of session_enter(). On
+ * failure nobody is answered; ERR_RATE: too many of the key's wait for another file to be put. */
+int session_files_ask(struct sessions *sessions, const struct session_file_ask *ask, int content,
+                      struct err *reterr);
+/* Whoever asked is gone: what waits is dropped, and of what is being done nobody is told. Takes
+ * NULL. */
+void session_files_forget(struct sessions *sessions, const void *asker);
 
 /* One row per session of the key, in the order of their making; at most `max`. Returns how many. */
 size_t sessions_list(const struct sessions *sessions, const struct server_config *config, const char *key,

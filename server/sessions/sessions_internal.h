@@ -3,7 +3,7 @@
  *     sessions.c            the table: each one's life, and its workspace
  *     lookup.c              what is found there: ownership, lists
  *     room.c                how many there may be, how much they may hold, and which of them go for others
- *     files.c               their files, without a job
+ *     files.c               their files, without a job; files_process.c does that work
  *     disk.c                workspaces in a directory of the host: read back, looked at, removed */
 #pragma once
 
@@ -18,12 +18,15 @@
 
 struct keeper;
 struct session_disk;
+struct session_files;
 
 /* Whose sessions are counted together: by the hash of the key, zeros where the server is open. */
 struct session_owner {
     unsigned char hash[KEY_HASH_BYTES]; /* first: by which it is found */
     uint32_t count;
     uint64_t bytes;
+    uint32_t files_waiting; /* questions about files */
+    bool files_busy;        /* one of them is being done */
 };
 
 struct session {
@@ -60,6 +63,7 @@ struct sessions {
     struct keeper *keeper; /* NULL: not started yet, or gone */
     struct loop_source *keeper_source;
     struct session_disk *disk; /* NULL: workspaces lie in memory */
+    struct session_files *files;
     struct session *first, *last;
     void *by_id, *owners; /* search.h; those whose keys are gone stay */
     size_t count;         /* without those that are lost */
@@ -122,6 +126,12 @@ int sessions_check_room(const struct sessions *sessions, const struct server_con
 /* After that question: the next one that has to go for it. NULL: none. */
 struct session *sessions_in_the_way(const struct sessions *sessions, const struct server_config *config,
                                     const struct session_owner *owner, const struct session *session);
+
+/* files.c */
+
+int session_files_new(struct sessions *sessions, struct session_files **ret, struct err *reterr);
+/* What is being done is broken off. Takes NULL. */
+void session_files_free(struct session_files *files);
 
 /* disk.c */
 

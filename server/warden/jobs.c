@@ -5,7 +5,6 @@
 #include "server/warden/warden_internal.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -23,80 +22,12 @@
 #include "server/run/execution.h"
 #include "server/run/kernels.h"
 #include "server/run/settings.h"
-#include "server/run/verdict.h"
 #include "server/run/warm.h"
 #include "server/sessions/sessions.h"
 #include "server/warden/job_descriptors.h"
 
 /* How many answered jobs may be waiting for their jails to be gone. */
 #define DYING_MAX 64
-
-static uint64_t soonest_end_ms(const struct warden *warden)
-{
-    const uint64_t floor_ms = 1;
-    uint64_t soonest = UINT64_MAX, now_ns = clock_now_ns();
-    for (const struct warden_job *job = warden->jobs; job; job = job->next) {
-        uint64_t remaining = job->is_selftest ? UINT64_MAX : execution_remaining_ms(job->execution, now_ns);
-        soonest = remaining < soonest ? remaining : soonest;
-    }
-    return soonest == UINT64_MAX ? 0 : soonest > floor_ms ? soonest : floor_ms;
-}
-
-static void refuse(struct front *front, uint64_t id, const struct err *err, bool no_slot,
-                   uint64_t retry_after_ms)
-{
-    struct msg msg = {.type = MSG_REFUSED};
-    msg.refused.id = id;
-    msg.refused.no_slot = no_slot;
-    msg.refused.kind = err->kind;
-    snprintf(msg.refused.item, sizeof msg.refused.item, "%s", err->item);
-    snprintf(msg.refused.text, sizeof msg.refused.text, "%s", err->text);
-    if (err->kind == ERR_BUSY || err->kind == ERR_RATE) {
-        msg.refused.retry_after_ms = retry_after_ms ? retry_after_ms : soonest_end_ms(front->warden);
-    }
-    front_send(front, &msg, NULL, 0);
-}
-
-/* `retry_after_ms` 0: when the first of the running jobs has to end. */
-void job_refuse(struct front *front, uint64_t id, const struct err *err, uint64_t retry_after_ms)
-{
-    refuse(front, id, err, false, retry_after_ms);
-}
-
-/* A jail that could not even be started is a verdict like any other setup error. */
-static void report_setup_error(struct front *front, uint64_t id, const struct err *err)
-{
-    struct msg msg = {.type = MSG_DONE};
-    msg.done.id = id;
-    msg.done.enforced_by_cgroup = front->warden->host.cgroups != NULL;
-    msg.done.policy = strdup("");
-    msg.done.policy_sha256 = strdup("");
-    if (msg.done.policy && msg.done.policy_sha256 && verdict_from_setup_error(err, &msg.done) == 0) {
-        front_send(front, &msg, NULL, 0);
-    } else {
-        job_refuse(front, id, err, 0);
-    }
-    job_result_clear(&msg.done);
-}
-
-static bool is_callers_fault(enum err_kind kind)
-{
-    return kind == ERR_BUSY || kind == ERR_INVALID || kind == ERR_DENIED || kind == ERR_RATE ||
-           kind == ERR_CONFLICT || kind == ERR_APPROVAL || kind == ERR_TOO_LARGE;
-}
-
-static void report_failure(struct front *front, uint64_t id, const struct err *err, uint64_t retry_after_ms)
-{
-    log_err(front->warden->log, is_callers_fault(err->kind) ? LOG_DEBUG : LOG_WARNING, "job_refused", err);
-    /* What fails between here and the program is a step of setting it up, and no secret. */
-    if (err->kind == ERR_SETUP || err->kind == ERR_HOST || err->kind == ERR_INTERNAL) {
-        report_setup_error(front, id, err);
-        warden_doubt(front->warden);
-    } else {
-        bool kernel_runs = err->kind == ERR_BUSY && err->code == EBUSY;
-        refuse(front, id, err, kernel_runs, retry_after_ms);
-    }
-}
 
 static bool unlink_from(struct warden_job **at, const struct warden_job *job)
 {
@@ -321,6 +252,14 @@ void job_watch_due(void *arg, uint32_t events)
     }
 }
 
+static void enlist(struct warden_job *job)
+{
+    struct warden *warden = job->warden;
+    job->next = warden->jobs;
+    warden->jobs = job;
+    warden->n_jobs += !job->is_selftest;
+}
+
 /* Puts a started execution under the loop's care. */
 static int adopt(struct warden_job *job, struct err *reterr)
 {
@@ -330,13 +269,68 @@ static int adopt(struct warden_job *job, struct err *reterr)
     if (r < 0) {
         return r;
     }
-    job->next = warden->jobs;
-    warden->jobs = job;
-    warden->n_jobs += !job->is_selftest;
+    if (!job->awaits_input) {
+        enlist(job);
+    }
+    job->awaits_input = false;
     warden_floor_arm(warden);
     if (execution_needs_watch(job->execution)) {
         watch_by(warden, clock_now_ns() + JAIL_WATCH_INTERVAL_MS * NS_PER_MS);
     }
+    return 0;
+}
+
+/* It has not begun, and whoever asked for it is told why, as job_accept() and job_run() do. */
+static void give_up(struct warden_job *job, struct err *err)
+{
+    struct warden *warden = job->warden;
+    struct front *front = job->front;
+    uint64_t id = job->id;
+    bool is_approved = job->approval_id[0] != '\0', is_elsewhere = counts_elsewhere(warden, front);
+    leave_session(job, false);
+    if (is_approved && front) {
+        approval_not_begun(front, job->approval_id, err);
+    } else if (is_approved) {
+        approval_end(warden, job->approval_id, false,
+                     "the process that had asked for it ended before it began");
+    }
+    job_discard(job);
+    if (front && !is_approved) {
+        kept_forget(front, id);
+    }
+    if (front) {
+        job_report_failure(front, id, err, 0);
+    }
+    if (is_elsewhere) {
+        warden_publish_state(warden);
+    }
+    approvals_tend(warden);
+    warden_check_drained(warden);
+}
+
+static void on_input(void *arg, uint32_t events)
+{
+    (void)events;
+    struct warden_job *job = arg;
+    struct err err = {0};
+    loop_remove(TAKE_PTR(job->files_source));
+    int r = execution_go_on(job->execution, &err);
+    r = r < 0 ? r : adopt(job, &err);
+    if (r < 0) {
+        give_up(job, &err);
+    }
+}
+
+/* Until its input is written it has a slot, but no jail to listen to. */
+static int await_input(struct warden_job *job, struct err *reterr)
+{
+    int r = loop_add(job->warden->loop, execution_filler_fd(job->execution), EPOLLIN, on_input, job,
+                     &job->files_source, reterr);
+    if (r < 0) {
+        return r;
+    }
+    job->awaits_input = true;
+    enlist(job);
     return 0;
 }
 
@@ -457,7 +451,7 @@ static int start(struct warden *warden, const struct settings *settings, struct 
     r = execution_start(&request, &job->execution, reterr);
     fd_closep(&session.mount_fd);
     image_close(&image);
-    r = r < 0 ? r : adopt(job, reterr);
+    r = r == 1 ? await_input(job, reterr) : r == 0 ? adopt(job, reterr) : r;
     if (r < 0) {
         job_discard(job);
         return r;
@@ -500,23 +494,23 @@ void job_accept(struct front *front, struct job *asked, int fds[JOB_FD_COUNT])
     uint64_t retry_after_ms = 0;
     if (approval_check_job(front, asked, &err) < 0 || warden_floor_check(warden, &retry_after_ms, &err) < 0) {
         job_free(asked);
-        report_failure(front, id, &err, retry_after_ms);
+        job_report_failure(front, id, &err, retry_after_ms);
         return;
     }
     if (check_slot(front, asked, &retry_after_ms, &err) < 0) {
         job_free(asked);
-        refuse(front, id, &err, true, retry_after_ms);
+        job_refuse_slot(front, id, &err, retry_after_ms);
         return;
     }
     if (kept_begin(front, asked, &err) < 0) {
         job_free(asked);
-        report_failure(front, id, &err, 0);
+        job_report_failure(front, id, &err, 0);
         return;
     }
     struct warden_job *job;
     if (start(warden, front->settings, asked, fds, false, NULL, &job, &retry_after_ms, &err) < 0) {
         kept_forget(front, id);
-        report_failure(front, id, &err, retry_after_ms);
+        job_report_failure(front, id, &err, retry_after_ms);
     } else {
         give_to(front, job);
     }
@@ -550,7 +544,7 @@ void job_run(struct front *front, uint64_t id, const char *approval_id, const in
         kept_forget(front, id);
     }
     if (r < 0) {
-        report_failure(front, id, &err, retry_after_ms);
+        job_report_failure(front, id, &err, retry_after_ms);
     } else {
         give_to(front, job);
         die_here("started");

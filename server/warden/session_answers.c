@@ -68,14 +68,6 @@ static int end(struct asked *asked, struct err *reterr)
     return r;
 }
 
-static int list_files(struct asked *asked, struct err *reterr)
-{
-    CLEANUP(session_rows_clear) struct session_rows rows = {0};
-    int r = session_list_files(asked->front->warden->sessions, asked->front->settings->config,
-                               asked->query->key, asked->query->session_id, &rows, reterr);
-    return r < 0 ? r : send_rows(asked, &rows, reterr);
-}
-
 /* As large as a job may return one that runs under no particular policy. */
 static uint64_t most_file_bytes(const struct settings *settings)
 {
@@ -85,38 +77,37 @@ static uint64_t most_file_bytes(const struct settings *settings)
     return policy ? policy_spec(policy)->limits.output_file_bytes : 0;
 }
 
-static int get_file(struct asked *asked, struct err *reterr)
+/* 1: the sessions answer by themselves. */
+static int ask_for_files(struct asked *asked, struct err *reterr)
 {
-    const struct msg_session_query *query = asked->query;
-    const struct settings *settings = asked->front->settings;
-    return session_get_file(asked->front->warden->sessions, settings->config, query->key, query->session_id,
-                            query->path, most_file_bytes(settings), &asked->ret_fd, &asked->answer.size,
-                            reterr);
+    struct front *front = asked->front;
+    const struct session_file_ask ask = {.config = front->settings->config,
+                                         .query = *asked->query,
+                                         .most_bytes = most_file_bytes(front->settings),
+                                         .asker = front};
+    int r = asked->query->what == SESSION_FILE_PUT
+                ? warden_floor_check(front->warden, &asked->answer.retry_after_ms, reterr)
+                : 0;
+    r = r < 0 ? r : session_files_ask(front->warden->sessions, &ask, asked->content, reterr);
+    return r < 0 ? r : 1;
 }
 
-static int put_file(struct asked *asked, struct err *reterr)
+void session_answer_send(void *arg, void *asker, const struct msg_session_answer *answer, int fd)
 {
-    const struct msg_session_query *query = asked->query;
-    const struct session_ask ask = {
-        .config = asked->front->settings->config, .key = query->key, .session_id = query->session_id};
-    int r = warden_floor_check(asked->front->warden, &asked->answer.retry_after_ms, reterr);
-    return r < 0 ? r
-                 : session_put_file(asked->front->warden->sessions, &ask, query->path, asked->content,
-                                    &asked->answer.made, &asked->answer.retry_after_ms, reterr);
-}
-
-static int delete_file(struct asked *asked, struct err *reterr)
-{
-    const struct msg_session_query *query = asked->query;
-    return session_delete_file(asked->front->warden->sessions, asked->front->settings->config, query->key,
-                               query->session_id, query->path, reterr);
+    (void)arg;
+    const struct msg msg = {.type = MSG_SESSION_ANSWER, .session_answer = *answer};
+    front_send(asker, &msg, &fd, fd >= 0 ? 1 : 0);
 }
 
 void session_query_answer(struct front *front, const struct msg_session_query *query, int content)
 {
     static int (*const answers[SESSION_QUERY_COUNT])(struct asked * asked, struct err * reterr) = {
-        [SESSION_LIST] = list,         [SESSION_DELETE] = end,        [SESSION_FILES] = list_files,
-        [SESSION_FILE_GET] = get_file, [SESSION_FILE_PUT] = put_file, [SESSION_FILE_DELETE] = delete_file,
+        [SESSION_LIST] = list,
+        [SESSION_DELETE] = end,
+        [SESSION_FILES] = ask_for_files,
+        [SESSION_FILE_GET] = ask_for_files,
+        [SESSION_FILE_PUT] = ask_for_files,
+        [SESSION_FILE_DELETE] = ask_for_files,
     };
     struct asked asked = {
         .front = front, .query = query, .content = content, .answer = {.id = query->id}, .ret_fd = -1};
@@ -126,11 +117,14 @@ void session_query_answer(struct front *front, const struct msg_session_query *q
         front_kill(front, "a file of a session is not a sealed anonymous file");
         return;
     }
-    if (answers[query->what](&asked, &err) < 0) {
+    int r = answers[query->what](&asked, &err);
+    if (r == 1) {
+        return;
+    }
+    if (r < 0) {
         asked.answer.kind = err.kind;
         snprintf(asked.answer.text, sizeof asked.answer.text, "%s", err.text);
     }
-    const struct msg msg = {.type = MSG_SESSION_ANSWER, .session_answer = asked.answer};
-    front_send(front, &msg, &asked.ret_fd, asked.ret_fd >= 0 ? 1 : 0);
+    session_answer_send(front->warden, front, &asked.answer, asked.ret_fd);
     fd_closep(&asked.ret_fd);
 }

@@ -88,6 +88,7 @@ void front_close_channel(struct front *front)
     front->channel = NULL;
     cancel_jobs_of(front);
     kept_jobs_lose_front(front->warden->kept, front);
+    session_files_forget(front->warden->sessions, front);
     take_approved_from(front);
 }
 

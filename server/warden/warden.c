@@ -262,6 +262,7 @@ static int open_sessions(struct warden *warden, struct err *reterr)
         .changed = on_sessions_changed,
         .over = job_end_session,
         .ended = on_session_ended,
+        .answered = session_answer_send,
         .arg = warden,
     };
     int r = kernels_new(&kernels, &warden->kernels, reterr);

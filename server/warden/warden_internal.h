@@ -9,6 +9,7 @@
  *     selftest.c        one trivial job per runtime, for /readyz
  *     session_answers.c queries about sessions
  *     jobs.c            a job's life: message in, jail, message out
+ *     job_refusals.c    jobs that do not begin
  *     admission.c       what a key may run at once, over all fronts
  *     guard.c           fronts that hang, fronts that try what is denied
  *     approvals.c       jobs that wait for approval
@@ -90,6 +91,7 @@ struct warden_job {
     struct front *front;     /* who hears the verdict; NULL: nobody any more */
     bool is_selftest;
     bool ended_for_memory; /* it is on its way out */
+    bool awaits_input;     /* a process writes its input */
     bool is_reported;      /* the verdict is out; waits in warden->dying for its jail to be gone */
     uint64_t id;
     struct session *session;             /* NULL: it has a workspace of its own */
@@ -99,7 +101,8 @@ struct warden_job {
     int image_fd;                        /* holds the image that it runs in; -1: none */
     char approval_id[APPROVAL_ID_BYTES]; /* "": it needed no approval */
     struct execution *execution;
-    struct loop_source *source, *files_source; /* its jail; what lists its output files, if it does */
+    struct loop_source *source,
+        *files_source; /* its jail; what writes its input or lists its output files, if it does */
     /* Of a self-test. NULL: its verdict could not be read. */
     void (*done)(struct warden *warden, const struct job_result *result);
 };
@@ -221,6 +224,18 @@ void selftest_stop(struct warden *warden);
 
 /* Handles MSG_SESSION_QUERY, and the descriptor that came with it, or -1. */
 void session_query_answer(struct front *front, const struct msg_session_query *query, int content);
+/* The sessions' hook `answered`; `asker` is a front. */
+void session_answer_send(void *arg, void *asker, const struct msg_session_answer *answer, int fd);
+
+/* job_refusals.c */
+
+/* Each tells the front that its job does not begin. `retry_after_ms` 0: when the first of the running jobs
+ * has to end. */
+void job_refuse(struct front *front, uint64_t id, const struct err *err, uint64_t retry_after_ms);
+/* There is no slot for it. */
+void job_refuse_slot(struct front *front, uint64_t id, const struct err *err, uint64_t retry_after_ms);
+/* The same where its jail could not be started: that is a verdict, and makes us doubt. */
+void job_report_failure(struct front *front, uint64_t id, const struct err *err, uint64_t retry_after_ms);
 
 /* kept_answers.c */
 
@@ -243,8 +258,6 @@ void kept_query_answer(struct front *front, const struct msg_kept_query *query);
 void job_accept(struct front *front, struct job *job, int fds[MSG_JOB_FDS]);
 /* Handles MSG_RUN. */
 void job_run(struct front *front, uint64_t id, const char *approval_id, const int fds[MSG_RUN_FDS]);
-/* Tells the front that its job does not begin. `retry_after_ms` 0: when the next one ends. */
-void job_refuse(struct front *front, uint64_t id, const struct err *err, uint64_t retry_after_ms);
 void job_cancel(struct front *front, uint64_t id);
 /* Takes the paths. */
 void job_name_outputs(struct front *front, struct msg_outputs *outputs);

@@ -649,6 +649,40 @@ def test_a_job_keeps_what_it_has_when_the_keeper_dies(serve, hold, policy):
     assert call(server, "POST", "/execute", listing, "its-key").json["stdout"] == "[]\n"
 
 
+def files_of(server):
+    return children_of(server, "immure-files")
+
+
+def test_work_on_files_holds_up_nobody_else(keyed):
+    """The process that works on one key's files stands still: jobs and other keys' files go on, and the key's own requests come
+    to pass in their order. Once it is gone, another one takes its place."""
+    def goes_on():
+        assert run(keyed, "bob-key", "print(1)", session_id="b").json["stdout"] == "1\n"
+        assert file(keyed, "PUT", "b", "f", "bob's", "bob-key").status == 200 and file(keyed, "GET", "b", "f", key="bob-key").body == b"bob's"
+        assert run(keyed, "alice-key", "print(open('f').read())", session_id="s").json["stdout"] == "0\n"
+
+    assert files_of(keyed) == []  # no files, no process
+    assert file(keyed, "PUT", "s", "f", "0", "alice-key").status == 200
+    first, = files_of(keyed)
+    os.kill(first, signal.SIGSTOP)
+    with concurrent.futures.ThreadPoolExecutor(9) as pool:
+        asked = [pool.submit(file, keyed, "PUT", "s", "f", "1", "alice-key")]
+        goes_on()  # by another one
+        asked += [pool.submit(listing, keyed, "s", "alice-key") for _ in range(8)]
+        goes_on()
+        assert not any(one.done() for one in asked)
+        os.kill(first, signal.SIGCONT)
+        assert asked[0].result().status == 200 and [one.result() for one in asked[1:]] == [{"f": 1}] * 8
+    assert file(keyed, "GET", "s", "f", key="alice-key").body == b"1"
+    os.kill(first, signal.SIGSTOP)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        asked = pool.submit(file, keyed, "PUT", "s", "f", "2", "alice-key")
+        wait_for(lambda: rows(keyed, "alice-key")["s"]["jobs_running"] == 1, "the request")
+        os.kill(first, signal.SIGKILL)
+        assert asked.result().status == 500
+    assert file(keyed, "GET", "s", "f", key="alice-key").body == b"1" and first not in files_of(keyed)
+
+
 def test_a_jails_mounts_are_its_own(server):
     """No jail sees the keeper's mounts, nor another session's."""
     server.execute("open('x', 'w').close()", session_id="mounts-1")

@@ -21,6 +21,7 @@
 #include "jail/plan/plan.h"
 #include "jail/resources/scratch.h"
 #include "server/run/collector.h"
+#include "server/run/filler.h"
 
 /* A directory stands in for the scratch: the functions work on any, and this needs no privilege. */
 struct scratch {
@@ -150,12 +151,11 @@ static void test_the_collector_finds_the_same(void **state)
     const struct scratch *scratch = *state;
     char *outputs[] = {(char *)(uintptr_t) "*.txt"};
     const struct job job = {.outputs = outputs, .n_outputs = 1};
-    const struct scratch_list none = {0};
     struct collector *collector;
     struct job_result result = {0};
     put(scratch, "a.txt", "hello");
     put(scratch, "b", "");
-    assert_int_equal(collector_start(scratch->fd, &job, &none, &plenty, &collector, NULL), 0);
+    assert_int_equal(collector_start(scratch->fd, &job, &FILLED_NOTHING, &plenty, &collector, NULL), 0);
     assert_int_equal(collector_end(collector, &result, NULL), 0);
     collector_free(collector);
     assert_int_equal(result.n_files, 2);
@@ -171,16 +171,15 @@ static void test_a_collector_that_is_killed(void **state)
 {
     const struct scratch *scratch = *state;
     const struct job job = {0};
-    const struct scratch_list none = {0};
     struct collector *collector;
     struct job_result result = {0};
     struct err err = {0};
     CLEANUP(fd_closep) int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    assert_int_equal(collector_start(nothing, &job, &none, &plenty, &collector, NULL), 0);
+    assert_int_equal(collector_start(nothing, &job, &FILLED_NOTHING, &plenty, &collector, NULL), 0);
     assert_true(collector_end(collector, &result, &err) < 0);
     assert_true(err_is_set(&err));
     collector_free(collector);
-    assert_int_equal(collector_start(scratch->fd, &job, &none, &plenty, &collector, NULL), 0);
+    assert_int_equal(collector_start(scratch->fd, &job, &FILLED_NOTHING, &plenty, &collector, NULL), 0);
     collector_free(collector);
 }
 
