@@ -4,6 +4,9 @@ PREFIX     ?= /usr/local
 SYSCONFDIR ?= /etc
 DESTDIR    ?=
 CC         ?= cc
+PKG_CONFIG ?= pkg-config
+# What runs the target's programs while it is built, where this machine does not: qemu-aarch64-static -L ROOT
+EMULATOR   ?=
 SAN        ?=
 HOOKS      ?=
 BUILD      ?= build$(if $(SAN),-san)$(if $(HOOKS),-hooks)
@@ -29,15 +32,15 @@ PATHS    := -ffile-prefix-map=$(CURDIR)=. -ffile-prefix-map=$(BUILD)/gen=gen
 CPPFLAGS_ALL = $(PATHS) -D_GNU_SOURCE $(CPPFLAGS_HOOKS) -DIMMURE_VERSION='"$(or $(VERSION),0)"' -I. -I$(BUILD)/gen $(PKG_CFLAGS) $(CPPFLAGS)
 CFLAGS_ALL   = -std=c17 $(WARN) $(HARDEN) $(SANFLAGS) $(CFLAGS)
 LDFLAGS_ALL  = -pie -Wl,-z,relro,-z,now,-z,noexecstack $(SANFLAGS) $(LDFLAGS)
-PKG_CFLAGS  := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+PKG_CFLAGS  := $(shell $(PKG_CONFIG) --cflags $(PKGS) 2>/dev/null)
 # Every shared library costs each `immure run` some 40 microseconds: those that come as archives too are linked in. (cJSON does not.)
 STATIC      ?= nl-3 seccomp protobuf-c nettle
 archive      = $(if $(findstring /,$(shell $(CC) -print-file-name=lib$(1).a)),-l:lib$(1).a,-l$(1))
-PKG_LIBS    := $(foreach l,$(patsubst -l%,%,$(shell pkg-config --libs $(PKGS) 2>/dev/null)),\
+PKG_LIBS    := $(foreach l,$(patsubst -l%,%,$(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null)),\
                  $(if $(filter $(STATIC),$(l)),$(call archive,$(l)),$(if $(filter -%,$(l)),$(l),-l$(l))))
 
 # What only the front is linked with (server/bridge/callback.c, server/doors/content_type.c), and tests of it.
-FRONT_LIBS  := -Wl,--as-needed $(shell pkg-config --libs libcurl libmagic 2>/dev/null)
+FRONT_LIBS  := -Wl,--as-needed $(shell $(PKG_CONFIG) --libs libcurl libmagic 2>/dev/null)
 
 # Layers, lowest first. A layer's archive may use those before it.
 LAYERS := base jail config policy server
@@ -72,9 +75,9 @@ BENCH    := $(patsubst tests/bench/%.c,$(BUILD)/tests/bench/%,$(wildcard tests/b
 PYTHON_PC   := python-3.11-embed
 SRC_python  := $(wildcard jail/runtime/python/*.c)
 OBJ_python  := $(call obj,$(SRC_python))
-PYTHON      := $(if $(SAN),,$(if $(shell pkg-config --exists $(PYTHON_PC) && echo yes),$(BUILD)/immure-python3.11))
-PYTHON_LIBS := $(shell pkg-config --libs $(PYTHON_PC) 2>/dev/null)
-$(OBJ_python): PKG_CFLAGS += $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(PYTHON_PC) 2>/dev/null))
+PYTHON      := $(if $(SAN),,$(if $(shell $(PKG_CONFIG) --exists $(PYTHON_PC) && echo yes),$(BUILD)/immure-python3.11))
+PYTHON_LIBS := $(shell $(PKG_CONFIG) --libs $(PYTHON_PC) 2>/dev/null)
+$(OBJ_python): PKG_CFLAGS += $(patsubst -I%,-isystem %,$(shell $(PKG_CONFIG) --cflags $(PYTHON_PC) 2>/dev/null))
 
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -99,7 +102,7 @@ help:
 	@echo 'make install      to DESTDIR=$(DESTDIR) PREFIX=$(PREFIX)'
 	@echo 'make uninstall    the reverse'
 	@echo 'make clean        remove $(BUILD)'
-	@echo 'Variables: V=1 CC= CFLAGS= LDFLAGS= BUILD= SAN=address,undefined; STATIC= links no library in; HOOKS=1 (for tests/fort)'
+	@echo 'Variables: V=1 CC= AR= PKG_CONFIG= EMULATOR= CFLAGS= LDFLAGS= BUILD= SAN=address,undefined; STATIC= links no library in; HOOKS=1 (for tests/fort)'
 
 $(BUILD)/gen/%.pb-c.c: %.proto
 	$(call say,PROTOC,$<)mkdir -p $(BUILD)/gen && protoc-c --proto_path=. --c_out=$(BUILD)/gen $<
@@ -134,7 +137,7 @@ $(BUILD)/obj/config/shipped.o: $(BUILD)/gen/$(PRELUDE).pyc
 
 define layer_rule
 $(BUILD)/lib$(1).a: $(OBJ_$(1))
-	$$(call say,AR,$$@)rm -f $$@ && ar qcs $$@ $$^
+	$$(call say,AR,$$@)rm -f $$@ && $$(AR) qcs $$@ $$^
 endef
 $(foreach l,$(LAYERS),$(eval $(call layer_rule,$(l))))
 
@@ -143,7 +146,7 @@ EMBEDDED := $(BUILD)/gen/policy/embedded_policies
 $(BUILD)/policy-embed: $(call obj,$(wildcard policy/embed/*.c)) $(foreach l,$(LINK_policy),$(BUILD)/lib$(l).a)
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(PKG_LIBS)
 $(EMBEDDED).c: $(BUILD)/policy-embed
-	$(call say,EMBED,$@)mkdir -p $(@D) && $< >$@
+	$(call say,EMBED,$@)mkdir -p $(@D) && $(EMULATOR) $< >$@
 
 $(BUILD)/immure: $(BUILD)/obj/server/main.o $(EMBEDDED).o $(LIBS)
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(BUILD)/libserver.a $(BUILD)/libpolicy.a $(BUILD)/libconfig.a \

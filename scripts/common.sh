@@ -24,6 +24,12 @@ as_root()
     fi
 }
 
+# The release of Debian that this is, by its name.
+debian_release()
+{
+    (. /etc/os-release && printf '%s' "${VERSION_CODENAME:-}")
+}
+
 package_missing()
 {
     [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null) != installed ]]
@@ -92,28 +98,38 @@ need_prometheus()
     rm -rf "$unpacked"
 }
 
-# Debian's own Node and what it needs in DIR, beside the one that is installed, which may be another.
-need_debian_node()
-{
-    if [[ ! -x $1/usr/bin/node ]]; then
-        say "fetching Debian's Node"
-        rm -rf "$1"
-        unpack "$1" 'nodejs=18.*' libnode108 libuv1 libc-ares2 libicu72 libnghttp2-14 libbrotli1 node-acorn \
-            node-cjs-module-lexer node-undici node-busboy
-    fi
-}
-
-# fetch_closure DIR PACKAGE...: Debian's packages and all that they depend on in DIR/archives, whatever is installed here.
+# fetch_closure DIR PACKAGE...: Debian's packages and all that they depend on in DIR/archives, whatever is installed here and whatever
+# others have packages of the same name.
 fetch_closure()
 {
     local directory=$1 log=$1/log fetch
     mkdir -p "$directory/archives/partial"
+    directory=$(realpath "$directory")
     : >"$directory/installed"
-    fetch=(apt-get -q -y --download-only --no-install-recommends -o Dir::State::status="$directory/installed" -o Dir::Cache="$directory"
-        -o Debug::NoLocking=1 install "${@:2}")
+    fetch=(apt-get -q -y --target-release o=Debian --download-only --no-install-recommends -o Debug::NoLocking=1
+        -o Dir::State::status="$directory/installed" -o Dir::Cache="$directory" install "${@:2}")
     if ! "${fetch[@]}" >"$log" 2>&1 && ! { as_root apt-get -q update && "${fetch[@]}"; } >>"$log" 2>&1; then
         die "Debian's packages cannot be fetched ($log): $({ grep '^[EW]: Failed' "$log" || grep '^E:' "$log"; } | tail -n 1)"
     fi
+}
+
+# Debian's own Node and what it needs in DIR, beside the one that is installed, which may be another. But for the C library, of which
+# the loader is the host's.
+need_debian_node()
+{
+    local made=$1.making archive
+    if [[ -x $1/usr/bin/node ]]; then
+        return 0
+    fi
+    say "fetching Debian's Node"
+    rm -rf "$1" "$made"
+    fetch_closure "$made" nodejs
+    rm "$made"/archives/libc6_*.deb
+    for archive in "$made"/archives/*.deb; do
+        dpkg-deb --extract "$archive" "$made/root"
+    done
+    mv "$made/root" "$1"
+    rm -rf "$made"
 }
 
 # Debian's Python, Node and shell, with what they need of Debian and nothing else, as an OCI layout in DIR, its image called `debian`.
@@ -128,7 +144,7 @@ need_debian_image()
     mkdir -p "$made"
     made=$(realpath "$made")
     root=$made/root
-    fetch_closure "$made" bash coreutils dash mount 'nodejs=18.*' python3 util-linux
+    fetch_closure "$made" bash coreutils dash mount nodejs python3 util-linux
     for name in bin lib lib64 sbin; do
         mkdir -p "$root/usr/$name"
         ln -s "usr/$name" "$root/$name"
@@ -138,7 +154,7 @@ need_debian_image()
             --keep-directory-symlink --exclude='./usr/share/doc' --exclude='./usr/share/man' --exclude='./usr/share/locale'
     done
     # As its packages do when they are installed.
-    /usr/bin/python3 -m compileall -q -j 0 -s "$root" "$root/usr/lib/python3.11"
+    /usr/bin/python3 -m compileall -q -j 0 -s "$root" "$root"/usr/lib/python3.*
     umoci init --layout "$made/layout"
     umoci new --image "$made/layout:debian"
     umoci insert --rootless --image "$made/layout:debian" "$root" /
@@ -150,8 +166,18 @@ need_debian_image()
 # What `make` needs.
 # shellcheck disable=SC2034 # used by those who source this
 BUILD_PACKAGES=(gcc libc6-dev make pkg-config linux-libc-dev protobuf-c-compiler libprotobuf-c-dev libnl-3-dev
-    libseccomp-dev libcjson-dev libcurl4-openssl-dev libmagic-dev nettle-dev libpython3.11-dev python3)
+    libseccomp-dev libcjson-dev libcurl4-openssl-dev libmagic-dev nettle-dev libpython3-dev python3)
+
+# What `make` needs of the machine that is built for, where that is another one.
+# shellcheck disable=SC2034
+CROSS_PACKAGES=(libc6-dev linux-libc-dev libprotobuf-c-dev libnl-3-dev libseccomp-dev libcjson-dev libcurl4-openssl-dev
+    libmagic-dev nettle-dev libpython3-dev libcmocka-dev)
 
 # What reads the sources.
 # shellcheck disable=SC2034
 LINT_PACKAGES=(git clang-tidy clang-format cppcheck shellcheck python3)
+
+# What the tests use, besides.
+# shellcheck disable=SC2034
+TEST_PACKAGES=(libcmocka-dev python3-pytest python3-yaml protobuf-compiler curl jq binutils strace crun iproute2 util-linux
+    python3-pip python3-setuptools-whl python3-wheel-whl nodejs npm esbuild skopeo umoci uidmap)

@@ -1,6 +1,7 @@
 """What tests of the running program share: a server of one's own on loopback, and calls to it."""
 
 import contextlib
+import functools
 import hashlib
 import http.client
 import itertools
@@ -37,6 +38,16 @@ PATIENCE = int(os.environ.get("IMMURE_TEST_PATIENCE", "1"))
 READY_S = 60
 SANITIZER = re.compile(r"ERROR: \w+Sanitizer|runtime error:")
 STOP_S = 60
+
+
+@functools.cache
+def syscalls():
+    """This machine's system calls, as the compiler's headers have them: name -> number"""
+    done = subprocess.run(["cc", "-E", "-dM", "-include", "sys/syscall.h", "-x", "c", os.devnull], stdout=subprocess.PIPE, text=True, check=True)
+    macros = dict(re.findall(r"^#define (\w+) (\w+)$", done.stdout, re.MULTILINE))
+    numbers = {name.removeprefix("__NR_"): macros.get(value, value) for name, value in macros.items() if name.startswith("__NR_")}
+    return {name: int(number) for name, number in numbers.items() if number.isdigit()}
+
 
 
 def free_port():

@@ -51,6 +51,7 @@ static int add_entry(struct policy_filter *filter, struct filter_entry entry)
     return 0;
 }
 
+/* A policy serves every architecture: a call that only others have is skipped, as in sets. */
 static int collect_named(const struct policy_spec *spec, size_t index, struct policy_filter *filter,
                          struct err *reterr)
 {
@@ -62,11 +63,8 @@ static int collect_named(const struct policy_spec *spec, size_t index, struct po
             return unknown_name(spec, index, "system call", rule->syscalls[i],
                                 syscall_set_did_you_mean(rule->syscalls[i]), reterr);
         }
-        if (nr < 0) {
-            return bad_rule(spec, index, rule->syscalls[i], "does not exist on this architecture", reterr);
-        }
         const struct filter_entry entry = {.nr = nr, .direct = true, .rule = (uint32_t)index};
-        if (add_entry(filter, entry) < 0) {
+        if (nr >= 0 && add_entry(filter, entry) < 0) {
             return err_errno(reterr, ENOMEM, "compiling the filter");
         }
     }
@@ -78,8 +76,7 @@ static bool rule_allows(const struct seccomp_rule *rule)
     return rule->action == ACTION_ALLOW || rule->action == ACTION_LOG;
 }
 
-/* A set serves every architecture: what this one does not have is skipped. What a set holds with conditions
- * is refused whole: a rule that denies a set leaves none of its calls. */
+/* What a set holds with conditions is refused whole: a rule that denies a set leaves none of its calls. */
 static int collect_set(const struct policy_spec *spec, size_t index, const struct syscall_row *set,
                        struct policy_filter *filter, struct err *reterr)
 {

@@ -6,6 +6,7 @@
 #include "server/host/sub_ids.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pwd.h>
 #include <sched.h>
 #include <spawn.h>

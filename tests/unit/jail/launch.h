@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,6 +35,26 @@
 #include "jail/watch.h"
 
 #define SCRATCH_BYTES (1ull << 20)
+
+/* What mkdir(2) calls: newer architectures have one call for it and mkdirat(2). */
+#ifdef SYS_mkdir
+#define CALL_OF_MKDIR SYS_mkdir
+#else
+#define CALL_OF_MKDIR SYS_mkdirat
+#endif
+
+/* A filter whose listener hears of each mkdir(2), and of nothing else. */
+static const struct sock_filter hear_mkdir[] = {
+    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, CALL_OF_MKDIR, 0, 1),
+    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+};
+#define HEARS_MKDIR .bpf = hear_mkdir, .bpf_length = ARRAY_SIZE(hear_mkdir), .notify = true
+
+/* The number of a call as text, for a script. */
+#define NUMBER_TEXT(call) NUMBER_TEXT_OF(call)
+#define NUMBER_TEXT_OF(n) #n
 
 struct fixture {
     struct idmap_pool *pool;

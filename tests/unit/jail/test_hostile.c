@@ -15,7 +15,7 @@ static void assert_exited(const struct outcome *o, int code)
 
 /* ptrace(PTRACE_TRACEME) makes the parent, PID 1, the tracer, and then every signal is a stop that PID 1 is
  * told of by the same wait as of an end. */
-#define TRACE_ME "exec perl -e 'syscall(101, 0, 0, 0, 0) == 0 or exit 9; "
+#define TRACE_ME "exec perl -e 'syscall(" NUMBER_TEXT(SYS_ptrace) ", 0, 0, 0, 0) == 0 or exit 9; "
 
 static void test_traced_program_has_not_ended(void **state)
 {
@@ -50,19 +50,12 @@ static void test_stopped_program_meets_its_deadline(void **state)
  */
 static void test_limits_put_on_init_end_the_jail_alone(void **state)
 {
-    static const struct sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mkdir, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct outcome o = run(
-        state, &(struct recipe){.script = "exec perl -e '$l = pack(\"QQ\", 0, 0); syscall(302, 1, 0, $l, 0); "
-                                          "fork for 1 .. 3; mkdir \"/work/x\" while 1'",
-                                .bpf = filter,
-                                .bpf_length = ARRAY_SIZE(filter),
-                                .notify = true,
-                                .timeout_ms = 120000});
+    struct outcome o =
+        run(state, &(struct recipe){.script = "exec perl -e '$l = pack(\"QQ\", 0, 0); syscall(" NUMBER_TEXT(
+                                        SYS_prlimit64) ", 1, 0, $l, 0); "
+                                                       "fork for 1 .. 3; mkdir \"/work/x\" while 1'",
+                                    HEARS_MKDIR,
+                                    .timeout_ms = 120000});
     /* If PID 1 was gone before it could say that there is a program, nobody outside knows of one. */
     assert_true(o.result.end == JAIL_END_LOST || o.result.end == JAIL_END_SETUP);
 }
@@ -71,21 +64,13 @@ static void test_limits_put_on_init_end_the_jail_alone(void **state)
  * refused calls from being answered. */
 static void test_flood_of_orphans(void **state)
 {
-    static const struct sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mkdir, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
     static const char script[] =
         "exec perl -e 'sub f { my $p = fork; defined $p ? $p : -1 }"
         "for (1 .. 20) { if (f() == 0) { while (1) { if (f() == 0) { f(); exit 0 } } } }"
         "mkdir \"/work/x\" for 1 .. 500; exit 8'";
     struct outcome o = run(state, &(struct recipe){.script = script,
                                                    .timeout_ms = 120000,
-                                                   .bpf = filter,
-                                                   .bpf_length = ARRAY_SIZE(filter),
-                                                   .notify = true,
+                                                   HEARS_MKDIR,
                                                    .limited_resource = RLIMIT_NPROC,
                                                    .limit = {200, 200}});
     assert_exited(&o, 8);
@@ -106,8 +91,10 @@ static void test_flood_of_denied_calls_is_counted_exactly(void **state)
     static const char script[] =
         "exec perl -e '$SIG{USR1} = sub {}; for (1 .. 8) { if (fork == 0) { for (1 .. 1000) {"
         "do { $r = syscall(1000) } while ($r == -1 && $!{EINTR}); $r == -1 && $!{EPERM} or exit 1;"
-        "kill \"USR1\", -getpgrp if $_ % 100 == 0 } syscall(231, 0) } }"
-        "while (($p = wait) != -1 || $!{EINTR}) { $bad += $? if $p != -1 } exit($bad ? 1 : 4)'";
+        "kill \"USR1\", -getpgrp if $_ % 100 == 0 } syscall(" NUMBER_TEXT(
+            SYS_exit_group) ", 0) } }"
+                            "while (($p = wait) != -1 || $!{EINTR}) { $bad += $? if $p != -1 } exit($bad ? 1 "
+                            ": 4)'";
     struct recipe recipe = {.script = script,
                             .timeout_ms = 120000,
                             .bpf = filter,
@@ -130,16 +117,7 @@ static void test_flood_of_denied_calls_is_counted_exactly(void **state)
 
 static void test_listener_is_out_of_reach(void **state)
 {
-    static const struct sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mkdir, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct outcome o = run(state, &(struct recipe){.script = "ls /proc/self/fd",
-                                                   .bpf = filter,
-                                                   .bpf_length = ARRAY_SIZE(filter),
-                                                   .notify = true});
+    struct outcome o = run(state, &(struct recipe){.script = "ls /proc/self/fd", HEARS_MKDIR});
     assert_string_equal(o.output, "0\n1\n2\n3\n");
 }
 
@@ -165,7 +143,7 @@ static void test_memory_watch_sees_past_the_main_thread(void **state)
                                  "    x = bytearray(300 << 20)\n"
                                  "    time.sleep(30)\n"
                                  "threading.Thread(target=hog).start()\n"
-                                 "ctypes.CDLL(None).syscall(60, 0)'";
+                                 "ctypes.CDLL(None).syscall(" NUMBER_TEXT(SYS_exit) ", 0)'";
     struct outcome o = run(state, &(struct recipe){.script = script, .memory_bytes = 150 << 20});
     assert_int_equal(o.result.end, JAIL_END_OOM);
 }

@@ -201,23 +201,15 @@ static void test_setup_failures_are_named(void **state)
 
 static void test_denied_calls_are_counted(void **state)
 {
-    static const struct sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mkdir, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
     struct outcome o =
         run(state,
             &(struct recipe){.script = "exec 2>&1; for i in 1 2 3; do mkdir /work/$i; done; ls /work | wc -l",
-                             .bpf = filter,
-                             .bpf_length = ARRAY_SIZE(filter),
-                             .notify = true});
+                             HEARS_MKDIR});
     assert_int_equal(o.result.end, JAIL_END_PROGRAM);
     assert_non_null(strstr(o.output, "Operation not permitted"));
     assert_non_null(strstr(o.output, "0\n"));
     assert_int_equal(o.result.n_denied, 1);
-    assert_int_equal(o.result.denied[0].nr, SYS_mkdir);
+    assert_int_equal(o.result.denied[0].nr, CALL_OF_MKDIR);
     assert_int_equal(o.result.denied[0].count, 3);
 }
 

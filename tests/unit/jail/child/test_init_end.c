@@ -19,21 +19,14 @@
 #define BURN "perl -e '$i=0; $i++ while times < 0.3'"
 
 /* Has a listener, without which PID 1 can only wait. */
-static const struct sock_filter filter[] = {
-    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
-    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mkdir, 0, 1),
-    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
-    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-};
-
-#define LISTENED(words) .script = (words), .bpf = filter, .bpf_length = ARRAY_SIZE(filter), .notify = true
+#define LISTENED(words) .script = (words), HEARS_MKDIR
 
 /* Whether a listener hangs up when its last process has ended, or only when that has been waited for as well
  * (before Linux 6.11). */
 static bool hangs_up_early(void)
 {
-    struct sock_fprog program = {.len = ARRAY_SIZE(filter),
-                                 .filter = (struct sock_filter *)(uintptr_t)filter};
+    struct sock_fprog program = {.len = ARRAY_SIZE(hear_mkdir),
+                                 .filter = (struct sock_filter *)(uintptr_t)hear_mkdir};
     int numbers[2];
     long listener = -1;
     siginfo_t ended;

@@ -57,7 +57,6 @@ static void test_refused(void **state)
          "seccomp rule 2 (opnat): no such system call; did you mean openat?"},
         {FILTER("rule { action: ALLOW set: '@basicio' }"),
          "seccomp rule 2 (@basicio): no such set; did you mean @basic-io?"},
-        {FILTER("rule { action: ALLOW syscall: '_llseek' }"), "does not exist on this architecture"},
         {FILTER("rule { action: ERRNO errno: 'EWHAT' syscall: 'read' }"),
          "seccomp rule 2 (EWHAT): no such errno"},
         {FILTER("rule { action: ERRNO errno: '0' syscall: 'read' }"), "no such errno"},
@@ -334,6 +333,20 @@ static void test_shipped_filters_mean_their_rules(void **state)
     }
 }
 
+/* A policy serves every architecture: what only others have is skipped, in a rule as in a set. */
+static void test_calls_of_other_architectures_are_skipped(void **state)
+{
+    (void)state;
+    CLEANUP(policy_freep)
+    struct policy *policy =
+        compile(FILTER("rule { action: KILL_PROCESS syscall: ['_llseek', 'sync', 'cacheflush'] }"
+                       "rule { action: ERRNO syscall: '_llseek' }"));
+    assert_int_equal(answer(policy, SYS_sync, 0, 0), SECCOMP_RET_KILL_PROCESS);
+    for (size_t i = 0; i < policy->filter.n_entries; i++) {
+        assert_true(policy->filter.entries[i].nr >= 0);
+    }
+}
+
 static void test_foreign_abis_end_the_program(void **state)
 {
     (void)state;
@@ -419,8 +432,10 @@ static void test_python_refuses_arguments(void **state)
         /* The kernel reads 32 bits. */
         assert_int_equal(answer(python, SYS_setrlimit, resource | 1ull << 32, 1), wanted);
     }
+#ifdef SYS_mknod
     assert_int_equal(answer(python, SYS_mknod, 0, S_IFCHR | 0600), SECCOMP_RET_USER_NOTIF);
     assert_int_equal(answer(python, SYS_mknod, 0, S_IFIFO | 0600), SECCOMP_RET_ALLOW);
+#endif
 }
 
 static void test_strict_refuses(void **state)
@@ -429,8 +444,10 @@ static void test_strict_refuses(void **state)
     CLEANUP(policy_freep) struct policy *strict = shipped("strict");
     assert_int_equal(answer(strict, SYS_clone, SIGCHLD, 0), SECCOMP_RET_USER_NOTIF);
     assert_int_equal(answer(strict, SYS_clone, CLONE_VM | CLONE_THREAD, 0), SECCOMP_RET_ALLOW);
+#ifdef SYS_fork
     assert_int_equal(answer(strict, SYS_fork, 0, 0), SECCOMP_RET_USER_NOTIF);
     assert_int_equal(answer(strict, SYS_vfork, 0, 0), SECCOMP_RET_USER_NOTIF);
+#endif
     assert_int_equal(answer(strict, SYS_socket, AF_UNIX, SOCK_STREAM), SECCOMP_RET_USER_NOTIF);
     assert_int_equal(answer(strict, SYS_unshare, 0, 0), SECCOMP_RET_KILL_PROCESS);
     assert_int_equal(answer(strict, SYS_ptrace, 0, 0), SECCOMP_RET_KILL_PROCESS);
@@ -545,6 +562,9 @@ static void test_in_the_kernel(void **state)
         {body_threads_without_clone3, true, false},
         {body_foreign, true, true},
     };
+    if (prctl(PR_GET_SECCOMP) < 0) {
+        skip(); /* a process that is emulated alone has no filters */
+    }
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         int status = under_filter(rows[i].python ? python : policy, rows[i].body);
         if (rows[i].killed) {
@@ -570,6 +590,7 @@ int main(void)
         cmocka_unit_test(test_notify_is_known),
         cmocka_unit_test(test_operators),
         cmocka_unit_test(test_shipped_filters_mean_their_rules),
+        cmocka_unit_test(test_calls_of_other_architectures_are_skipped),
         cmocka_unit_test(test_foreign_abis_end_the_program),
         cmocka_unit_test(test_python_refuses_calls),
         cmocka_unit_test(test_python_refuses_arguments),

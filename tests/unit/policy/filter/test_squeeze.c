@@ -16,10 +16,11 @@
 
 #include <cmocka.h>
 
+#include "jail/base/bpf.h"
 #include "jail/base/cleanup.h"
 #include "policy/filter/bpf.h"
 
-#define ARCH      AUDIT_ARCH_X86_64
+#define ARCH      BPF_OUR_ARCHITECTURE
 #define LOAD(k)   BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (k))
 #define EQ        (BPF_JMP | BPF_JEQ | BPF_K)
 #define GE        (BPF_JMP | BPF_JGE | BPF_K)

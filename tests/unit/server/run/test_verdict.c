@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <linux/audit.h>
 
 #include <cmocka.h>
 
+#include "jail/base/bpf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/jail.h"
@@ -192,8 +192,8 @@ static void test_denied_calls_are_named(void **state)
 {
     (void)state;
     struct jail_result jail = {.end = JAIL_END_PROGRAM, .n_denied = 3};
-    jail.denied[0] = (struct jail_denied){.nr = SYS_mount, .arch = AUDIT_ARCH_X86_64, .count = 2};
-    jail.denied[1] = (struct jail_denied){.nr = 100000, .arch = AUDIT_ARCH_X86_64, .count = 1};
+    jail.denied[0] = (struct jail_denied){.nr = SYS_mount, .arch = BPF_OUR_ARCHITECTURE, .count = 2};
+    jail.denied[1] = (struct jail_denied){.nr = 100000, .arch = BPF_OUR_ARCHITECTURE, .count = 1};
     jail.denied[2] = (struct jail_denied){.nr = -1, .count = 7};
     struct job_result result = verdict_of(&jail, 1000);
     assert_int_equal(result.n_denied, 3);
