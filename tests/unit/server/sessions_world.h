@@ -38,6 +38,9 @@ struct sessions_world {
     const struct session *last;                                            /* to end; may be gone */
     void (*ended)(void *arg, const struct session *session, bool at_once); /* NULL: not wanted */
     void *ended_arg;
+    bool answered; /* with this, and what came along, or -1 */
+    struct msg_session_answer answer;
+    int answer_fd;
 };
 
 /* An ordinary user's process enters its namespace once: for all tests of a program. */
@@ -88,6 +91,17 @@ static inline void world_session_ended(void *arg, const struct session *session,
     }
 }
 
+static inline void world_session_answered(void *arg, void *asker, const struct msg_session_answer *answer,
+                                          int fd)
+{
+    struct sessions_world *world = arg;
+    assert_ptr_equal(asker, world);
+    assert_false(world->answered);
+    world->answered = true;
+    world->answer = *answer;
+    world->answer_fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+}
+
 /* The configuration is KEYS and `text`. */
 static inline int sessions_world_open(struct sessions_world *world, const char *text)
 {
@@ -107,6 +121,7 @@ static inline int sessions_world_open(struct sessions_world *world, const char *
                                              .changed = world_session_changed,
                                              .over = world_session_over,
                                              .ended = world_session_ended,
+                                             .answered = world_session_answered,
                                              .arg = world};
     r = r < 0 ? r : sessions_new(&options, world->config, &world->sessions, &err);
     if (r < 0) {

@@ -2,9 +2,8 @@
  * Workspaces are real ones, in memory; no jail is. */
 #include "server/sessions/sessions.h"
 
-#include <sys/mman.h>
-
 #include "config/message/message_session.h"
+#include "jail/base/buf.h"
 #include "tests/unit/server/sessions_world.h"
 
 static int set_up(void **state)
@@ -20,18 +19,43 @@ static int tear_down(void **state)
     return 0;
 }
 
+/* What is answered, and by `ret_fd`, the caller's to close, what came along. `text` of a file that is put. */
+static enum err_kind ask(struct sessions_world *world, const char *key, const char *name,
+                         enum session_query what, const char *path, const char *text, int *ret_fd)
+{
+    struct session_file_ask ask = {.config = world->config, .most_bytes = 8, .asker = world};
+    CLEANUP(fd_closep) int content = -1;
+    struct err err = {0};
+    ask.query.what = what;
+    snprintf(ask.query.key, sizeof ask.query.key, "%s", key);
+    snprintf(ask.query.session_id, sizeof ask.query.session_id, "%s", name);
+    snprintf(ask.query.path, sizeof ask.query.path, "%s", path);
+    if (text) {
+        assert_int_equal(io_memfd("file", text, strlen(text), &content), 0);
+    }
+    world->answered = false;
+    assert_int_equal(session_files_ask(world->sessions, &ask, content, &err), 0);
+    while (!world->answered) {
+        assert_int_equal(loop_once(world->loop, 60000, NULL), 0);
+    }
+    *ret_fd = world->answer_fd;
+    return world->answer.kind;
+}
+
+static enum err_kind ask_plainly(struct sessions_world *world, const char *key, const char *name,
+                                 enum session_query what, const char *path, const char *text)
+{
+    CLEANUP(fd_closep) int fd = -1;
+    enum err_kind kind = ask(world, key, name, what, path, text, &fd);
+    assert_int_equal(fd, -1);
+    return kind;
+}
+
 /* -> ERR_NONE: it is in the key's session of that name, which is made where there is none. */
 static enum err_kind put(struct sessions_world *world, const char *key, const char *name, const char *path,
                          const char *text)
 {
-    const struct session_ask ask = {.config = world->config, .key = key, .session_id = name};
-    CLEANUP(fd_closep) int from = memfd_create("file", MFD_CLOEXEC);
-    bool is_new;
-    uint64_t retry_after_ms;
-    struct err err = {0};
-    assert_int_equal(io_write_full(from, text, strlen(text)), 0);
-    session_put_file(world->sessions, &ask, path, from, &is_new, &retry_after_ms, &err);
-    return err.kind;
+    return ask_plainly(world, key, name, SESSION_FILE_PUT, path, text);
 }
 
 /* -> ERR_NONE: it is there, and says what is expected */
@@ -39,24 +63,21 @@ static enum err_kind get(struct sessions_world *world, const char *key, const ch
                          const char *expected)
 {
     CLEANUP(fd_closep) int fd = -1;
-    uint64_t size;
     char text[256];
-    struct err err = {0};
-    if (session_get_file(world->sessions, world->config, key, name, path, sizeof text, &fd, &size, &err) ==
-        0) {
-        assert_int_equal(size, strlen(expected));
-        assert_int_equal(read(fd, text, sizeof text), size);
-        assert_memory_equal(text, expected, size);
+    if (ask(world, key, name, SESSION_FILE_GET, path, NULL, &fd) == ERR_NONE) {
+        assert_int_equal(world->answer.size, strlen(expected));
+        assert_int_equal(read(fd, text, sizeof text), strlen(expected));
+        assert_memory_equal(text, expected, strlen(expected));
+    } else {
+        assert_int_equal(fd, -1);
     }
-    return err.kind;
+    return world->answer.kind;
 }
 
 static enum err_kind remove_file(struct sessions_world *world, const char *key, const char *name,
                                  const char *path)
 {
-    struct err err = {0};
-    session_delete_file(world->sessions, world->config, key, name, path, &err);
-    return err.kind;
+    return ask_plainly(world, key, name, SESSION_FILE_DELETE, path, NULL);
 }
 
 static size_t count_of(struct sessions_world *world, const char *key)
@@ -203,9 +224,9 @@ static void files_without_a_job(void **state)
 {
     struct sessions_world *world = *state;
     struct session_rows rows = {0};
+    CLEANUP(buf_free) struct buf packed = BUF_INIT;
+    CLEANUP(fd_closep) int fd = -1;
     struct err err = {0};
-    int fd = -1;
-    uint64_t size;
     assert_int_equal(put(world, "a", "s", "d/in", "one"), ERR_NONE);
     assert_int_equal(put(world, "a", "s", "d/in", "and two"), ERR_NONE); /* in the place of the first */
     assert_int_equal(get(world, "a", "s", "d/in", "and two"), ERR_NONE);
@@ -214,10 +235,12 @@ static void files_without_a_job(void **state)
     assert_int_equal(get(world, "a", "s", "d", ""), ERR_NOT_FOUND);
     assert_int_equal(get(world, "a", "s", "none", ""), ERR_NOT_FOUND);
     assert_int_equal(get(world, "a", "another", "d/in", ""), ERR_NOT_FOUND);
-    session_get_file(world->sessions, world->config, "a", "s", "d/in", 6, &fd, &size, &err);
-    assert_int_equal(err.kind, ERR_TOO_LARGE);
-    assert_int_equal(fd, -1);
-    assert_int_equal(session_list_files(world->sessions, world->config, "a", "s", &rows, NULL), 0);
+    assert_int_equal(put(world, "a", "s", "large", "nine bytes"), ERR_NONE);
+    assert_int_equal(get(world, "a", "s", "large", ""), ERR_TOO_LARGE);
+    assert_int_equal(remove_file(world, "a", "s", "large"), ERR_NONE);
+    assert_int_equal(ask(world, "a", "s", SESSION_FILES, "", NULL, &fd), ERR_NONE);
+    assert_int_equal(io_read_fd(fd, 1000, &packed), 0);
+    assert_int_equal(session_rows_decode(packed.data, packed.len, &rows, &err), 0);
     assert_int_equal(rows.n_files, 1);
     assert_string_equal(rows.files[0].path, "d/in");
     assert_int_equal(rows.files[0].size, 7);
