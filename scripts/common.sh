@@ -150,7 +150,7 @@ need_debian_image()
 # What `make` needs.
 # shellcheck disable=SC2034 # used by those who source this
 BUILD_PACKAGES=(gcc libc6-dev make pkg-config linux-libc-dev protobuf-c-compiler libprotobuf-c-dev libnl-3-dev
-    libseccomp-dev libcjson-dev libcurl4-openssl-dev libmagic-dev nettle-dev libpython3.11-dev python3)
+    libseccomp-dev libcjson-dev libcurl4-openssl-dev libmagic-dev nettle-dev libpython3-dev python3)
 
 # What reads the sources.
 # shellcheck disable=SC2034
