@@ -124,6 +124,17 @@ static bool is_closed(const struct python *python, PyObject *file)
     return is;
 }
 
+/* In the words of each version. */
+static void complain_of_flush(const struct python *python, PyObject *file)
+{
+    if (python->internals.say_unraisable) {
+        python->internals.say_unraisable(python->minor > 13 ? "Exception ignored while flushing sys.stdout"
+                                                            : "Exception ignored on flushing sys.stdout");
+    } else {
+        PyErr_WriteUnraisable(file);
+    }
+}
+
 static int flush(const struct python *python, PyObject *name, bool complains)
 {
     PyObject *file = PyDict_GetItemWithError(python->sys.live, name);
@@ -132,7 +143,7 @@ static int flush(const struct python *python, PyObject *name, bool complains)
     }
     PyObject *none = PyObject_CallMethodObjArgs(file, python->words.flush, NULL);
     if (!none && complains) {
-        PyErr_WriteUnraisable(file);
+        complain_of_flush(python, file);
     }
     PyErr_Clear();
     Py_XDECREF(none);

@@ -1,7 +1,7 @@
 /* Finds what CPython has behind its limited API. Runs in a template, before its jobs.
  *
- * What must hold: nothing is believed because of a version number. Each finding is tried out by what the public
- * functions say afterwards, and a place that is written to is one that they have been seen to read. */
+ * What must hold: nothing is believed because of a version number. Each finding is tried out by what the
+ * public functions say afterwards, and a place that is written to is one that they have been seen to read. */
 #include "jail/runtime/python/internals.h"
 
 #include <dlfcn.h>
@@ -42,8 +42,8 @@ static bool try_versions(void)
         good = (values[i] ? PyDict_SetItem(dict, name, values[i]) : PyDict_DelItem(dict, name)) == 0 &&
                read_version(dict) != seen;
         seen = read_version(dict);
-        good = good && seen != 0 && PyDict_GetItemWithError(dict, name) == values[i] && PyDict_Size(dict) >= 0 &&
-               read_version(dict) == seen;
+        good = good && seen != 0 && PyDict_GetItemWithError(dict, name) == values[i] &&
+               PyDict_Size(dict) >= 0 && read_version(dict) == seen;
     }
     return good;
 }
@@ -58,12 +58,14 @@ static bool try_modules(PyObject **place, PyObject *modules)
     return good && PyImport_GetModuleDict() == modules;
 }
 
-/* A copy of the interpreter's state, as far as there is memory: it says itself how long it is in no version. */
+/* A copy of the interpreter's state, as far as there is memory: it says itself how long it is in no version.
+ */
 static size_t copy_interpreter(void **ret)
 {
     CLEANUP(fd_closep) int memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
     *ret = malloc(INTERPRETER_BYTES);
-    ssize_t n = *ret ? pread(memory, *ret, INTERPRETER_BYTES, (off_t)(uintptr_t)PyInterpreterState_Get()) : -1;
+    ssize_t n =
+        *ret ? pread(memory, *ret, INTERPRETER_BYTES, (off_t)(uintptr_t)PyInterpreterState_Get()) : -1;
     return n > 0 ? (size_t)n : 0;
 }
 
@@ -124,8 +126,9 @@ static size_t finalizing_offset(int minor, const void *runtime)
     }
     uint64_t table[5]; /* cookie, version, free-threaded?, its size, `finalizing` */
     memcpy(table, runtime, sizeof table);
-    return minor == 13 && memcmp(&table[0], cookie, sizeof cookie) == 0 && table[4] < table[3] ? (size_t)table[4]
-                                                                                              : 0;
+    return minor == 13 && memcmp(&table[0], cookie, sizeof cookie) == 0 && table[4] < table[3]
+               ? (size_t)table[4]
+               : 0;
 }
 
 static uintptr_t *find_finalizing(int minor)
@@ -149,6 +152,7 @@ int internals_find(int minor, struct internals *ret)
                               .modules = find_modules(),
                               .finalizing = find_finalizing(minor)};
     ret->run_file = (__typeof__(ret->run_file))dlsym(RTLD_DEFAULT, "PyRun_FileExFlags");
+    ret->say_unraisable = (__typeof__(ret->say_unraisable))dlsym(RTLD_DEFAULT, "PyErr_FormatUnraisable");
     if (!ret->run_file) {
         PyErr_SetString(PyExc_ImportError, "the interpreter has no PyRun_FileExFlags");
         return -1;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "jail/base/cleanup.h"
+#include "jail/runtime/python/exit.h"
 #include "jail/runtime/python/finish.h"
 #include "jail/runtime/python/match.h"
 #include "jail/runtime/python/python.h"
@@ -153,51 +154,6 @@ static int end_interrupted(void)
     return 128 + SIGINT;
 }
 
-/* Says on stderr what a program has given sys.exit() that is no number. */
-static void print_exit(const struct python *python, PyObject *value)
-{
-    PyObject *file = PyDict_GetItemWithError(python->sys.live, python->words.stderr);
-    bool printed = file && file != Py_None && PyFile_WriteObject(value, file, Py_PRINT_RAW) == 0;
-    if (!printed) {
-        PyErr_Clear();
-        CLEANUP(drop_object) PyObject *text = PyObject_Str(value);
-        CLEANUP(drop_object) PyObject *bytes = text ? PyUnicode_AsUTF8String(text) : NULL;
-        fputs(bytes ? PyBytes_AsString(bytes) : "", stderr);
-        fflush(stderr);
-    }
-    PySys_WriteStderr("\n");
-}
-
-/* True where the pending exception is a SystemExit, which is gone then; as Python/pythonrunc.c has it. */
-static bool handle_exit(const struct python *python, int *ret)
-{
-    if (!PyErr_ExceptionMatches(PyExc_SystemExit)) {
-        return false;
-    }
-    fflush(stdout);
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    PyObject *code = value ? PyObject_GetAttr(value, python->words.code) : NULL;
-    if (code) {
-        Py_DECREF(value);
-        value = code;
-    }
-    PyErr_Clear();
-    *ret = 0;
-    if (value && PyLong_Check(value)) {
-        *ret = (int)PyLong_AsLong(value);
-    } else if (value && value != Py_None) {
-        print_exit(python, value);
-        *ret = 1;
-    }
-    PyErr_Clear();
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
-    return true;
-}
-
 /* PyCompilerFlags. */
 struct compiler_flags {
     int flags, minor;
@@ -214,13 +170,9 @@ static int run_script(const struct python *python, const struct script *script)
     flush_stdio(python);
     bool interrupted = !result && PyErr_Occurred() == PyExc_KeyboardInterrupt;
     int code = 0;
-    if (!result && handle_exit(python, &code)) {
+    if (!result && exit_end(python, &code)) {
         Py_DECREF(python->main);
         return finish(python, &begun, code);
-    }
-    if (!result) {
-        PyErr_Print();
-        code = 1;
     }
     Py_XDECREF(result);
     delete_main(python, python->words.__file__);

@@ -1,12 +1,12 @@
-/* immure-python.so: makes a warm CPython of the very interpreter that jobs name, whichever version it is from 3.9
- * on. The shared object of a template's jail, and of every job's that is forked from it.
+/* immure-python.so: makes a warm CPython of the very interpreter that jobs name, whichever version it is
+ * from 3.9 on. The shared object of a template's jail, and of every job's that is forked from it.
  *
  *     LD_PRELOAD=/immure/template INTERPRETER [OPTION...] /proc/self/fd/9 [MODULE...]
  *
  * INTERPRETER and the options are how a job's command line begins, word for word; the modules are imported
  * beforehand. Descriptor 0 is the template's socket (jail/zygote.h), 2 is where it complains. Preloaded, this
- * takes both away before the interpreter starts, and puts start.py on descriptor 9, which comes back here as to a
- * module.
+ * takes both away before the interpreter starts, and puts start.py on descriptor 9, which comes back here as
+ * to a module.
  *
  * What must hold: a program cannot tell this from `INTERPRETER [OPTION...] FILE [ARGUMENT...]`, but for what
  * README.md lists. Where a job asks for something that a started interpreter cannot become any more, the
@@ -218,9 +218,8 @@ static PyObject *become_template(PyObject *module, PyObject *nothing)
         PyErr_SetString(PyExc_RuntimeError, "this interpreter was not started to be a template");
         return NULL;
     }
-    python = (struct python){.memory = &before_main.memory,
-                             .environment = before_main.environment,
-                             .log_fd = before_main.log_fd};
+    python = (struct python){
+        .memory = &before_main.memory, .environment = before_main.environment, .log_fd = before_main.log_fd};
     serve(&python);
 }
 
@@ -228,7 +227,8 @@ PyMODINIT_FUNC PyInit_immure_template(void);
 
 PyMODINIT_FUNC PyInit_immure_template(void)
 {
-    static PyMethodDef methods[] = {{.ml_name = "serve", .ml_meth = become_template, .ml_flags = METH_NOARGS}, {0}};
+    static PyMethodDef methods[] = {{.ml_name = "serve", .ml_meth = become_template, .ml_flags = METH_NOARGS},
+                                    {0}};
     static PyModuleDef definition = {
         .m_base = PyModuleDef_HEAD_INIT, .m_name = "immure_template", .m_methods = methods};
     return PyModuleDef_Init(&definition);
