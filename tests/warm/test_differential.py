@@ -44,6 +44,7 @@ PERMITTED = {
     # At the end modules go in the order of their import, which for these was the template's.
     "end_del_of_attributes_of_library_modules": sort_lines,
     # What the collector finds goes in an order that depends on when it ran, to the single allocation.
+    "end_del_in_cycles": sort_lines,
     "end_del_in_several_modules": sort_lines,
 }
 
