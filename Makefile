@@ -70,14 +70,14 @@ TOOLS    := $(patsubst tests/tools/%.c,$(BUILD)/tests/tools/%,$(wildcard tests/t
 FUZZ     := $(patsubst tests/fuzz/fuzz_%.c,$(BUILD)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 BENCH    := $(patsubst tests/bench/%.c,$(BUILD)/tests/bench/%,$(wildcard tests/bench/*.c))
 
-# The warm interpreter, where there is something to make it of; not under the sanitizers, whose address space no
-# RLIMIT_AS has room for. CPython's headers do not bear our warnings.
-PYTHON_PC   := python-3.11-embed
+# What makes the interpreters of the host warm, where the headers of any of them are; not under the sanitizers, whose address
+# space no RLIMIT_AS has room for. CPython's headers do not bear our warnings.
+PYTHON_H    ?= $(lastword $(wildcard /usr/include/python3.*/Python.h))
 SRC_python  := $(wildcard jail/runtime/python/*.c)
-OBJ_python  := $(call obj,$(SRC_python))
-PYTHON      := $(if $(SAN),,$(if $(shell $(PKG_CONFIG) --exists $(PYTHON_PC) && echo yes),$(BUILD)/immure-python3.11))
-PYTHON_LIBS := $(shell $(PKG_CONFIG) --libs $(PYTHON_PC) 2>/dev/null)
-$(OBJ_python): PKG_CFLAGS += $(patsubst -I%,-isystem %,$(shell $(PKG_CONFIG) --cflags $(PYTHON_PC) 2>/dev/null))
+pic          = $(patsubst %.c,$(BUILD)/pic/%.o,$(1))
+OBJ_python  := $(call pic,$(SRC_python))
+PYTHON      := $(if $(SAN),,$(if $(PYTHON_H),$(BUILD)/immure-python.so))
+$(OBJ_python): PKG_CFLAGS += -isystem $(dir $(PYTHON_H))
 
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -172,21 +172,29 @@ FAULTS_OBJ := $(patsubst %,$(BUILD)/faults/server/%.o,warden/warden warden/state
 $(BUILD)/faults/%.o: %.c | $(GEN)
 	$(call say,CC,$< $(FAULTS))mkdir -p $(@D) && $(CC) $(CPPFLAGS_ALL) $(FAULTS) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 $(BUILD)/tests/faults/immure: $(FAULTS_OBJ) $(BUILD)/obj/server/main.o $(EMBEDDED).o $(LIBS)
-	$(call say,LD,$@)mkdir -p $(@D) && ln -sf ../../immure-front ../../immure-python3.11 $(@D)/ && $(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) \
+	$(call say,LD,$@)mkdir -p $(@D) && ln -sf ../../immure-front ../../immure-python.so $(@D)/ && $(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) \
 	  $(BUILD)/libserver.a $(BUILD)/libpolicy.a $(BUILD)/libconfig.a $(BUILD)/libjail.a $(BUILD)/libbase.a $(PKG_LIBS)
 
 $(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o $(LIBS)
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(BUILD)/libserver.a $(BUILD)/libpolicy.a \
 	  $(BUILD)/libconfig.a $(BUILD)/libjail.a $(BUILD)/libbase.a $(PKG_LIBS)
 
-$(BUILD)/obj/jail/runtime/python/rehearse.o: $(wildcard jail/runtime/python/rehearsal/*.py)
+$(BUILD)/pic/%.o: %.c | $(GEN)
+	$(call say,CC,$<)mkdir -p $(@D) && $(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -fPIC -fvisibility=hidden -MMD -MP -c -o $@ $<
 
-$(BUILD)/immure-python3.11: $(OBJ_python) $(BUILD)/libjail.a $(BUILD)/libbase.a
-	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(PYTHON_LIBS)
+$(BUILD)/pic/jail/runtime/python/scripts.o: $(wildcard jail/runtime/python/*.py jail/runtime/python/rehearsal/*.py)
+
+$(BUILD)/libzygote.a: $(call pic,jail/zygote.c $(wildcard jail/child/*.c jail/plan/*.c jail/base/*.c))
+	$(call say,AR,$@)rm -f $@ && ar qcs $@ $^
+
+# Whoever loads it has CPython's functions.
+LDFLAGS_SO = $(filter-out -pie,$(LDFLAGS_ALL)) -shared
+$(BUILD)/immure-python.so: $(OBJ_python) $(BUILD)/libzygote.a
+	$(call say,LD,$@)$(CC) $(LDFLAGS_SO) -o $@ $^
 
 # The same in no jail at all, to be held against the interpreter itself.
-$(BUILD)/tests/warm/immure-python3.11: $(OBJ_python) $(BUILD)/obj/tests/warm/zygote_standin.o $(BUILD)/libbase.a
-	$(call say,LD,$@)mkdir -p $(@D) && $(CC) $(LDFLAGS_ALL) -o $@ $^ $(PYTHON_LIBS)
+$(BUILD)/tests/warm/immure-python.so: $(OBJ_python) $(call pic,tests/warm/zygote_standin.c) $(BUILD)/libzygote.a
+	$(call say,LD,$@)mkdir -p $(@D) && $(CC) $(LDFLAGS_SO) -o $@ $^
 
 # The schema that the text format's and JSON's tests read into.
 EVERYTHING := $(BUILD)/gen/tests/config/everything.pb-c
@@ -196,7 +204,7 @@ EVERYTHING_USERS := tests/tools/textproto2bin $(addprefix tests/unit/config/form
 $(EVERYTHING_USERS:%=$(BUILD)/obj/%.o): | $(EVERYTHING).c
 $(addprefix $(BUILD)/,$(subst fuzz_,,$(EVERYTHING_USERS))): $(EVERYTHING).o
 
-tools: $(TOOLS) $(BENCH) $(BUILD)/tests/faults/immure $(FRONT) $(if $(PYTHON),$(BUILD)/tests/warm/immure-python3.11)
+tools: $(TOOLS) $(BENCH) $(BUILD)/tests/faults/immure $(FRONT) $(if $(PYTHON),$(BUILD)/tests/warm/immure-python.so)
 
 unit-programs: $(UNIT)
 
@@ -298,4 +306,4 @@ uninstall:
 clean:
 	$(Q)rm -rf $(BUILD)
 
--include $(shell find $(BUILD)/obj $(BUILD)/faults -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD)/obj $(BUILD)/faults $(BUILD)/pic -name '*.d' 2>/dev/null)

@@ -14,6 +14,7 @@
 #include "jail/plan/plan.h"
 
 #define PROGRAM_PATH TEMPLATE_SCRIPT_DIRECTORY "/template"
+#define PRELOAD      "LD_PRELOAD=" PROGRAM_PATH
 
 /* A template's root has room for a policy's inline files and mount points. */
 #define ROOT_BYTES  (4ull << 20) /* the program aside */
@@ -171,23 +172,35 @@ static int check_fit(const struct jail_plan *plan, struct err *reterr)
     return check_nothing_is_hidden(plan, reterr);
 }
 
-/* argv of the template's exec: its name, then `argv`. */
-static void add_exec(struct jail_plan *plan, const struct jail_step *exec, char *const *argv)
+/* How the template begins: its program with its name before `argv`; or, preloaded into it, the interpreter
+ * with `argv` as it is. */
+static void add_exec(struct jail_plan *plan, const struct jail_step *exec, char *const *argv, bool preloaded)
 {
-    CLEANUP(buf_free) struct buf run = BUF_INIT;
-    uint32_t argc = 1;
-    buf_append(&run, PROGRAM_PATH, sizeof PROGRAM_PATH);
-    for (; *argv; argv++, argc++) {
-        buf_append(&run, *argv, strlen(*argv) + 1);
+    CLEANUP(buf_free) struct buf words = BUF_INIT;
+    CLEANUP(buf_free) struct buf variables = BUF_INIT;
+    struct jail_step template = *exec;
+    const char *variable = jail_plan_string(plan, exec->exec.envp);
+    template.exec.argc = 0;
+    if (!preloaded) {
+        buf_append(&words, PROGRAM_PATH, sizeof PROGRAM_PATH);
+        template.exec.argc++;
     }
-    jail_ref path = jail_plan_text(plan, PROGRAM_PATH);
-    jail_ref words = jail_plan_bytes(plan, run.data, run.len, 1);
-    plan->failed |= run.failed;
-    struct jail_step *step = jail_plan_add(plan, JAIL_STEP_EXEC);
-    step->exec = exec->exec;
-    step->exec.path = path;
-    step->exec.argv = words;
-    step->exec.argc = argc;
+    for (; *argv; argv++, template.exec.argc++) {
+        buf_append(&words, *argv, strlen(*argv) + 1);
+    }
+    for (uint32_t i = 0; i < exec->exec.envc; i++, variable += strlen(variable) + 1) {
+        buf_append(&variables, variable, strlen(variable) + 1);
+    }
+    if (preloaded) {
+        buf_append(&variables, PRELOAD, sizeof PRELOAD);
+        template.exec.envc++;
+        template.exec.envp = jail_plan_bytes(plan, variables.data, variables.len, 1);
+    } else {
+        template.exec.path = jail_plan_text(plan, PROGRAM_PATH);
+    }
+    template.exec.argv = jail_plan_bytes(plan, words.data, words.len, 1);
+    plan->failed |= words.failed || variables.failed;
+    *jail_plan_add(plan, JAIL_STEP_EXEC) = template;
 }
 
 /* Copied rather than bound: where it lies on the host, the template's uid may have no way to. */
@@ -209,8 +222,9 @@ static uint64_t template_capabilities(bool keep_setid)
     return keep_setid ? 1ull << CAP_SETUID | 1ull << CAP_SETGID : 0;
 }
 
-int jail_plan_for_template(const struct jail_plan *plan, uint64_t size_bytes, char *const *argv, uint32_t uid,
-                           bool keep_setid, struct jail_plan **ret, struct err *reterr)
+int jail_plan_for_template(const struct jail_plan *plan, uint64_t size_bytes, char *const *argv,
+                           bool preloaded, uint32_t uid, bool keep_setid, struct jail_plan **ret,
+                           struct err *reterr)
 {
     int r = check_fit(plan, reterr);
     if (r < 0) {
@@ -253,7 +267,7 @@ int jail_plan_for_template(const struct jail_plan *plan, uint64_t size_bytes, ch
             step.capabilities.keep = template_capabilities(keep_setid);
             add(own, &step);
         } else if (step.kind == JAIL_STEP_EXEC) {
-            add_exec(own, &step, argv);
+            add_exec(own, &step, argv, preloaded);
         }
     }
     r = jail_plan_check(own, reterr);

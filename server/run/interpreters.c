@@ -15,7 +15,10 @@
 #include "server/kit/log.h"
 #include "server/run/settings.h"
 
-#define VERSIONED_TEMPLATE "immure-python"
+/* The same versions as in jail/runtime/python/template.c. */
+#define PYTHON_TEMPLATE    "immure-python.so"
+#define PYTHON_MINOR_LEAST 9
+#define PYTHON_MINOR_MOST  13
 
 /* Debian's package of an interpreter, by its name or its place there. */
 static const char *package_of(const char *interpreter)
@@ -128,18 +131,14 @@ static int find(const struct settings *settings, const struct settings *before,
     return r == 0;
 }
 
-/* A template is made of one interpreter, and would be that in any other's place. */
+/* What is preloaded was tried with some versions, and says no to others: better before than after a start. */
 static void leave_out_template(struct runtime_config *runtime)
 {
-    char real[PATH_MAX], fit[PATH_MAX];
     const char *name = strrchr(runtime->template, '/');
     name = name ? name + 1 : runtime->template;
-    if (strncmp(name, VERSIONED_TEMPLATE, strlen(VERSIONED_TEMPLATE)) != 0 || runtime->n_needs == 0) {
-        return;
-    }
-    snprintf(fit, sizeof fit, "/usr/bin/python%s", name + strlen(VERSIONED_TEMPLATE));
-    runtime->cold = strncmp(runtime->interpreter, "/usr/bin/", 9) != 0 ||
-                    !realpath(runtime->interpreter, real) || strcmp(real, fit) != 0;
+    unsigned minor;
+    runtime->cold = strcmp(name, PYTHON_TEMPLATE) == 0 && sscanf(runtime->version, "3.%u", &minor) == 1 &&
+                    (minor < PYTHON_MINOR_LEAST || minor > PYTHON_MINOR_MOST);
     if (runtime->cold) {
         runtime->template[0] = '\0';
         runtime->warm_jails = 0;
@@ -239,7 +238,7 @@ void settings_log_absent(const struct settings *settings, struct log *log)
         if (runtime->cold) {
             LOG(log, LOG_WARNING, "runtime_cold", LOG_FIELD_STR("runtime", runtime->name),
                 LOG_FIELD_STR("interpreter", runtime->interpreter),
-                LOG_FIELD_STR("means", "its template is for another interpreter: jobs start their own"));
+                LOG_FIELD_STR("means", "its template was not made for this version: jobs start their own"));
         }
         if (i >= config->n_runtimes) {
             LOG(log, LOG_WARNING, "runtime_absent", LOG_FIELD_STR("runtime", runtime->name),

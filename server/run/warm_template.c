@@ -67,9 +67,18 @@ static void plan_freep(struct jail_plan **plan)
     jail_plan_free(*plan);
 }
 
-/* INTERPRETER [OPTION...] -- [MODULE...]: how a job's command line begins, and what to import beforehand. */
+/* A shared object for the interpreter to preload, rather than a program that keeps one. */
+static bool is_preloaded(const struct warm_template *template)
+{
+    const char *end = strrchr(template->runtime->template, '.');
+    return end && strcmp(end, ".so") == 0;
+}
+
+/* INTERPRETER [OPTION...], how a job's command line begins; then a word of its own, and what to import
+ * beforehand: [MODULE...]. */
 static char **template_arguments(const struct warm_template *template)
 {
+    static const char start[] = TEMPLATE_START, separator[] = "--";
     const struct runtime_config *runtime = template->runtime;
     const struct policy_spec *spec = policy_spec(template->policy);
     char **argv = calloc(runtime->n_args + spec->n_preload + 3, sizeof *argv);
@@ -81,8 +90,7 @@ static char **template_arguments(const struct warm_template *template)
     for (size_t i = 0; i < runtime->n_args; i++) {
         argv[n++] = runtime->args[i];
     }
-    static const char separator[] = "--";
-    argv[n++] = (char *)(uintptr_t)separator;
+    argv[n++] = (char *)(uintptr_t)(is_preloaded(template) ? start : separator);
     for (size_t i = 0; i < spec->n_preload; i++) {
         argv[n++] = spec->preload[i];
     }
@@ -176,8 +184,8 @@ static int make_plans(struct warm_template *template, uint32_t inner_uid, uint64
         return err_errno(reterr, ENOMEM, "planning a template");
     }
     uint32_t inside = template->host->privileged ? inner_uid : plain->uid;
-    return jail_plan_for_template(plain, program_bytes, argv, inside, template->host->privileged, ret_own,
-                                  reterr);
+    return jail_plan_for_template(plain, program_bytes, argv, is_preloaded(template), inside,
+                                  template->host->privileged, ret_own, reterr);
 }
 
 static void drop_stock(struct warm_template *template)

@@ -10,7 +10,7 @@ from conftest import IMMURE
 from harness import BUILD, ROOT, Server, descendants, wait_for
 
 USER = "nobody"
-WARM_INTERPRETER = "immure-python3.11"
+WARM_INTERPRETER = "immure-python.so"
 FIRST, COUNT = 3_000_000_000, 65536
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="says in a mount namespace of its own which ids a user has")
 

@@ -8,7 +8,7 @@ from test_warm import LAYOUT, SHIPPED, given_up, templates
 
 pytestmark = [
     pytest.mark.skipif(WARM != "pool", reason="the tests run without parked jails"),
-    pytest.mark.skipif(not (BUILD / "immure-python3.11").exists(), reason="this build has no warm interpreter"),
+    pytest.mark.skipif(not (BUILD / "immure-python.so").exists(), reason="this build has no warm interpreter"),
 ]
 
 
@@ -28,14 +28,14 @@ def scoped(serve, scope, more="", ttl_ms=3600000):
 
 def forked(run, key):
     """-> where the template of this key's jobs has things, and its hash seed"""
-    address, seed, _ = wait_for(lambda: next((words for words in [run(key)] if words[2] == "/immure/template"), None), f"the template of {key}", 60)
+    address, seed, _ = wait_for(lambda: next((words for words in [run(key)] if words[2] == "/proc/self/fd/9"), None), f"the template of {key}", 60)
     return address, seed
 
 
 def test_callers_that_share_no_template(serve):
     """A team named as a key is another caller. The first job of each starts its own interpreter."""
     server, run = scoped(serve, "KEY")
-    assert not templates(server) and run("a")[2] != "/immure/template"
+    assert not templates(server) and run("a")[2] != "/proc/self/fd/9"
     of = {key: forked(run, key) for key in "abcd"}
     assert len(set(of.values())) == 4 and len({seed for _, seed in of.values()}) == 4
     assert all(forked(run, key) == of[key] for key in "abcd")
@@ -54,9 +54,9 @@ def test_places_for_callers_templates(serve):
     server, run = scoped(serve, "KEY", "max_templates: 2")
     of = {key: forked(run, key) for key in "ba"}
     run("b")  # just before
-    assert run("c")[2] != "/immure/template" and forked(run, "a") == of["a"]
+    assert run("c")[2] != "/proc/self/fd/9" and forked(run, "a") == of["a"]
     forked(run, "c")
-    assert run("b")[2] != "/immure/template"
+    assert run("b")[2] != "/proc/self/fd/9"
 
 
 def test_a_caller_who_does_not_come_any_more_has_no_template(serve):

@@ -53,7 +53,7 @@ def ways():
     """Those that IMMURE_TEST_WARM chooses; else the two that differ, but in the virtual machine, which is slow, the one as shipped."""
     chosen = os.environ.get("IMMURE_TEST_WARM")
     wanted = CHOSEN[chosen] if chosen else ["template"] if "IMMURE_VM" in os.environ else ["exec", "template", "image", "kernel"]
-    return [way for way in wanted if way != "template" or (BUILD / "immure-python3.11").exists()]
+    return [way for way in wanted if way != "template" or (BUILD / "immure-python.so").exists()]
 
 
 @pytest.fixture(scope="session")

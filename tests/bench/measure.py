@@ -77,7 +77,7 @@ class Bench:
         self.options, self.report = options, report
         measured = measured or build
         self.programs, self.immure = build / "tests/bench", str(measured / "immure")
-        self.warm = (measured / "immure-python3.11").exists()
+        self.warm = (measured / "immure-python.so").exists()
         # A build lies in its sources, whose configuration it knows; one that has been put elsewhere gets ours.
         its = measured.parent / "config/server.textproto"
         self.configuration = its if its.exists() else ROOT / "config/server.textproto"
@@ -88,7 +88,7 @@ class Bench:
         floor = str(self.programs / "floor")
         self.floor = floor if self.works("floor", [floor, "exec", *TRUE]) else None
         if not self.warm:
-            report.leave_out("the warm interpreter is not built (it needs libpython3.11-dev): no template, no pool")
+            report.leave_out("the warm interpreter is not built (it needs libpython3-dev): no template, no pool")
 
     @contextlib.contextmanager
     def server(self, name, way, extra=""):

@@ -82,7 +82,7 @@ def test_the_report_has_every_row_and_says_what_is_left_out(results):
 
 def test_against_another_build(tmp_path):
     """The other one is a copy of this, that anybody may have made anywhere."""
-    for program in ("immure", "immure-front", "immure-python3.11"):
+    for program in ("immure", "immure-front", "immure-python.so"):
         if (BUILD / program).exists():
             shutil.copy2(BUILD / program, tmp_path)
     done = subprocess.run([ROOT / "scripts/bench", "--quick", "--against", tmp_path, BUILD], capture_output=True, text=True, timeout=END_S)

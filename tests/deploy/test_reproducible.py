@@ -3,11 +3,12 @@
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 from harness import ROOT
 
 SOURCES = ["Makefile", "CHANGELOG.md", "config", "jail", "policy", "server"]
-PROGRAMS = ["immure", "immure-python3.11"]
+PROGRAMS = ["immure", "immure-python.so"]
 FLAGS = "-O0 -g -U_FORTIFY_SOURCE"  # in little time, and with all that debuggers are told of paths
 
 
@@ -24,7 +25,7 @@ def build(tree, into):
 def test_the_directory_of_a_build_is_not_in_it(tmp_path):
     first = build(tmp_path / "a", "build")
     second = build(tmp_path / "elsewhere" / "in-a-longer-path", str(tmp_path / "built"))
-    has_python = subprocess.run(["pkg-config", "--exists", "python-3.11-embed"]).returncode == 0
+    has_python = any(Path("/usr/include").glob("python3.*/Python.h"))
     assert [path.exists() for path in first] == [path.exists() for path in second] == [True, has_python]
     for one, other in zip(first, second):
         if one.exists():

@@ -48,9 +48,9 @@ def copy(tmp_path_factory):
     directory = tmp_path_factory.mktemp("run") / "build"
     directory.mkdir()
     for path in BUILD.resolve().iterdir():
-        if path.name in ("gen", "obj"):
+        if path.name in ("gen", "obj", "pic"):
             shutil.copytree(path, directory / path.name)
-        elif path.is_file() and (path.suffix == ".a" or path.name in ("immure-front", "immure-python3.11")):
+        elif path.is_file() and (path.suffix == ".a" or path.name in ("immure-front", "immure-python.so")):
             shutil.copy2(path, directory)
     (directory / "obj/server/main.o").unlink()
     return directory

@@ -40,7 +40,7 @@ WARM = """
 shipped_runtimes: false
 runtime {
   name: "python" interpreter: "/usr/bin/python3.11" arg: "-s" extension: "py" policy: "confess"
-  template: "immure-python3.11" warm_jails: 1
+  template: "immure-python.so" warm_jails: 1
 }
 runtime { name: "cold" interpreter: "/usr/bin/python3.11" arg: "-s" extension: "py" policy: "confess" }
 """

@@ -83,7 +83,7 @@ def targets(warden):
         if command_line(child).startswith(b"immure-front\0"):
             found["front"].append(child)
         elif is_first_of_namespace(child):
-            templates = [pid for pid in children(child) if command_line(pid).startswith(b"/immure/template")]
+            templates = [pid for pid in children(child) if b"/proc/self/fd/9" in command_line(pid)]
             found["template" if templates else "PID 1 of a jail"].append(child)
             for template in templates:
                 found["template"].append(template)

@@ -13,7 +13,9 @@ from pathlib import Path
 
 TIMEOUT_S = 60
 REPORT = struct.Struct("@7q")
-INTERPRETER = ["/usr/bin/python3.11", "-s"]
+# CPython 3.9 or newer. Through a server it is always that of the shipped runtime.
+INTERPRETER = [os.environ.get("IMMURE_TEST_PYTHON", "/usr/bin/python3.11"), "-s"]
+START = "/proc/self/fd/9"  # what the shared object puts there
 
 
 @dataclass
@@ -98,10 +100,10 @@ def run_bare(argv, environment, directory, pipes):
 class Template:
     """A warm interpreter. One program at a time."""
 
-    def __init__(self, executable, modules, environment, directory="/"):
+    def __init__(self, preloaded, modules, environment, directory="/"):
         self.sock, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.process = subprocess.Popen([executable, *INTERPRETER, "--", *modules], env=environment, cwd=directory, stdin=its,
-                                        preexec_fn=usual_signals)
+        self.process = subprocess.Popen([*INTERPRETER, START, *modules], env={**environment, "LD_PRELOAD": str(preloaded)},
+                                        cwd=directory, stdin=its, preexec_fn=usual_signals)
         its.close()
         self.parked = self.receive()
 
@@ -129,14 +131,14 @@ class Template:
 class Host:
     """Runs programs on this host, one after the other at the same place."""
 
-    def __init__(self, executable, modules, place, **environment):
+    def __init__(self, preloaded, modules, place, **environment):
         self.place, self.work = Path(place), Path(place, "work")
         self.script = self.place / "script" / "main.py"
         self.script.parent.mkdir()
         self.work.mkdir()
         self.environment = {"PATH": "/usr/bin:/bin", "HOME": str(self.work), "LANG": "C.UTF-8", "PYTHONPATH": str(self.work),
                             "PYTHONDONTWRITEBYTECODE": "1", **environment}
-        self.template = Template(executable, modules, self.environment)
+        self.template = Template(preloaded, modules, self.environment)
 
     def prepare(self, program):
         shutil.rmtree(self.work)

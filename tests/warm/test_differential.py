@@ -1,20 +1,21 @@
 """Every program of the corpus behaves the same, whether it gets an interpreter of its own or one that was started before.
 
-On this host, in no jail: /usr/bin/python3.11 against the template program with a stand-in for its jails, once with streams
-that are buffered, once without. Through a server: one that starts an interpreter for every job against one with parked
-jails."""
+On this host, in no jail: an interpreter (IMMURE_TEST_PYTHON, or the shipped runtime's) against itself with the shared object
+and a stand-in for its jails, once with streams that are buffered, once without. Through a server: one that starts an
+interpreter for every job against one with parked jails."""
 
 import base64
 import re
+import subprocess
 from dataclasses import astuple, replace
 
 import pytest
 
 from harness import BUILD, ROOT, Server, shipped_policy, wait_for
 from program import PROGRAMS
-from template import Host, Outcome
+from template import INTERPRETER, Host, Outcome
 
-STANDIN = BUILD / "tests/warm/immure-python3.11"
+STANDIN = BUILD / "tests/warm/immure-python.so"
 POLICY = shipped_policy("python")
 PRELOAD = re.findall(r'"([^"]+)"', re.search(r"^preload: \[(.*?)\]", POLICY, re.M | re.S)[1])
 SHIPPED = (ROOT / "config/server.textproto").read_text()
@@ -43,8 +44,21 @@ PERMITTED = {
     # At the end modules go in the order of their import, which for these was the template's.
     "end_del_of_attributes_of_library_modules": sort_lines,
     # What the collector finds goes in an order that depends on when it ran, to the single allocation.
+    "end_del_in_cycles": sort_lines,
     "end_del_in_several_modules": sort_lines,
 }
+
+VERSION = subprocess.run([*INTERPRETER, "-c", "import sys; print(sys.version_info[1])"], capture_output=True, text=True).stdout
+if VERSION and int(VERSION) < 11:
+    # What has been printed so late is lost in a fresh one.
+    PERMITTED["signal_handler_during_end"] = rub_out(rb"handled\n|^$")
+if VERSION and int(VERSION) == 12:
+    # No thread can be started there once the main program has ended: asked for by a function of atexit, it starts.
+    PERMITTED["end_atexit_starts_thread"] = lambda outcome: replace(outcome, stdout=b"", stderr=b"")
+if VERSION and int(VERSION) in (12, 13):
+    # The first of these versions complain of a SystemExit's value at the wrong place.
+    for name in "exit_huge_integer", "exit_object_that_cannot_be_printed":
+        PERMITTED[name] = lambda outcome: replace(outcome, stderr=b"")
 
 # Differs from run to run anyway.
 ADDRESS = rub_out(rb"0x[0-9a-f]{8,16}", b"0x...")
@@ -68,14 +82,14 @@ def test_on_this_host(host, program):
     assert_same(program, host.warm(program), host.bare(program))
 
 
-WHO = b"import os\nprint(os.readlink('/proc/self/exe'))"
+WHO = b"print('warm' if '/proc/self/fd/9' in open('/proc/self/cmdline').read() else 'fresh')"
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=NAMES)
 def test_runs_in_the_started_interpreter(host, program):
     """Or, where the program asks for what that cannot become, in one of its own."""
     outcome = host.warm(replace(program, code=WHO, stdin=b"", merged=False))
-    assert outcome.stdout.decode().splitlines()[-1] == ("/usr/bin/python3.11" if program.fresh else str(STANDIN))
+    assert outcome.stdout.decode().splitlines()[-1] == ("fresh" if program.fresh else "warm")
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +99,8 @@ def servers(tmp_path_factory):
     cold = place / "cold.textproto"
     cold.write_text(re.sub(r"\s*(template|warm_jails):.*", "", SHIPPED))
     with Server(place / "warm.log") as warm, Server(place / "cold.log", SANDBOX_EXECUTOR_CONFIG=str(cold)) as cold:
-        wait_for(lambda: warm.execute(WHO.decode())["stdout"] == "/immure/template\n", "a job in a started interpreter")
-        assert cold.execute(WHO.decode())["stdout"] == "/usr/bin/python3.11\n"
+        wait_for(lambda: warm.execute(WHO.decode())["stdout"] == "warm\n", "a job in a started interpreter")
+        assert cold.execute(WHO.decode())["stdout"] == "fresh\n"
         yield warm, cold
 
 

@@ -10,9 +10,9 @@ struct entropy {
     struct _object *ssl_add; /* ssl.RAND_add; NULL: not imported */
 };
 
-/* In the template, once all is imported and before it is frozen: lets go of what can be drawn anew when it is
- * wanted, and remembers what must be seeded in each job. -1: with an exception. */
-int entropy_prepare(struct entropy *ret);
+/* In the template, once prepare.py has run and before all is frozen: lets go of what can be drawn anew when
+ * it is wanted, and remembers what must be seeded in each job. -1: with an exception. */
+int entropy_prepare(struct _object *preparation, struct entropy *ret);
 
 /* In a job's process, before its program. Ends the process where that fails. */
 void entropy_renew(const struct entropy *entropy);

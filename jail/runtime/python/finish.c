@@ -9,54 +9,72 @@
  * Runs on the main thread of a job's process, which exits right afterwards. */
 #include "jail/runtime/python/finish.h"
 
-#define PY_SSIZE_T_CLEAN
-#define Py_BUILD_CORE_MODULE 1
-#include <Python.h>
-#include <internal/pycore_context.h>
-#include <internal/pycore_interp.h>
-#include <internal/pycore_moduleobject.h>
-#include <internal/pycore_pystate.h>
-#include <internal/pycore_runtime.h>
-
 #include <signal.h>
-#include <stdbool.h>
+#include <stdint.h>
 
 #include "jail/base/cleanup.h"
+#include "jail/runtime/python/python.h"
 #include "jail/runtime/python/words.h"
 
 /* What CPython exits with when the last output could not be written. */
 #define EXIT_LOST_OUTPUT 120
 
-static unsigned long long version_of(PyObject *names)
+static unsigned long long version_of(const struct python *python, PyObject *names)
 {
-    return ((PyDictObject *)names)->ma_version_tag;
+    return internals_version(&python->internals, names);
+}
+
+/* Are two namespaces the same, entry by entry? Writes to nothing, and so copies no page. */
+static bool same_entries(PyObject *a, PyObject *b)
+{
+    PyObject *name_a, *name_b, *value_a, *value_b;
+    Py_ssize_t at_a = 0, at_b = 0;
+    bool same = PyDict_Size(a) == PyDict_Size(b);
+    while (same && PyDict_Next(a, &at_a, &name_a, &value_a)) {
+        same = PyDict_Next(b, &at_b, &name_b, &value_b) && name_a == name_b && value_a == value_b;
+    }
+    return same;
+}
+
+static bool is_unchanged(const struct python *python, const struct python_names *names)
+{
+    return python->internals.has_versions ? version_of(python, names->live) == names->version
+                                          : same_entries(names->live, names->before);
 }
 
 void finish_prepare(const struct python *python, struct finish_versions *ret)
 {
-    ret->sys = version_of(python->sys.live);
-    ret->threading = python->threading ? version_of(python->threading) : 0;
+    ret->sys = version_of(python, python->sys.live);
+    ret->threading = python->threading ? version_of(python, python->threading) : 0;
+}
+
+/* A container among the globals of threading, where it has one, that holds something. */
+static bool holds_something(const struct python *python, PyObject *name)
+{
+    PyObject *container = PyDict_GetItemWithError(python->threading, name);
+    Py_ssize_t size = container ? PyObject_Size(container) : 0;
+    PyErr_Clear();
+    return size != 0;
+}
+
+static long call_for_number(PyObject *function)
+{
+    PyObject *number = PyObject_CallObject(function, NULL);
+    long value = number ? PyLong_AsLong(number) : -1;
+    PyErr_Clear();
+    Py_XDECREF(number);
+    return value;
 }
 
 /* True where threading._shutdown() would find nobody to wait for, and nobody to tell. Only a destructor could
  * see that it was not called. */
 static bool has_no_threads(const struct python *python, const struct finish_versions *begun)
 {
-    const PyThreadState *self = PyThreadState_Get();
-    if (self->next || self->prev || !python->threading || version_of(python->threading) != begun->threading) {
-        return false;
-    }
-    PyObject *functions = PyDict_GetItemWithError(python->threading, python->words._threading_atexits);
-    PyObject *locks = PyDict_GetItemWithError(python->threading, python->words._shutdown_locks);
-    if (!functions || !PyList_Check(functions) || PyList_GET_SIZE(functions) > 0 || !locks ||
-        !PyAnySet_Check(locks) || PySet_GET_SIZE(locks) > 0) {
-        return false;
-    }
-    PyObject *count = PyObject_CallNoArgs(python->count_exitfuncs);
-    bool same = count && PyLong_AsLong(count) == python->n_exitfuncs;
-    PyErr_Clear();
-    Py_XDECREF(count);
-    return same;
+    return begun->threading != 0 && version_of(python, python->threading) == begun->threading &&
+           call_for_number(python->count_threads) == 0 &&
+           !holds_something(python, python->words._threading_atexits) &&
+           !holds_something(python, python->words._shutdown_locks) &&
+           call_for_number(python->count_exitfuncs) == python->n_exitfuncs;
 }
 
 static void wait_for_threads(const struct python *python, const struct finish_versions *begun)
@@ -71,7 +89,7 @@ static void wait_for_threads(const struct python *python, const struct finish_ve
         Py_DECREF(threading);
         return;
     }
-    PyObject *none = PyObject_CallMethodNoArgs(threading, python->words._shutdown);
+    PyObject *none = PyObject_CallMethodObjArgs(threading, python->words._shutdown, NULL);
     if (!none) {
         PyErr_WriteUnraisable(threading);
     }
@@ -81,7 +99,7 @@ static void wait_for_threads(const struct python *python, const struct finish_ve
 
 static void call_exitfuncs(const struct python *python)
 {
-    PyObject *none = PyObject_CallNoArgs(python->run_exitfuncs);
+    PyObject *none = PyObject_CallObject(python->run_exitfuncs, NULL);
     if (!none) {
         PyErr_Clear();
     }
@@ -90,13 +108,11 @@ static void call_exitfuncs(const struct python *python)
 
 /* From here on sys.is_finalizing() is true, and other threads end where they would take the interpreter's
  * lock. */
-static void begin_finalizing(void)
+static void begin_finalizing(const struct python *python)
 {
-    PyThreadState *self = PyThreadState_Get();
-    _PyRuntimeState_SetFinalizing(&_PyRuntime, self);
-    _PyRuntime.initialized = 0;
-    _PyRuntime.core_initialized = 0;
-    _PyThreadState_DeleteExcept(&_PyRuntime, self);
+    if (python->internals.finalizing) {
+        *(volatile uintptr_t *)python->internals.finalizing = (uintptr_t)PyThreadState_Get();
+    }
 }
 
 static bool is_closed(const struct python *python, PyObject *file)
@@ -108,15 +124,26 @@ static bool is_closed(const struct python *python, PyObject *file)
     return is;
 }
 
+/* In the words of each version. */
+static void complain_of_flush(const struct python *python, PyObject *file)
+{
+    if (python->internals.say_unraisable) {
+        python->internals.say_unraisable(python->minor > 13 ? "Exception ignored while flushing sys.stdout"
+                                                            : "Exception ignored on flushing sys.stdout");
+    } else {
+        PyErr_WriteUnraisable(file);
+    }
+}
+
 static int flush(const struct python *python, PyObject *name, bool complains)
 {
     PyObject *file = PyDict_GetItemWithError(python->sys.live, name);
     if (!file || file == Py_None || is_closed(python, file)) {
         return 0;
     }
-    PyObject *none = PyObject_CallMethodNoArgs(file, python->words.flush);
+    PyObject *none = PyObject_CallMethodObjArgs(file, python->words.flush, NULL);
     if (!none && complains) {
-        PyErr_WriteUnraisable(file);
+        complain_of_flush(python, file);
     }
     PyErr_Clear();
     Py_XDECREF(none);
@@ -133,7 +160,7 @@ static int flush_stdio(const struct python *python)
 static bool has_handler(const struct python *python, int number)
 {
     PyObject *argument = PyLong_FromLong(number);
-    PyObject *handler = argument ? PyObject_CallOneArg(python->get_signal, argument) : NULL;
+    PyObject *handler = argument ? PyObject_CallFunctionObjArgs(python->get_signal, argument, NULL) : NULL;
     bool has = handler && PyCallable_Check(handler);
     PyErr_Clear();
     Py_XDECREF(argument);
@@ -156,18 +183,37 @@ static void reset_signals(const struct python *python)
     }
 }
 
+static void collect(const struct python *python)
+{
+    PyObject *count = PyObject_CallObject(python->collect, NULL);
+    PyErr_Clear();
+    Py_XDECREF(count);
+}
+
+/* Where the program has not switched collection off. */
+static void collect_enabled(const struct python *python)
+{
+    PyObject *answer = PyObject_CallObject(python->is_enabled, NULL);
+    if (answer == Py_True) {
+        collect(python);
+    }
+    Py_XDECREF(answer);
+}
+
 /* As _PyGC_CollectNoFail(): whether or not the program has switched collection off, and without its
  * callbacks. */
-static void collect_always(void)
+static void collect_always(const struct python *python)
 {
-    struct _gc_runtime_state *gc = &PyInterpreterState_Get()->gc;
-    PyObject *callbacks = gc->callbacks;
-    gc->callbacks = NULL;
-    int enabled = gc->enabled;
-    gc->enabled = 1;
-    PyGC_Collect();
-    gc->enabled = enabled;
-    gc->callbacks = callbacks;
+    Py_ssize_t n = PyList_Size(python->callbacks);
+    PyObject *kept = n > 0 ? PyList_GetSlice(python->callbacks, 0, n) : NULL;
+    if (kept) {
+        PyList_SetSlice(python->callbacks, 0, n, NULL);
+    }
+    collect(python);
+    if (kept) {
+        PyList_SetSlice(python->callbacks, 0, 0, kept);
+    }
+    Py_XDECREF(kept);
 }
 
 static void set(PyObject *names, PyObject *name, PyObject *value)
@@ -189,6 +235,7 @@ static void clear_special_names(const struct python *python)
                                  words->last_type,
                                  words->last_value,
                                  words->last_traceback,
+                                 words->last_exc,
                                  words->path_hooks,
                                  words->path_importer_cache,
                                  words->meta_path,
@@ -198,6 +245,9 @@ static void clear_special_names(const struct python *python)
                                      {words->stderr, words->__stderr__}};
     set(python->builtins.live, words->_, Py_None);
     for (size_t i = 0; i < ARRAY_SIZE(cleared); i++) {
+        if (cleared[i] == words->last_exc && python->minor < 12) {
+            continue;
+        }
         set(python->sys.live, cleared[i], Py_None);
     }
     for (size_t i = 0; i < ARRAY_SIZE(restored); i++) {
@@ -206,12 +256,26 @@ static void clear_special_names(const struct python *python)
     }
 }
 
+/* From here on `modules`, which names all of the template's, is what sys.modules is. Where the interpreter's
+ * own pointer is not known, the dict that there is takes over its contents. */
 static void set_modules(const struct python *python, PyObject *modules)
 {
-    /* What was there until now is never freed: it holds the template's modules. */
-    Py_INCREF(modules);
-    PyInterpreterState_Get()->modules = modules;
-    set(python->sys.live, python->words.modules, modules);
+    PyObject *before = PyImport_GetModuleDict(), *name, *value;
+    if (python->internals.modules) {
+        /* What was there until now is never freed: it holds the template's modules. */
+        Py_INCREF(modules);
+        *python->internals.modules = modules;
+        set(python->sys.live, python->words.modules, modules);
+        return;
+    }
+    for (Py_ssize_t at = 0; PyDict_Next(modules, &at, &name, &value);) {
+        if (PyDict_GetItemWithError(before, name) != value) {
+            set(before, name, value);
+        }
+    }
+    if (PyDict_Size(modules) == 0) {
+        PyDict_Clear(before);
+    }
 }
 
 static void take_module(PyObject *modules, PyObject *list, PyObject *name, PyObject *module)
@@ -229,9 +293,10 @@ static void take_module(PyObject *modules, PyObject *list, PyObject *name, PyObj
  * short program costs. */
 static PyObject *take_modules(const struct python *python)
 {
-    PyObject *modules = PyInterpreterState_Get()->modules, *list = PyList_New(0), *name, *module;
+    PyObject *modules = PyImport_GetModuleDict(), *list = PyList_New(0), *name, *module;
     PyObject *main = PyDict_GetItemWithError(modules, python->words.__main__);
-    if (list && main && version_of(modules) == python->imported_version) {
+    if (list && main && python->imported_version != 0 &&
+        version_of(python, modules) == python->imported_version) {
         take_module(modules, list, python->words.__main__, main);
         return list;
     }
@@ -250,13 +315,14 @@ static void drop_modules(const struct python *python, PyObject *modules, PyObjec
                          Py_ssize_t end)
 {
     set_modules(python, modules);
-    for (Py_ssize_t i = first; i < PyList_GET_SIZE(list); i++) {
-        PyObject *pair = PyList_GET_ITEM(list, i);
-        set(modules, PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1));
+    modules = PyImport_GetModuleDict();
+    for (Py_ssize_t i = first; i < PyList_Size(list); i++) {
+        PyObject *pair = PyList_GetItem(list, i);
+        set(modules, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1));
     }
-    for (Py_ssize_t i = first; i < PyList_GET_SIZE(list); i++) {
-        PyObject *pair = PyList_GET_ITEM(list, i), *name = PyTuple_GET_ITEM(pair, 0);
-        PyObject *weak = i < end ? PyWeakref_NewRef(PyTuple_GET_ITEM(pair, 1), NULL) : NULL;
+    for (Py_ssize_t i = first; i < PyList_Size(list); i++) {
+        PyObject *pair = PyList_GetItem(list, i), *name = PyTuple_GetItem(pair, 0);
+        PyObject *weak = i < end ? PyWeakref_NewRef(PyTuple_GetItem(pair, 1), NULL) : NULL;
         Py_INCREF(name);
         if (i < end && (!weak || PyList_SetItem(list, i, weak) < 0)) {
             PyErr_WriteUnraisable(NULL);
@@ -266,24 +332,43 @@ static void drop_modules(const struct python *python, PyObject *modules, PyObjec
     }
 }
 
-static void wipe_survivors(PyObject *list)
+/* As _PyModule_Clear(): first the names that begin with one underscore, then all others. */
+static void wipe_module(const struct python *python, PyObject *module)
 {
-    for (Py_ssize_t i = PyList_GET_SIZE(list) - 1; i >= 0; i--) {
-        PyObject *weak = PyList_GET_ITEM(list, i);
-        PyObject *module = PyWeakref_Check(weak) ? PyWeakref_GET_OBJECT(weak) : Py_None;
-        if (module != Py_None) {
-            Py_INCREF(module);
-            _PyModule_Clear(module);
-            Py_DECREF(module);
+    PyObject *names = PyModule_GetDict(module), *name, *value;
+    for (int pass = 0; pass < 2; pass++) {
+        for (Py_ssize_t at = 0; PyDict_Next(names, &at, &name, &value);) {
+            if (value == Py_None || !PyUnicode_Check(name) || PyUnicode_GetLength(name) == 0) {
+                continue;
+            }
+            bool has_second = PyUnicode_GetLength(name) > 1;
+            bool is_private =
+                PyUnicode_ReadChar(name, 0) == '_' && (!has_second || PyUnicode_ReadChar(name, 1) != '_');
+            if (pass == 0 ? is_private : PyUnicode_Compare(name, python->words.__builtins__) != 0) {
+                set(names, name, Py_None);
+            }
         }
     }
 }
 
+static void wipe_survivors(const struct python *python, PyObject *list)
+{
+    for (Py_ssize_t i = PyList_Size(list) - 1; i >= 0; i--) {
+        PyObject *weak = PyList_GetItem(list, i);
+        PyObject *module = PyTuple_Check(weak) ? NULL : PyObject_CallObject(weak, NULL);
+        if (module && module != Py_None) {
+            wipe_module(python, module);
+        }
+        PyErr_Clear();
+        Py_XDECREF(module);
+    }
+}
+
 /* What the program has put into a namespace of the template's. */
-static void wipe_changes(const struct python_names *names)
+static void wipe_changes(const struct python *python, const struct python_names *names)
 {
     PyObject *name, *value;
-    if (version_of(names->live) == names->version) {
+    if (is_unchanged(python, names)) {
         return;
     }
     for (Py_ssize_t at = 0; PyDict_Next(names->live, &at, &name, &value);) {
@@ -299,29 +384,25 @@ static void remove_builtin(const struct python *python, PyObject *name)
     PyErr_Clear();
 }
 
-/* The usual case: what has been added since was there in the template already, but for `_`. */
-static void remove_added_builtins(const struct python *python)
-{
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(python->added_builtins); i++) {
-        remove_builtin(python, PyList_GET_ITEM(python->added_builtins, i));
-    }
-    remove_builtin(python, python->words._);
-}
-
-/* As they were before site.py: CPython keeps a copy from then. */
+/* As they were before site.py: without what has been added since, and with what has been replaced. */
 static void restore_builtins(const struct python *python)
 {
-    PyObject *copy = PyInterpreterState_Get()->builtins_copy, *added = PyList_New(0), *name, *value;
-    for (Py_ssize_t at = 0; added && PyDict_Next(python->builtins.live, &at, &name, &value);) {
-        PyObject *before = PyDict_GetItemWithError(copy, name);
+    const struct python_names *builtins = &python->builtins;
+    PyObject *added = PyList_New(0), *name, *value;
+    for (Py_ssize_t at = 0;
+         added && !is_unchanged(python, builtins) && PyDict_Next(builtins->live, &at, &name, &value);) {
+        PyObject *before = PyDict_GetItemWithError(builtins->before, name);
         if (!before) {
             PyList_Append(added, name);
         } else if (before != value) {
-            set(python->builtins.live, name, before);
+            set(builtins->live, name, before);
         }
     }
-    for (Py_ssize_t i = 0; added && i < PyList_GET_SIZE(added); i++) {
-        remove_builtin(python, PyList_GET_ITEM(added, i));
+    for (Py_ssize_t i = 0; i < PyList_Size(python->added_builtins); i++) {
+        remove_builtin(python, PyList_GetItem(python->added_builtins, i));
+    }
+    for (Py_ssize_t i = 0; added && i < PyList_Size(added); i++) {
+        remove_builtin(python, PyList_GetItem(added, i));
     }
     Py_XDECREF(added);
 }
@@ -344,27 +425,15 @@ static void clear_stdio_names(const struct python *python)
     }
 }
 
-/* What hangs on the thread itself: threading.local, context variables. */
-static void clear_thread(const struct python *python)
-{
-    PyThreadState *self = PyThreadState_Get();
-    wipe_changes(&python->thread);
-    if (self->context && ((PyContext *)self->context)->ctx_vars != python->context_variables) {
-        Py_CLEAR(self->context);
-    }
-}
-
 static bool is_main(const struct python *python, PyObject *list)
 {
-    return PyList_GET_SIZE(list) > 0 &&
-           PyModule_GetDict(PyTuple_GET_ITEM(PyList_GET_ITEM(list, 0), 1)) == python->main;
+    return PyList_Size(list) > 0 &&
+           PyModule_GetDict(PyTuple_GetItem(PyList_GetItem(list, 0), 1)) == python->main;
 }
 
 static void finalize_modules(const struct python *python, const struct finish_versions *begun)
 {
-    bool usual_sys = version_of(python->sys.live) == begun->sys;
-    bool usual_builtins =
-        python->added_builtins && version_of(python->builtins.live) == python->builtins.version;
+    bool usual_sys = begun->sys != 0 && version_of(python, python->sys.live) == begun->sys;
     clear_special_names(python);
     PyObject *list = take_modules(python), *empty = PyDict_New();
     if (!list || !empty) {
@@ -372,27 +441,23 @@ static void finalize_modules(const struct python *python, const struct finish_ve
     }
     Py_ssize_t others = is_main(python, list);
     drop_modules(python, python->modules_while_main_ends, list, 0, others);
-    drop_modules(python, python->modules_while_others_end, list, others, PyList_GET_SIZE(list));
+    drop_modules(python, python->modules_while_others_end, list, others, PyList_Size(list));
     set_modules(python, empty);
-    if (usual_builtins) {
-        remove_added_builtins(python);
-    } else {
-        restore_builtins(python);
-    }
-    collect_always();
-    wipe_survivors(list);
+    restore_builtins(python);
+    collect_always(python);
+    wipe_survivors(python, list);
     Py_DECREF(list);
     for (size_t i = python->n_modules; i > 0; i--) {
-        wipe_changes(&python->modules[i - 1]);
+        wipe_changes(python, &python->modules[i - 1]);
     }
     clear_stdio_names(python);
     if (usual_sys) {
         clear_own_sys_names(python);
     } else {
-        wipe_changes(&python->sys);
+        wipe_changes(python, &python->sys);
     }
-    collect_always();
-    clear_thread(python);
+    collect_always(python);
+    PyThreadState_Clear(PyThreadState_Get()); /* threading.local, context variables */
 }
 
 /* As the destructors of sys.stdout and sys.stderr do it: whoever has closed them has had their reasons. */
@@ -401,7 +466,7 @@ static void flush_last(const struct python *python)
     for (size_t i = 0; i < ARRAY_SIZE(python->stdio); i++) {
         PyObject *none = is_closed(python, python->stdio[i])
                              ? NULL
-                             : PyObject_CallMethodNoArgs(python->stdio[i], python->words.flush);
+                             : PyObject_CallMethodObjArgs(python->stdio[i], python->words.flush, NULL);
         PyErr_Clear();
         Py_XDECREF(none);
     }
@@ -411,10 +476,10 @@ int finish(const struct python *python, const struct finish_versions *begun, int
 {
     wait_for_threads(python, begun);
     call_exitfuncs(python);
-    begin_finalizing();
+    begin_finalizing(python);
     int lost = flush_stdio(python);
     reset_signals(python);
-    PyGC_Collect();
+    collect_enabled(python);
     finalize_modules(python, begun);
     flush_last(python);
     return lost < 0 ? EXIT_LOST_OUTPUT : code;

@@ -4,19 +4,19 @@
  * and what match.c has ruled out, so that a program finds the same names, frames, messages and exit codes. */
 #include "jail/runtime/python/job.h"
 
-#define PY_SSIZE_T_CLEAN
-#define Py_BUILD_CORE_MODULE 1
-#include <Python.h>
-#include <internal/pycore_pylifecycle.h>
-
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "jail/base/cleanup.h"
+#include "jail/runtime/python/exit.h"
 #include "jail/runtime/python/finish.h"
 #include "jail/runtime/python/match.h"
-#include "jail/runtime/python/rehearse.h"
+#include "jail/runtime/python/python.h"
+#include "jail/runtime/python/scripts.h"
 #include "jail/runtime/python/words.h"
 #include "jail/zygote.h"
 
@@ -51,10 +51,11 @@ static int add_variable(PyObject *data, const char *variable)
     }
     PyObject *name = PyBytes_FromStringAndSize(variable, equals - variable);
     PyObject *value = PyBytes_FromString(equals + 1);
-    int r = name && value && PyDict_SetDefault(data, name, value) ? 0 : -1;
+    int known = name && value ? PyDict_Contains(data, name) : -1;
+    int r = known == 0 ? PyDict_SetItem(data, name, value) : known;
     Py_XDECREF(name);
     Py_XDECREF(value);
-    return r;
+    return r < 0 ? -1 : 0;
 }
 
 /* The job's own time zone. */
@@ -122,7 +123,7 @@ static int set_main(const struct python *python, const char *path)
 static void flush_quietly(const struct python *python, PyObject *name)
 {
     PyObject *file = PyDict_GetItemWithError(python->sys.live, name);
-    PyObject *none = file ? PyObject_CallMethodNoArgs(file, python->words.flush) : NULL;
+    PyObject *none = file ? PyObject_CallMethodObjArgs(file, python->words.flush, NULL) : NULL;
     if (!none) {
         PyErr_Clear();
     }
@@ -148,29 +149,30 @@ static void delete_main(const struct python *python, PyObject *name)
 /* Ends as an interpreter does whose program has let a KeyboardInterrupt go: so that a shell sees it. */
 static int end_interrupted(void)
 {
-    PyOS_setsig(SIGINT, SIG_DFL);
+    signal(SIGINT, SIG_DFL);
     kill(getpid(), SIGINT);
     return 128 + SIGINT;
 }
 
+/* PyCompilerFlags. */
+struct compiler_flags {
+    int flags, minor;
+};
+
 static int run_script(const struct python *python, const struct script *script)
 {
-    PyCompilerFlags flags = {.cf_flags = 0, .cf_feature_version = PY_MINOR_VERSION};
+    struct compiler_flags flags = {.minor = python->minor};
     struct finish_versions begun;
     finish_prepare(python, &begun);
     Py_INCREF(python->main); /* the program may remove __main__ */
-    PyObject *result =
-        PyRun_FileExFlags(script->file, script->path, Py_file_input, python->main, python->main, 1, &flags);
+    PyObject *result = python->internals.run_file(script->file, script->path, Py_file_input, python->main,
+                                                  python->main, 1, &flags);
     flush_stdio(python);
     bool interrupted = !result && PyErr_Occurred() == PyExc_KeyboardInterrupt;
     int code = 0;
-    if (!result && _Py_HandleSystemExit(&code)) {
+    if (!result && exit_end(python, &code)) {
         Py_DECREF(python->main);
         return finish(python, &begun, code);
-    }
-    if (!result) {
-        PyErr_Print();
-        code = 1;
     }
     Py_XDECREF(result);
     delete_main(python, python->words.__file__);
@@ -183,13 +185,12 @@ static int run_script(const struct python *python, const struct script *script)
 int job_run(const struct python *python, const struct zygote_run *run, const struct script *script)
 {
     if (set_environment(python, run, script) < 0 ||
-        set_sys_list(python, python->words.orig_argv, run->argv) < 0 ||
+        (python->minor > 9 && set_sys_list(python, python->words.orig_argv, run->argv) < 0) ||
         set_sys_list(python, python->words.argv, script->argv) < 0 || set_path(python, script) < 0 ||
         set_main(python, script->path) < 0) {
         PyErr_Print();
         return EXIT_FAILURE;
     }
-    collector_write(&python->collector);
     return run_script(python, script);
 }
 
@@ -197,7 +198,7 @@ int job_run(const struct python *python, const struct zygote_run *run, const str
 static void wake_up(const struct python *python)
 {
     PyOS_AfterFork_Child();
-    PyObject *none = python->set_native_id ? PyObject_CallNoArgs(python->set_native_id) : NULL;
+    PyObject *none = python->set_native_id ? PyObject_CallObject(python->set_native_id, NULL) : NULL;
     PyErr_Clear();
     Py_XDECREF(none);
     entropy_renew(&python->entropy);
@@ -210,14 +211,24 @@ void job_park(const struct python *python, bool is_awaited)
     wake_up(python);
 }
 
+/* What is printed goes nowhere. */
+static int divert_stdout(void)
+{
+    int ends[2]; /* the other end stays open as long as the process lives */
+    return pipe2(ends, O_CLOEXEC) < 0 || dup2(ends[1], STDOUT_FILENO) < 0 ? -1 : 0;
+}
+
 /* The whole life of a job. Its script has a name that looks like any other's. */
-static void run_rehearsal(const struct python *python, enum rehearsal rehearsal)
+static void run_rehearsal(const struct python *python, enum text rehearsal)
 {
     char path[] = "/immure/main.py", directory[] = "/immure";
+    const char *text = text_of(rehearsal);
     char **argv = calloc(python->argc + 2, sizeof *argv);
-    struct script script = {
-        .file = rehearsal_open(rehearsal), .path = path, .directory = directory, .same_environment = true};
-    if (!argv || !script.file || rehearsal_divert_stdout() < 0) {
+    struct script script = {.file = fmemopen((void *)(uintptr_t)text, strlen(text), "r"),
+                            .path = path,
+                            .directory = directory,
+                            .same_environment = true};
+    if (!argv || !script.file || divert_stdout() < 0) {
         return;
     }
     memcpy(argv, python->argv, python->argc * sizeof *argv);
@@ -230,12 +241,12 @@ static void run_rehearsal(const struct python *python, enum rehearsal rehearsal)
 
 static void run_least(void *python)
 {
-    run_rehearsal(python, REHEARSAL_LEAST);
+    run_rehearsal(python, TEXT_LEAST);
 }
 
 static void run_usual(void *python)
 {
-    run_rehearsal(python, REHEARSAL_JOB);
+    run_rehearsal(python, TEXT_JOB);
 }
 
 void job_rehearse(struct python *python)

@@ -1,37 +1,51 @@
-/* immure-python3.11: a warm CPython. The program of a template's jail, and of every job's that is forked from
- * it.
+/* immure-python.so: makes a warm CPython of the very interpreter that jobs name, whichever version it is
+ * from 3.9 on. The shared object of a template's jail, and of every job's that is forked from it.
  *
- *     immure-python3.11 INTERPRETER [OPTION...] -- [MODULE...]
+ *     LD_PRELOAD=/immure/template INTERPRETER [OPTION...] /proc/self/fd/9 [MODULE...]
  *
  * INTERPRETER and the options are how a job's command line begins, word for word; the modules are imported
- * beforehand. Descriptor 0 is the template's socket (jail/zygote.h), 2 is where it complains.
+ * beforehand. Descriptor 0 is the template's socket (jail/zygote.h), 2 is where it complains. Preloaded, this
+ * takes both away before the interpreter starts, and puts start.py on descriptor 9, which comes back here as
+ * to a module.
  *
  * What must hold: a program cannot tell this from `INTERPRETER [OPTION...] FILE [ARGUMENT...]`, but for what
  * README.md lists. Where a job asks for something that a started interpreter cannot become any more, the
  * interpreter itself is exec'd, in the same process and the same jail. Until the fork nothing in here sees a
  * byte of a job. */
+#include "jail/runtime/python/python.h"
+
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 #include "jail/base/cleanup.h"
+#include "jail/base/io.h"
 #include "jail/plan/plan.h"
+#include "jail/plan/template_plan.h"
 #include "jail/runtime/python/job.h"
 #include "jail/runtime/python/match.h"
+#include "jail/runtime/python/scripts.h"
 #include "jail/runtime/python/template.h"
 #include "jail/runtime/python/words.h"
 #include "jail/zygote.h"
 
-enum { EXIT_USAGE = 2, EXIT_NOT_RUN = 127 };
+enum { EXIT_NOT_RUN = 127 };
+
+/* The process is the template's, and no other part of it could hand this on from before main(). */
+static struct before_main {
+    struct memory memory;
+    char **environment;
+    int sock, log_fd;
+} before_main = {.sock = -1};
 
 static int fail(int log_fd, const char *what)
 {
@@ -57,6 +71,61 @@ static int stdio_pipes(void)
         }
     }
     return 0;
+}
+
+/* The environment as it is now; the strings themselves never change. */
+static char **copy_environment(void)
+{
+    size_t n = 0;
+    while (environ[n]) {
+        n++;
+    }
+    char **copy = calloc(n + 1, sizeof *copy);
+    if (copy) {
+        memcpy(copy, environ, n * sizeof *copy);
+    }
+    return copy;
+}
+
+/* Whoever it has started for sees no more of it, in /proc/self/environ either. */
+static void hide_preload(void)
+{
+    char *value = getenv("LD_PRELOAD");
+    if (value) {
+        char *name = value - sizeof "LD_PRELOAD";
+        size_t length = strlen(name);
+        unsetenv("LD_PRELOAD");
+        memset(name, 0, length);
+    }
+}
+
+static int offer_start(const char *own_path)
+{
+    char text[1024];
+    CLEANUP(fd_closep) int fd = memfd_create("immure-start", MFD_CLOEXEC);
+    int size = snprintf(text, sizeof text, text_of(TEXT_START), own_path);
+    if (fd < 0 || size < 0 || (size_t)size >= sizeof text || io_write_full(fd, text, (size_t)size) < 0) {
+        return -1;
+    }
+    return dup2(fd, TEMPLATE_START_FD) < 0 ? -1 : 0;
+}
+
+static void __attribute__((constructor)) begin(void)
+{
+    Dl_info own;
+    if (!getenv("LD_PRELOAD") || !dladdr(&before_main, &own)) {
+        return; /* loaded by other means: not a template */
+    }
+    hide_preload();
+    before_main.sock = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, TEMPLATE_START_FD + 1);
+    before_main.log_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, TEMPLATE_START_FD + 1);
+    before_main.environment = copy_environment();
+    if (before_main.sock < 0 || before_main.log_fd < 0 || !before_main.environment ||
+        offer_start(own.dli_fname) < 0 || stdio_pipes() < 0) {
+        fail(STDERR_FILENO, "taking descriptors");
+        _exit(EXIT_FAILURE);
+    }
+    memory_prepare(&before_main.memory);
 }
 
 /* Runs the interpreter itself, from the beginning. The dispositions that this process has inherited from a
@@ -119,58 +188,48 @@ static void park(void *python, bool is_awaited)
     job_park(python, is_awaited);
 }
 
-/* The functions that libraries call of each other are looked up here, once and for all, rather than in every
- * job on the first call. Only the dynamic linker can do that, and only when a process begins. */
-static void bind_all(char **argv)
+/* Neither this nor a frame below it, those of the interpreter that runs start.py, ever returns. */
+static void __attribute__((noreturn)) serve(struct python *python)
 {
-    static const char variable[] = "LD_BIND_NOW", mark[] = "template";
-    const char *value = getenv(variable);
-    if (value && strcmp(value, mark) == 0) {
-        unsetenv(variable);
-    } else if (!value && setenv(variable, mark, 1) == 0) {
-        execv("/proc/self/exe", argv);
-        unsetenv(variable); /* it works without */
+    if (python_start(python) < 0) {
+        _exit(EXIT_FAILURE);
     }
-}
-
-int main(int argc, char **argv)
-{
-    bind_all(argv);
-    int options = 1;
-    while (options < argc && strcmp(argv[options], "--") != 0) {
-        options++;
-    }
-    if (options < 2 || options == argc) {
-        fputs("usage: immure-python3.11 INTERPRETER [OPTION...] -- [MODULE...]\n", stderr);
-        return EXIT_USAGE;
-    }
-    argv[options] = NULL;
-    int sock = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
-    int log_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
-    if (sock < 0 || log_fd < 0 || stdio_pipes() < 0) {
-        fail(STDERR_FILENO, "taking descriptors");
-        return EXIT_FAILURE;
-    }
-    /* What ps shows is the interpreter's name. */
-    const char *slash = strrchr(argv[1], '/');
-    prctl(PR_SET_NAME, slash ? slash + 1 : argv[1]);
-
-    struct python python;
-    if (python_start(argv + 1, (size_t)options - 1, (char *const *)argv + options + 1,
-                     (size_t)(argc - options - 1), log_fd, &python) < 0) {
-        return EXIT_FAILURE;
-    }
-    close(log_fd);
-    job_rehearse(&python);
+    close(TEMPLATE_START_FD);
+    close(python->log_fd);
+    job_rehearse(python);
     unsigned long long loaded = loaded_libraries();
     struct zygote_run run;
-    if (zygote_serve(sock, park, &python, &run) < 0) {
-        return EXIT_FAILURE;
+    if (zygote_serve(before_main.sock, park, python, &run) < 0) {
+        _exit(EXIT_FAILURE);
     }
-    renew_canary(); /* main() itself does not return from here on */
+    renew_canary();
     struct script script;
-    if (!match_run(&python, &run, &script)) {
+    if (!match_run(python, &run, &script)) {
         _exit(exec_interpreter(&run));
     }
-    leave(job_run(&python, &run, &script), loaded);
+    leave(job_run(python, &run, &script), loaded);
+}
+
+static PyObject *become_template(PyObject *module, PyObject *nothing)
+{
+    (void)module, (void)nothing;
+    static struct python python;
+    if (before_main.sock < 0) {
+        PyErr_SetString(PyExc_RuntimeError, "this interpreter was not started to be a template");
+        return NULL;
+    }
+    python = (struct python){
+        .memory = &before_main.memory, .environment = before_main.environment, .log_fd = before_main.log_fd};
+    serve(&python);
+}
+
+PyMODINIT_FUNC PyInit_immure_template(void);
+
+PyMODINIT_FUNC PyInit_immure_template(void)
+{
+    static PyMethodDef methods[] = {{.ml_name = "serve", .ml_meth = become_template, .ml_flags = METH_NOARGS},
+                                    {0}};
+    static PyModuleDef definition = {
+        .m_base = PyModuleDef_HEAD_INIT, .m_name = "immure_template", .m_methods = methods};
+    return PyModuleDef_Init(&definition);
 }

@@ -10,23 +10,21 @@
  * imports have left all over its pools; so the gaps are filled beforehand. */
 #include "jail/runtime/python/memory.h"
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "jail/runtime/python/python.h"
 
-#include <stdbool.h>
+#include <dlfcn.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #define HUGE_BYTES (2ul << 20)
-#define AREA_BYTES (8ul << 20)
+#define AREA_BYTES (32ul << 20)
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25 /* Linux 6.1 */
 #endif
 
-/* Objects/obmalloc.c: blocks of one size in pools, which begin with the number of blocks in use. */
-#define POOL_BYTES      (16ul << 10)
+/* Objects/obmalloc.c: blocks of one size in pools. */
 #define BLOCK_STEP      16
 #define BLOCK_BYTES_MAX 512
 
@@ -37,9 +35,26 @@ static uintptr_t align_up(uintptr_t address)
     return (address + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1);
 }
 
+/* Objects/obmalloc.c; not in the limited API, and the same since 3.4. */
+struct arena_allocator {
+    void *context;
+    void *(*take)(void *context, size_t size);
+    void (*give_back)(void *context, void *arena, size_t size);
+};
+
+struct returned_arena {
+    struct returned_arena *next;
+    size_t size;
+};
+
 static void *take_arena(void *context, size_t size)
 {
     struct memory *memory = context;
+    if (memory->returned && size == memory->returned->size) {
+        void *arena = memory->returned;
+        memory->returned = memory->returned->next;
+        return arena;
+    }
     if (size <= (size_t)(memory->area_end - memory->area_next)) {
         char *arena = memory->area_next;
         memory->area_next += size;
@@ -51,8 +66,15 @@ static void *take_arena(void *context, size_t size)
 
 static void give_arena_back(void *context, void *arena, size_t size)
 {
-    (void)context;
-    munmap(arena, size);
+    struct memory *memory = context;
+    if ((char *)arena < memory->area || (char *)arena >= memory->area_end) {
+        munmap(arena, size);
+        return;
+    }
+    /* A hole would tear the huge pages; the next one comes here. */
+    struct returned_arena *returned = arena;
+    *returned = (struct returned_arena){.next = memory->returned, .size = size};
+    memory->returned = returned;
 }
 
 void memory_prepare(struct memory *memory)
@@ -72,34 +94,28 @@ void memory_prepare(struct memory *memory)
     memory->area_end = memory->area + AREA_BYTES;
     munmap(area, (size_t)(memory->area - (char *)area));
     munmap(memory->area_end, HUGE_BYTES - (size_t)(memory->area - (char *)area));
-    PyObjectArenaAllocator allocator = {.ctx = memory, .alloc = take_arena, .free = give_arena_back};
-    PyObject_SetArenaAllocator(&allocator);
+    struct arena_allocator allocator = {.context = memory, .take = take_arena, .give_back = give_arena_back};
+    void (*set_allocator)(struct arena_allocator *) =
+        (__typeof__(set_allocator))dlsym(RTLD_DEFAULT, "PyObject_SetArenaAllocator");
+    if (set_allocator) {
+        set_allocator(&allocator);
+    }
 }
 
-/* False for what does not come from our arenas: large blocks, other allocators. */
-static bool in_used_pool(const struct memory *memory, const void *block)
-{
-    const char *at = block;
-    return at >= memory->area &&
-           at<memory->area_next &&*(const unsigned *)((uintptr_t)block & ~(uintptr_t)(POOL_BYTES - 1))> 1;
-}
-
-/* Takes every free block of pools that are in use, then every free pool; none is ever given back. What is
- * left then is a new arena, behind the last huge page. */
+/* Takes every free block and every free pool, and never gives them back: the largest blocks first, for which
+ * whole pools are used up; then the smaller ones find room only in pools of their own size. What is left is a
+ * new arena, behind the last huge page. Ends, too, where blocks come from elsewhere. */
 static void fill_arenas(struct memory *memory)
 {
-    void *block;
-    for (size_t size = BLOCK_STEP; size <= BLOCK_BYTES_MAX; size += BLOCK_STEP) {
-        do {
-            block = PyObject_Malloc(size);
-        } while (in_used_pool(memory, block));
-        PyObject_Free(block);
-    }
+    const char *block;
     memory->area_next = (char *)align_up((uintptr_t)memory->area_next);
     const char *next = memory->area_next;
-    do {
-        block = PyObject_Malloc(BLOCK_BYTES_MAX);
-    } while (block && (const char *)block >= memory->area && (const char *)block < next);
+    for (size_t size = BLOCK_BYTES_MAX; size >= BLOCK_STEP; size -= BLOCK_STEP) {
+        do {
+            block = PyObject_Malloc(size);
+        } while (block && block >= memory->area && block < next);
+        PyObject_Free((void *)(uintptr_t)block);
+    }
 }
 
 /* Pushes the end of the heap across the end of a huge page, and takes every free block before it. Returns

@@ -1,17 +1,12 @@
 /* What a job's start and end will want to know of the interpreter, looked up once, in the template. */
 #include "jail/runtime/python/remember.h"
 
-#define PY_SSIZE_T_CLEAN
-#define Py_BUILD_CORE_MODULE 1
-#include <Python.h>
-#include <internal/pycore_context.h>
-#include <internal/pycore_interp.h>
-
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "jail/base/cleanup.h"
+#include "jail/runtime/python/python.h"
 #include "jail/runtime/python/words.h"
 
 PyObject *remember_attribute(const char *module_name, const char *name)
@@ -27,54 +22,26 @@ PyObject *remember_attribute(const char *module_name, const char *name)
     return attribute;
 }
 
-static int compare_strings(const void *a, const void *b)
+static int remember_module_names(struct python *python, PyObject *names)
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* True if nothing that lies in a directory can take the place of this module. */
-static bool is_built_in(PyObject *module)
-{
-    PyObject *spec = PyObject_GetAttrString(module, "__spec__");
-    PyObject *origin = spec ? PyObject_GetAttrString(spec, "origin") : NULL;
-    PyErr_Clear();
-    bool built_in = origin && PyUnicode_Check(origin) &&
-                    (PyUnicode_CompareWithASCIIString(origin, "built-in") == 0 ||
-                     PyUnicode_CompareWithASCIIString(origin, "frozen") == 0);
-    Py_XDECREF(origin);
-    Py_XDECREF(spec);
-    return built_in;
-}
-
-/* Looked for when an interpreter starts, whether they are there or not. */
-static const char *const customizers[] = {"sitecustomize", "usercustomize"};
-
-static int remember_module_names(struct python *python)
-{
-    PyObject *imported = PyImport_GetModuleDict(), *name, *module;
-    size_t room = (size_t)PyDict_Size(imported) + ARRAY_SIZE(customizers);
-    python->module_names = calloc(room, sizeof *python->module_names);
-    if (!python->module_names) {
-        return -1;
-    }
-    for (size_t i = 0; i < ARRAY_SIZE(customizers); i++) {
-        python->module_names[python->n_module_names++] = strdup(customizers[i]);
-    }
-    for (Py_ssize_t at = 0; PyDict_Next(imported, &at, &name, &module);) {
-        const char *text = PyUnicode_AsUTF8(name);
-        if (text && !strchr(text, '.') && strcmp(text, "__main__") != 0 && !is_built_in(module)) {
-            python->module_names[python->n_module_names++] = strdup(text);
+    size_t n = (size_t)PyList_Size(names);
+    python->module_names = calloc(n, sizeof *python->module_names);
+    for (size_t i = 0; python->module_names && i < n; i++) {
+        const char *text = PyBytes_AsString(PyList_GetItem(names, (Py_ssize_t)i));
+        python->module_names[i] = text ? strdup(text) : NULL;
+        if (!python->module_names[i]) {
+            return -1;
         }
+        python->n_module_names++;
     }
-    qsort(python->module_names, python->n_module_names, sizeof *python->module_names, compare_strings);
-    return 0;
+    return python->module_names ? 0 : -1;
 }
 
-static int remember_names(PyObject *names, struct python_names *ret)
+static int remember_names(const struct python *python, PyObject *names, struct python_names *ret)
 {
     ret->live = names;
     ret->before = PyDict_Copy(ret->live);
-    ret->version = ((PyDictObject *)ret->live)->ma_version_tag;
+    ret->version = internals_version(&python->internals, ret->live);
     return ret->before ? 0 : -1;
 }
 
@@ -112,11 +79,11 @@ static int remember_namespaces(struct python *python)
         if (!PyModule_Check(module)) {
             continue;
         }
-        if (remember_names(PyModule_GetDict(module), &names) < 0) {
+        if (remember_names(python, PyModule_GetDict(module), &names) < 0) {
             return -1;
         }
         if (PyUnicode_CompareWithASCIIString(name, "__main__") == 0) {
-            python->main = names.live;
+            continue;
         } else if (PyUnicode_CompareWithASCIIString(name, "sys") == 0) {
             python->sys = names;
         } else if (PyUnicode_CompareWithASCIIString(name, "builtins") == 0) {
@@ -125,9 +92,7 @@ static int remember_namespaces(struct python *python)
             python->modules[python->n_modules++] = names;
         }
     }
-    PyThreadState *self = PyThreadState_Get();
-    python->context_variables = self->context ? ((PyContext *)self->context)->ctx_vars : NULL;
-    return remember_names(PyThreadState_GetDict(), &python->thread);
+    return 0;
 }
 
 /* Whatever is imported in between must have gone again. */
@@ -136,37 +101,17 @@ void remember_imported(struct python *python)
     PyObject *modules = PyImport_GetModuleDict(), *name, *module;
     for (Py_ssize_t at = 0; PyDict_Next(modules, &at, &name, &module);) {
         PyObject *before = PyDict_GetItemWithError(python->imported, name);
-        if (before != module &&
-            !(module && PyModule_Check(module) && PyModule_GetDict(module) == python->main)) {
+        if (before != module && module != python->main_module) {
             return;
         }
     }
-    python->imported_version = ((PyDictObject *)modules)->ma_version_tag;
-}
-
-/* What restore_builtins() will find in every job that leaves them alone. */
-static int remember_added_builtins(struct python *python)
-{
-    PyObject *copy = PyInterpreterState_Get()->builtins_copy, *name, *value;
-    PyObject *added = PyList_New(0);
-    for (Py_ssize_t at = 0; added && PyDict_Next(python->builtins.live, &at, &name, &value);) {
-        PyObject *before = PyDict_GetItemWithError(copy, name);
-        if (before && before != value) {
-            Py_CLEAR(added);
-            return 0;
-        }
-        if (!before && PyList_Append(added, name) < 0) {
-            Py_CLEAR(added);
-        }
-    }
-    python->added_builtins = added;
-    return added ? 0 : -1;
+    python->imported_version = internals_version(&python->internals, modules);
 }
 
 static int remember_threads(struct python *python)
 {
     PyObject *module = PyDict_GetItemString(PyImport_GetModuleDict(), "threading");
-    PyObject *count = PyObject_CallNoArgs(python->count_exitfuncs);
+    PyObject *count = PyObject_CallObject(python->count_exitfuncs, NULL);
     python->threading = module ? PyModule_GetDict(module) : NULL;
     python->n_exitfuncs = count ? PyLong_AsLong(count) : -1;
     Py_XDECREF(count);
@@ -207,24 +152,32 @@ static int remember_signal_handler(struct python *python)
     return 0;
 }
 
-static int remember_objects(struct python *python)
+/* What prepare.py has left in its namespace, and what the interpreter names itself. */
+static int remember_objects(struct python *python, PyObject *preparation)
 {
-    long magic = PyImport_GetMagicNumber();
-    python->magic[0] = (unsigned char)(magic & 0xff);
-    python->magic[1] = (unsigned char)(magic >> 8 & 0xff);
-    PyObject *os_environ = remember_attribute("os", "environ");
-    python->environ_data = os_environ ? PyObject_GetAttrString(os_environ, "_data") : NULL;
-    Py_XDECREF(os_environ);
-    python->source_loader = remember_attribute("_frozen_importlib_external", "SourceFileLoader");
-    python->run_exitfuncs = remember_attribute("atexit", "_run_exitfuncs");
-    python->count_exitfuncs = remember_attribute("atexit", "_ncallbacks");
-    python->set_signal = remember_attribute("_signal", "signal");
-    python->get_signal = remember_attribute("_signal", "getsignal");
-    if (PyDict_GetItemString(PyImport_GetModuleDict(), "threading")) {
-        PyObject *thread = remember_attribute("threading", "_main_thread");
-        python->set_native_id = thread ? PyObject_GetAttrString(thread, "_set_native_id") : NULL;
-        Py_XDECREF(thread);
-        if (!python->set_native_id) {
+    const struct {
+        PyObject **place;
+        const char *name;
+    } rows[] = {
+        {&python->environ_data, "environ_data"},
+        {&python->source_loader, "source_loader"},
+        {&python->run_exitfuncs, "run_exitfuncs"},
+        {&python->count_exitfuncs, "count_exitfuncs"},
+        {&python->set_signal, "set_signal"},
+        {&python->get_signal, "get_signal"},
+        {&python->collect, "collect"},
+        {&python->callbacks, "callbacks"},
+        {&python->count_threads, "count_threads"},
+        {&python->added_builtins, "added_builtins"},
+        {&python->set_native_id, "set_native_id"},
+        {&python->is_enabled, "is_enabled"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        PyObject *found = PyDict_GetItemString(preparation, rows[i].name);
+        Py_XINCREF(found);
+        *rows[i].place = found == Py_None ? NULL : found;
+        if (!found) {
+            PyErr_Format(PyExc_RuntimeError, "nothing is known of %s", rows[i].name);
             return -1;
         }
     }
@@ -233,20 +186,19 @@ static int remember_objects(struct python *python)
         python->stdio[i] = PySys_GetObject(names[i]);
         Py_XINCREF(python->stdio[i]);
     }
-    bool all = python->environ_data && python->source_loader && python->run_exitfuncs &&
-               python->count_exitfuncs && python->set_signal && python->get_signal && python->stdio[0] &&
-               python->stdio[1];
-    return all ? 0 : -1;
+    long magic = PyImport_GetMagicNumber();
+    python->magic[0] = (unsigned char)(magic & 0xff);
+    python->magic[1] = (unsigned char)(magic >> 8 & 0xff);
+    return python->stdio[0] && python->stdio[1] ? 0 : -1;
 }
 
-int remember(struct python *python)
+int remember(struct python *python, PyObject *preparation)
 {
     int r = remember_words(&python->words);
-    r = r < 0 ? r : remember_objects(python);
+    r = r < 0 ? r : remember_objects(python, preparation);
     r = r < 0 ? r : remember_signal_handler(python);
-    r = r < 0 ? r : remember_module_names(python);
+    r = r < 0 ? r : remember_module_names(python, PyDict_GetItemString(preparation, "module_names"));
     r = r < 0 ? r : remember_namespaces(python);
-    r = r < 0 ? r : remember_added_builtins(python);
     r = r < 0 ? r : remember_threads(python);
     return r < 0 ? r : prepare_ending(python);
 }

@@ -4,8 +4,9 @@
 struct _object;
 struct python;
 
-/* Fills in everything from `magic` on. -1 with a Python exception set. */
-int remember(struct python *python);
+/* Fills in everything from `magic` on but __main__; `preparation` is the namespace of prepare.py. -1 with a
+ * Python exception set. */
+int remember(struct python *python, struct _object *preparation);
 
 /* Last of all: from now on nothing is imported but by a job. */
 void remember_imported(struct python *python);

@@ -1,89 +1,110 @@
-/* Starts CPython in a template and makes it ready to be forked. Runs once per template, before any job
- * exists.
+/* Makes the interpreter that this process has started ready to be forked. Runs once per template, before any
+ * job exists.
  *
  * What must hold: nothing that is remembered here is a secret or differs from job to job, and exactly one
  * thread exists at the end. */
 #include "jail/runtime/python/template.h"
 
-#define PY_SSIZE_T_CLEAN
-#define Py_BUILD_CORE_MODULE 1
-#include <Python.h>
-#include <internal/pycore_interp.h>
-
 #include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "jail/base/cleanup.h"
-#include "jail/runtime/python/collector.h"
-#include "jail/runtime/python/rehearse.h"
+#include "jail/plan/template_plan.h"
+#include "jail/runtime/python/python.h"
 #include "jail/runtime/python/remember.h"
+#include "jail/runtime/python/scripts.h"
 #include "jail/runtime/python/words.h"
 
-#if PY_VERSION_HEX >> 16 != 0x030b
-#error "written for CPython 3.11: what is restored for a job, and torn down after it, was read in its sources"
-#endif
+/* Of CPython 3: those whose ends of programs were compared with a fresh interpreter's. */
+#define MINOR_LEAST 9
+#define MINOR_MOST  13
 
-#define REHEARSALS 20 /* code is specialised when it has run eight times; its callers come later */
+#define COLLECTOR_GENERATIONS 3
 
-/* Modules that cannot be shared by jobs. */
-static const struct {
-    const char *name, *why;
-} refused_modules[] = {
-    {"multiprocessing.process",
-     "its key for connections, and the directory it remembers, would be every job's"},
-    {"numpy.random", "every job would draw the same numbers"},
-};
+/* So many of its objects more than before a fresh interpreter's program are made here: by start.py, and by a
+ * job's beginning. Between 40 and 57 in versions 3.9 to 3.13. */
+#define COLLECTOR_EXCESS 48
 
-static int complain(int log_fd, const char *what, const char *why)
+static int complain(int log_fd, const char *what)
 {
-    dprintf(log_fd, "immure-python3.11: %s: %s\n", what, why);
+    dprintf(log_fd, "immure-python: %s\n", what);
     return -1;
 }
 
 /* Says what the pending exception is, where a person can read it. */
-static int complain_exception(int log_fd, const char *what)
+static int complain_exception(int log_fd)
 {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     PyErr_NormalizeException(&type, &value, &traceback);
-    PyObject *text = value ? PyObject_Repr(value) : NULL;
-    const char *words = text ? PyUnicode_AsUTF8(text) : NULL;
-    return complain(log_fd, what, words ? words : "an exception without words");
+    CLEANUP(drop_object) PyObject *text = value ? PyObject_Str(value) : NULL;
+    CLEANUP(drop_object) PyObject *bytes = text ? PyUnicode_AsUTF8String(text) : NULL;
+    return complain(log_fd, bytes ? PyBytes_AsString(bytes) : "an exception without words");
 }
 
-static int initialize(struct python *python, int log_fd)
+static int refuse(const char *why)
 {
-    PyConfig config;
-    PyConfig_InitPythonConfig(&config);
-    PyStatus status = PyConfig_SetBytesArgv(&config, (Py_ssize_t)python->argc, python->argv);
-    if (!PyStatus_Exception(status)) {
-        status = Py_InitializeFromConfig(&config);
-    }
-    PyConfig_Clear(&config);
-    if (PyStatus_Exception(status)) {
-        return complain(log_fd, "starting the interpreter",
-                        status.err_msg ? status.err_msg : "it would exit");
-    }
-    python->safe_path = PyInterpreterState_Get()->config.safe_path;
-    return 0;
+    PyErr_SetString(PyExc_RuntimeError, why);
+    return -1;
 }
 
-/* The environment as it is now; the strings themselves never change. */
-static char **copy_environment(void)
+/* The namespace of prepare.py, run. */
+static PyObject *load_preparation(void)
 {
-    size_t n = 0;
-    while (environ[n]) {
-        n++;
+    CLEANUP(drop_object) PyObject *code = Py_CompileString(text_of(TEXT_PREPARE), "<prepare>", Py_file_input);
+    CLEANUP(drop_object) PyObject *builtins = PyImport_ImportModule("builtins");
+    CLEANUP(drop_object) PyObject *names = PyDict_New();
+    if (!code || !builtins || !names || PyDict_SetItemString(names, "__builtins__", builtins) < 0) {
+        return NULL;
     }
-    char **copy = calloc(n + 1, sizeof *copy);
-    if (copy) {
-        memcpy(copy, environ, n * sizeof *copy);
+    CLEANUP(drop_object) PyObject *none = PyEval_EvalCode(code, names, names);
+    return none ? TAKE_PTR(names) : NULL;
+}
+
+static long flag(const char *name)
+{
+    PyObject *flags = PySys_GetObject("flags");
+    CLEANUP(drop_object) PyObject *value = flags ? PyObject_GetAttrString(flags, name) : NULL;
+    long number = value ? PyLong_AsLong(value) : 0;
+    PyErr_Clear();
+    return number;
+}
+
+static int find_version(struct python *python)
+{
+    CLEANUP(drop_object) PyObject *minor = PySequence_GetItem(PySys_GetObject("version_info"), 1);
+    PyObject *flags = PySys_GetObject("abiflags");
+    python->minor = minor ? (int)PyLong_AsLong(minor) : 0;
+    python->safe_path = flag("safe_path") || flag("isolated");
+    if (flags && PyUnicode_FindChar(flags, 't', 0, PyUnicode_GetLength(flags), 1) >= 0) {
+        return refuse("the interpreter is a free-threaded build, which this cannot fork");
     }
-    return copy;
+    if (python->minor < MINOR_LEAST || python->minor > MINOR_MOST) {
+        return refuse("the interpreter's version is none that this was tried with");
+    }
+    return internals_find(python->minor, &python->internals);
+}
+
+/* How every job's command line begins: what stands before our script. */
+static int remember_argv(struct python *python)
+{
+    FILE *file = fopen("/proc/self/cmdline", "re");
+    char *text = NULL;
+    size_t size = 0;
+    ssize_t n = file ? getdelim(&text, &size, EOF, file) : -1;
+    if (file) {
+        fclose(file);
+    }
+    python->argv = n > 0 ? calloc((size_t)n + 1, sizeof *python->argv) : NULL;
+    for (char *word = text; python->argv && word < text + n && strcmp(word, TEMPLATE_START) != 0;
+         word += strlen(word) + 1) {
+        python->argv[python->argc++] = word;
+    }
+    return python->argc > 0 ? 0 : refuse("the command line cannot be read");
 }
 
 /* PEP 538: in the C locale the interpreter puts LC_CTYPE into its own environment. */
@@ -97,137 +118,169 @@ static void remember_locale(struct python *python)
     python->coerced_locale = now && !before ? strdup(now) : NULL;
 }
 
-static int import_modules(char *const *modules, size_t n, int log_fd)
-{
-    for (size_t i = 0; i < n; i++) {
-        PyObject *module = PyImport_ImportModule(modules[i]);
-        if (!module) {
-            return complain_exception(log_fd, modules[i]);
-        }
-        Py_DECREF(module);
-    }
-    PyObject *imported = PyImport_GetModuleDict();
-    for (size_t i = 0; i < ARRAY_SIZE(refused_modules); i++) {
-        if (PyDict_GetItemString(imported, refused_modules[i].name)) {
-            return complain(log_fd, refused_modules[i].name, refused_modules[i].why);
-        }
-    }
-    return 0;
-}
-
 /* fork copies one thread; this fails where there are others. */
-static int check_single_thread(int log_fd)
+static int check_single_thread(void)
 {
-    return unshare(CLONE_THREAD) < 0 ? complain(log_fd, "threads of imported modules", strerror(errno)) : 0;
+    return unshare(CLONE_THREAD) < 0 ? refuse("the imported modules have started threads") : 0;
 }
 
-static int forget_directory(PyObject *path)
+static int prepare(PyObject *names)
 {
-    PyObject *cache = PySys_GetObject("path_importer_cache");
-    PyObject *finder = PyDict_GetItemWithError(cache, path);
-    int r = PyErr_Occurred() ? -1 : 0;
-    if (r == 0 && finder && PyObject_HasAttrString(finder, "invalidate_caches")) {
-        PyObject *none = PyObject_CallMethod(finder, "invalidate_caches", NULL);
-        r = none ? 0 : -1;
-        Py_XDECREF(none);
-    } else if (r == 0 && finder) {
-        r = PyDict_DelItem(cache, path);
+    PyObject *argv = PySys_GetObject("argv");
+    CLEANUP(drop_object) PyObject *modules = argv ? PyList_GetSlice(argv, 1, PyList_Size(argv)) : NULL;
+    PyObject *function = PyDict_GetItemString(names, "prepare");
+    CLEANUP(drop_object)
+    PyObject *none =
+        modules ? PyObject_CallFunction(function, "Oss", modules, text_of(TEXT_LIBRARY), text_of(TEXT_JOB))
+                : NULL;
+    return none ? 0 : -1;
+}
+
+/* A __main__ that the collector knows like any other: what was made before the freeze it never looks at
+ * again. */
+static int make_main(struct python *python, PyObject *preparation)
+{
+    CLEANUP(drop_object)
+    PyObject *names = PyObject_CallFunction(PyDict_GetItemString(preparation, "new_main"), NULL);
+    CLEANUP(drop_object) PyObject *module = PyModule_New("__main__");
+    if (!names || !module) {
+        return -1;
     }
-    return r;
+    python->main_module = module; /* sys.modules alone keeps it */
+    python->main = PyModule_GetDict(module);
+    PyDict_Clear(python->main);
+    return PyDict_Update(python->main, names) < 0
+               ? -1
+               : PyDict_SetItemString(PyImport_GetModuleDict(), "__main__", module);
 }
 
-/* A variable of the prelude's own; NULL where there is no prelude, or another one. */
-static PyObject *prelude_variable(const char *name)
+static int collect(PyObject *function, long generation)
 {
-    PyObject *function = PyDict_GetItemString(PyEval_GetBuiltins(), "call_tool");
-    return function && PyFunction_Check(function)
-               ? PyDict_GetItemString(PyFunction_GetGlobals(function), name)
-               : NULL;
-}
-
-/* What lies in these directories differs from job to job: those of PYTHONPATH, and the session's packages. */
-static int forget_directories(void)
-{
-    PyObject *packages = prelude_variable("packages");
-    int r = packages && PyUnicode_Check(packages) ? forget_directory(packages) : 0;
-    const char *rest = getenv("PYTHONPATH");
-    while (r == 0 && rest && *rest) {
-        size_t length = strcspn(rest, ":");
-        PyObject *path = PyUnicode_DecodeFSDefaultAndSize(rest, (Py_ssize_t)length);
-        r = path ? forget_directory(path) : -1;
-        Py_XDECREF(path);
-        rest += length + (rest[length] == ':');
-    }
-    return r;
+    CLEANUP(drop_object) PyObject *number = PyObject_CallFunction(function, "l", generation);
+    return number ? 0 : -1;
 }
 
 static int call_and_drop(const char *module, const char *name)
 {
-    PyObject *function = remember_attribute(module, name);
-    PyObject *none = function ? PyObject_CallNoArgs(function) : NULL;
-    Py_XDECREF(function);
-    Py_XDECREF(none);
+    CLEANUP(drop_object) PyObject *function = remember_attribute(module, name);
+    CLEANUP(drop_object) PyObject *none = function ? PyObject_CallObject(function, NULL) : NULL;
     return none ? 0 : -1;
 }
 
-/* What is behind the functions of a prelude is read at their first call, unless it is there already
- * (prelude/immure-prelude.py). */
-static int load_prelude(void)
+/* How the collector stands: how many objects and collections until it runs next. */
+static int read_collector(long counts[COLLECTOR_GENERATIONS])
 {
-    PyObject *load = prelude_variable("load");
-    PyObject *none = load ? PyObject_CallNoArgs(load) : Py_NewRef(Py_None);
-    Py_XDECREF(none);
-    return none ? 0 : -1;
+    CLEANUP(drop_object) PyObject *function = remember_attribute("gc", "get_count");
+    CLEANUP(drop_object) PyObject *tuple = function ? PyObject_CallObject(function, NULL) : NULL;
+    return tuple && PyArg_ParseTuple(tuple, "lll", &counts[0], &counts[1], &counts[2]) ? 0 : -1;
 }
 
-/* Takes all that exists out of the collector's sight, so that no collection in a job touches its pages; but
- * for __main__, which is the program's. The collector then stands as in a fresh interpreter, so that it runs
- * when it would run there. */
-static int freeze(void)
+/* How it would stand in a fresh interpreter before its program. */
+static int read_fresh_collector(long counts[COLLECTOR_GENERATIONS])
 {
-    PyObject *main = PyImport_AddModule("__main__");
-    if (!main) {
+    CLEANUP(drop_object) PyObject *function = remember_attribute("gc", "get_threshold");
+    CLEANUP(drop_object) PyObject *thresholds = function ? PyObject_CallObject(function, NULL) : NULL;
+    CLEANUP(drop_object) PyObject *first = thresholds ? PySequence_GetItem(thresholds, 0) : NULL;
+    if (!first || read_collector(counts) < 0) {
         return -1;
     }
-    PyGC_Collect();
-    PyObject_GC_UnTrack(main);
-    PyObject_GC_UnTrack(PyModule_GetDict(main));
-    if (call_and_drop("gc", "freeze") < 0) {
-        return -1;
+    if (counts[0] < COLLECTOR_EXCESS && counts[1] > 0) { /* one collection was for what is too much */
+        counts[0] += PyLong_AsLong(first);
+        counts[1]--;
     }
-    PyObject_GC_Track(main);
-    PyObject_GC_Track(PyModule_GetDict(main));
-    PyGC_Collect(); /* into the oldest generation */
+    counts[0] -= counts[0] < COLLECTOR_EXCESS ? counts[0] : COLLECTOR_EXCESS;
     return 0;
 }
 
-int python_start(char **argv, size_t argc, char *const *modules, size_t n, int log_fd, struct python *ret)
+/* Makes it stand so again, so that in a job it runs when it would run in a fresh interpreter: programs whose
+ * objects have destructors show when that is. Objects that it no longer tracks count all the same. */
+static int write_collector(PyObject *function, const long counts[COLLECTOR_GENERATIONS])
 {
-    *ret = (struct python){.argv = argv, .argc = argc, .environment = copy_environment()};
-    if (!ret->environment) {
-        return complain(log_fd, "starting", strerror(errno));
+    int r = 0;
+    for (int generation = COLLECTOR_GENERATIONS - 1; generation > 0; generation--) {
+        for (long i = 0; i < counts[generation] && r == 0; i++) {
+            r = collect(function, generation - 1);
+        }
     }
-    memory_prepare(&ret->memory);
-    if (initialize(ret, log_fd) < 0) {
+    long now[COLLECTOR_GENERATIONS];
+    r = r < 0 ? r : read_collector(now);
+    for (long i = now[0]; i < counts[0] && r == 0; i++) {
+        PyObject *list = PyList_New(0);
+        r = list ? 0 : -1;
+        if (list) {
+            PyObject_GC_UnTrack(list);
+        }
+    }
+    return r;
+}
+
+/* Takes all that exists out of the collector's sight, so that no collection in a job touches its pages. The
+ * second collection sees to it that nothing is left of the first one's numbers, which decide when a full one
+ * is due; and that free lists are empty: the first one in a job would write to all that they hold. */
+static int freeze(struct python *python)
+{
+    const long all = COLLECTOR_GENERATIONS - 1;
+    return collect(python->collect, all) < 0 || call_and_drop("gc", "freeze") < 0
+               ? -1
+               : collect(python->collect, all);
+}
+
+static void relieve(PyThreadState *next)
+{
+    PyThreadState *old = PyThreadState_Swap(next);
+    PyThreadState_Clear(old);
+    PyThreadState_Delete(old);
+}
+
+/* Another Python thread for this thread, on which no frame lies: a job's program is the first. From 3.13 on
+ * signals are announced to the very first of the process, whose place is taken again when there is no other
+ * at all. Before that, the thread that may call Python from C is the first one which finds that place free.
+ */
+static void change_thread(const struct python *python)
+{
+    PyInterpreterState *interpreter = PyInterpreterState_Get();
+    PyThreadState *between = PyThreadState_New(interpreter);
+    relieve(between);
+    if (python->minor < 13) {
+        relieve(PyThreadState_New(interpreter));
+        return;
+    }
+    PyThreadState_Clear(between);
+    PyThreadState_Swap(NULL);
+    PyThreadState_Delete(between);
+    PyThreadState_Swap(PyThreadState_New(interpreter));
+}
+
+static int make_ready(struct python *python)
+{
+    long counts[COLLECTOR_GENERATIONS];
+    struct internals_statistics statistics;
+    bool has_statistics = internals_read_statistics(&statistics);
+    if (read_fresh_collector(counts) < 0 || call_and_drop("gc", "disable") < 0 || find_version(python) < 0 ||
+        remember_argv(python) < 0) {
         return -1;
     }
-    collector_read(&ret->collector);
-    remember_locale(ret);
-    if (import_modules(modules, n, log_fd) < 0) {
+    remember_locale(python);
+    CLEANUP(drop_object) PyObject *preparation = load_preparation();
+    if (!preparation || prepare(preparation) < 0 || entropy_prepare(preparation, &python->entropy) < 0 ||
+        remember(python, preparation) < 0 || check_single_thread() < 0 || freeze(python) < 0 ||
+        make_main(python, preparation) < 0 || write_collector(python->collect, counts) < 0) {
         return -1;
     }
+    if (has_statistics) {
+        internals_write_statistics(&statistics);
+    }
+    return call_and_drop("gc", "enable");
+}
+
+int python_start(struct python *python)
+{
+    if (make_ready(python) < 0) {
+        return complain_exception(python->log_fd);
+    }
+    change_thread(python);
     PyOS_BeforeFork();
-    PyOS_AfterFork_Child();
-    if (load_prelude() < 0 || rehearse(REHEARSAL_LIBRARY, REHEARSALS) < 0 ||
-        rehearse(REHEARSAL_JOB, REHEARSALS) < 0 || forget_directories() < 0 ||
-        entropy_prepare(&ret->entropy) < 0 || remember(ret) < 0 || freeze() < 0) {
-        return complain_exception(log_fd, "making ready for jobs");
-    }
-    if (check_single_thread(log_fd) < 0) {
-        return -1;
-    }
-    PyOS_BeforeFork();
-    remember_imported(ret);
-    memory_settle(&ret->memory);
+    remember_imported(python);
+    memory_settle(python->memory);
     return 0;
 }

@@ -63,7 +63,7 @@ static void test_fit(void **state)
         CLEANUP(plan_freep) struct jail_plan *template = NULL;
         char *argv[] = {NULL}, expected[256] = "";
         struct err err = {0};
-        int r = jail_plan_for_template(plan, 4096, argv, 1000, false, &template, &err);
+        int r = jail_plan_for_template(plan, 4096, argv, false, 1000, false, &template, &err);
         if (rows[i].why) {
             snprintf(expected, sizeof expected, "this policy cannot run from a template: %s", rows[i].why);
         }
