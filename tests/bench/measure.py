@@ -77,7 +77,7 @@ class Bench:
         self.options, self.report = options, report
         measured = measured or build
         self.programs, self.immure = build / "tests/bench", str(measured / "immure")
-        self.warm = (measured / "immure-python.so").exists()
+        self.warm = any(measured.glob("immure-python*"))  # earlier ones had a program for one version
         # A build lies in its sources, whose configuration it knows; one that has been put elsewhere gets ours.
         its = measured.parent / "config/server.textproto"
         self.configuration = its if its.exists() else ROOT / "config/server.textproto"
