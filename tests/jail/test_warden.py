@@ -521,15 +521,24 @@ def test_the_address_cannot_change(configured):
     assert configured.execute("print(1)")["status"] == "success"
 
 
+PYTHON_IS = 'runtime { name: "python" interpreter: "%s" extension: "py" policy: "python" }\n'
+
+
 @pytest.mark.host_only
 def test_a_runtime_that_does_not_work_is_not_ready(configured):
-    broken = 'runtime { name: "python" interpreter: "/no/such/python" extension: "py" policy: "python" }\n'
-    reload(configured, broken, "reloaded")
+    reload(configured, PYTHON_IS % "/usr/bin/false", "reloaded")
     # the old front, which drains, may answer once more
-    wait_for(lambda: "/no/such/python" in configured.get("/readyz").body.decode(), "the reason")
+    wait_for(lambda: "self-test of runtime python" in configured.get("/readyz").body.decode(), "the reason")
     assert configured.get("/readyz").status == 503
     reload(configured, "", "reloaded")
     wait_for(configured.ready, "ready again")
+
+
+@pytest.mark.host_only
+def test_a_runtime_whose_interpreter_is_gone_is_no_configuration(configured):
+    event = reload(configured, PYTHON_IS % "/no/such/python", "reload_refused")
+    assert "runtime[0].interpreter: /no/such/python is not there" in event["error"]
+    assert configured.ready()
 
 
 # ---- the end
