@@ -422,7 +422,8 @@ int scratch_list(int scratch_fd, size_t max_files, size_t max_entries, struct sc
     *ret = (struct scratch_list){0};
     int work = open_beneath(scratch_fd, SCRATCH_WORK, O_RDONLY | O_DIRECTORY, 0);
     struct walk walk = {.list = ret, .max_files = max_files, .entries_left = max_entries};
-    int r = work < 0 ? work : walk_directory(&walk, work, 0, 0);
+    /* No program can remove it: it went with its session, which was ended while the job ran. */
+    int r = work == -ENOENT ? 0 : work < 0 ? work : walk_directory(&walk, work, 0, 0);
     if (r < 0) {
         scratch_list_free(ret);
         return err_errno(reterr, -r, "listing output files");

@@ -68,7 +68,7 @@ struct scratch_list {
 
 /* Lists regular files, never following a link, at most `max_files`. Looks at `max_entries` names at most: the
  * inode limit bounds a scratch that lies still, but a job of the same session may be making names all the
- * while. */
+ * while. Of a workspace that has been removed since it is empty. */
 int scratch_list(int scratch_fd, size_t max_files, size_t max_entries, struct scratch_list *ret,
                  struct err *reterr);
 void scratch_list_free(struct scratch_list *list);

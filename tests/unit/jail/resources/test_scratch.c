@@ -459,6 +459,16 @@ static void test_list(void **state)
     scratch_list_free(&list);
 }
 
+static void test_list_of_nothing(void **state)
+{
+    struct fixture *f = *state;
+    struct scratch_list list;
+    struct err err = {0};
+    assert_int_equal(unlinkat(f->scratch, SCRATCH_WORK, AT_REMOVEDIR), 0);
+    assert_int_equal(scratch_list(f->scratch, 100, 1000, &list, &err), 0);
+    assert_int_equal(list.n_files, 0);
+}
+
 static void test_list_limit(void **state)
 {
     struct fixture *f = *state;
@@ -653,6 +663,7 @@ int main(void)
         TEST(test_list_ends),
         TEST(test_inode_limit),
         TEST(test_list),
+        TEST(test_list_of_nothing),
         TEST(test_list_limit),
         TEST(test_deep_trees),
         TEST(test_long_trees),
