@@ -183,7 +183,8 @@ static void lint_conditions(const struct seccomp_rule *rule, enum seccomp_action
     bool allows = rule_allows(rule->action), default_allows = rule_allows(otherwise);
     for (size_t i = 0; i < rule->n_conditions; i++) {
         const struct seccomp_condition *condition = &rule->conditions[i];
-        bool wide = condition->op == OP_NE || condition->op == OP_GT || condition->op == OP_GE;
+        bool wide = condition->op == OP_NE || condition->op == OP_GT || condition->op == OP_GE ||
+                    (condition->op == OP_MASKED_NE && condition->mask > UINT32_MAX);
         if (allows && wide) {
             find(findings,
                  "seccomp rule %u: condition on argument %u compares 64 bits; where the kernel reads 32, a "

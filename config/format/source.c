@@ -14,6 +14,7 @@ struct source_place {
     char *path;
     char *variable; /* that has set the field; NULL: a file */
     char *own_path; /* what another file calls it; NULL: the same */
+    bool cut;       /* not all that stands there was adopted */
     struct source_position at;
 };
 
@@ -96,13 +97,14 @@ static int number_of(struct source *source, const char *file)
 }
 
 static int adopt_place(struct source *source, const char *path, int file, const char *own_path,
-                       struct source_position at)
+                       struct source_position at, bool cut)
 {
     struct source_place *place = file < 0 ? NULL : add(source, path);
     if (!place) {
         return -ENOMEM;
     }
     place->own_path = strdup(own_path);
+    place->cut = cut;
     place->at = (struct source_position){.line = at.line, .column = at.column, .file = (unsigned)file};
     return place->own_path ? 0 : -ENOMEM;
 }
@@ -114,13 +116,14 @@ static const char *own_path_of(const struct source_place *place)
 
 static const struct source_place *find(const struct source *source, const char *path, size_t len);
 
-int source_adopt(struct source *source, const char *path, const struct source *other, const char *other_path)
+int source_adopt(struct source *source, const char *path, const struct source *other, const char *other_path,
+                 bool cut)
 {
     size_t len = strlen(other_path);
     /* What is packed, and has no places, is known by its file at least. */
     int r = find(other, other_path, len) ? 0
                                          : adopt_place(source, path, number_of(source, other->name),
-                                                       other_path, (struct source_position){0});
+                                                       other_path, (struct source_position){0}, cut);
     for (size_t i = 0; r == 0 && i < other->n_places; i++) {
         const struct source_place *from = &other->places[i];
         char there[256];
@@ -129,7 +132,7 @@ int source_adopt(struct source *source, const char *path, const struct source *o
         }
         snprintf(there, sizeof there, "%s%s", path, from->path + len);
         r = adopt_place(source, there, number_of(source, file_of(other, from->at)), own_path_of(from),
-                        from->at);
+                        from->at, from->cut || (cut && from->path[len] == '\0'));
     }
     return r;
 }
@@ -139,9 +142,12 @@ bool source_has_adopted(const struct source *source, const struct source *other,
     const struct source_place *from = find(other, other_path, strlen(other_path));
     const char *file = from ? file_of(other, from->at) : other->name;
     const char *own_path = from ? own_path_of(from) : other_path;
+    if (from && from->cut) {
+        return false;
+    }
     for (size_t i = 0; i < source->n_places; i++) {
         const struct source_place *place = &source->places[i];
-        if (place->own_path && strcmp(place->own_path, own_path) == 0 &&
+        if (place->own_path && !place->cut && strcmp(place->own_path, own_path) == 0 &&
             strcmp(file_of(source, place->at), file) == 0) {
             return true;
         }

@@ -33,9 +33,11 @@ int source_note(struct source *source, const char *path, unsigned line, unsigned
 int source_note_variable(struct source *source, const char *path, const char *variable);
 
 /* The field at `path` has come from another source, which has it at `other_path`: it and what is in it is
- * pointed at where it was written, by the names that it has there. */
-int source_adopt(struct source *source, const char *path, const struct source *other, const char *other_path);
-/* What `other` has at `other_path` was adopted before, from wherever `other` itself may have it. */
+ * pointed at where it was written, by the names that it has there. `cut`: not all of it has come. */
+int source_adopt(struct source *source, const char *path, const struct source *other, const char *other_path,
+                 bool cut);
+/* What `other` has at `other_path` was adopted before, and whole, from wherever `other` itself may have it.
+ */
 bool source_has_adopted(const struct source *source, const struct source *other, const char *other_path);
 
 /* Where the field was written, or else the nearest one around it. */

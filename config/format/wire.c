@@ -1,10 +1,10 @@
 /* Strict binary protobuf. Runs in the front and the warden on each other's bytes, and on binary configuration
  * files.
  *
- * protobuf-c checks the framing and the required fields but keeps unknown fields, lets the last of two win,
- * and hands on a string with a NUL in it as if it ended there. All of that shows when the message is packed
- * again: what differs from the bytes that came was not written by wire_pack(). Unknown fields alone would
- * survive, so they are looked for. */
+ * protobuf-c checks the framing and the required fields but hands on a string with a NUL in it as if it ended
+ * there, among other things. That shows when the message is packed again: what differs from the bytes that
+ * came was not written by wire_pack(). It also keeps unknown fields and merges those that come twice, in
+ * quadratic time: those are looked for before. */
 #include "config/format/wire.h"
 
 #include <errno.h>
@@ -31,44 +31,65 @@ int wire_pack(const ProtobufCMessage *message, struct buf *ret)
     return 0;
 }
 
-static bool has_unknown_fields(const ProtobufCMessage *message);
-
-static bool any_has_unknown_fields(ProtobufCMessage *const *messages, size_t n)
+static bool take_number(const uint8_t **at, const uint8_t *end, uint64_t *ret)
 {
-    for (size_t i = 0; i < n; i++) {
-        if (messages[i] && has_unknown_fields(messages[i])) {
+    *ret = 0;
+    for (unsigned shift = 0; *at < end && shift < 64; shift += 7) {
+        uint8_t byte = *(*at)++;
+        *ret |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80) {
             return true;
         }
     }
     return false;
 }
 
-/* Recurses as deep as the schema nests, which holds no cycle. */
-static bool has_unknown_fields(const ProtobufCMessage *message)
+/* Fields that there are, in the order of their numbers, none twice that is not repeated: protobuf-c would
+ * merge those, copying all that it has so far each time. Recurses as deep as the schema nests, which holds no
+ * cycle. */
+static bool is_in_order(const ProtobufCMessageDescriptor *descriptor, const uint8_t *at, const uint8_t *end)
 {
-    if (message->n_unknown_fields > 0) {
-        return true;
-    }
-    for (unsigned i = 0; i < message->descriptor->n_fields; i++) {
-        const ProtobufCFieldDescriptor *field = &message->descriptor->fields[i];
-        const char *base = (const char *)message;
-        if (field->type != PROTOBUF_C_TYPE_MESSAGE) {
-            continue;
+    uint32_t last = 0;
+    while (at < end) {
+        uint64_t tag, n;
+        if (!take_number(&at, end, &tag) || tag >> 3 > INT_MAX) {
+            return false;
         }
-        if (field->label == PROTOBUF_C_LABEL_REPEATED) {
-            ProtobufCMessage *const *items = *(ProtobufCMessage *const *const *)(base + field->offset);
-            if (any_has_unknown_fields(items, *(const size_t *)(base + field->quantifier_offset))) {
-                return true;
+        const ProtobufCFieldDescriptor *field =
+            protobuf_c_message_descriptor_get_field(descriptor, (unsigned)(tag >> 3));
+        if (!field || field->id < last || (field->id == last && field->label != PROTOBUF_C_LABEL_REPEATED)) {
+            return false;
+        }
+        last = field->id;
+        n = 0;
+        switch (tag & 7) {
+        case PROTOBUF_C_WIRE_TYPE_VARINT:
+            if (!take_number(&at, end, &n)) {
+                return false;
             }
-            continue;
+            n = 0;
+            break;
+        case PROTOBUF_C_WIRE_TYPE_64BIT:
+            n = 8;
+            break;
+        case PROTOBUF_C_WIRE_TYPE_32BIT:
+            n = 4;
+            break;
+        case PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED:
+            if (!take_number(&at, end, &n)) {
+                return false;
+            }
+            break;
+        default:
+            return false;
         }
-        bool other_of_oneof = (field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) &&
-                              *(const uint32_t *)(base + field->quantifier_offset) != field->id;
-        if (!other_of_oneof && any_has_unknown_fields((ProtobufCMessage *const *)(base + field->offset), 1)) {
-            return true;
+        if (n > (size_t)(end - at) ||
+            (field->type == PROTOBUF_C_TYPE_MESSAGE && !is_in_order(field->descriptor, at, at + n))) {
+            return false;
         }
+        at += n;
     }
-    return false;
+    return true;
 }
 
 static void *alloc_in_pool(void *pool, size_t size)
@@ -85,7 +106,8 @@ int wire_unpack(const ProtobufCMessageDescriptor *descriptor, const void *data, 
                 struct pool *pool, ProtobufCMessage **ret)
 {
     ProtobufCAllocator in_pool = {.alloc = alloc_in_pool, .free = free_with_pool, .allocator_data = pool};
-    if (size > INT_MAX) {
+    const uint8_t *bytes = data;
+    if (size > INT_MAX || (size > 0 && !is_in_order(descriptor, bytes, bytes + size))) {
         return -EBADMSG;
     }
     ProtobufCMessage *message = protobuf_c_message_unpack(descriptor, pool ? &in_pool : NULL, size, data);
@@ -94,9 +116,7 @@ int wire_unpack(const ProtobufCMessageDescriptor *descriptor, const void *data, 
     }
     CLEANUP(buf_free) struct buf again = BUF_INIT;
     int r = 0;
-    if (has_unknown_fields(message)) {
-        r = -EBADMSG;
-    } else if (wire_pack(message, &again) < 0) {
+    if (wire_pack(message, &again) < 0) {
         r = -ENOMEM;
     } else if (again.len != size || (size > 0 && memcmp(again.data, data, size) != 0)) {
         r = -EBADMSG;

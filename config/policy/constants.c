@@ -35,8 +35,6 @@
 #ifndef PR_SET_VMA
 #define PR_SET_VMA 0x53564d41
 #endif
-/* The bits of a socket's type that are no flags. */
-#define SOCK_TYPE_MASK 0xf
 
 static const struct named_argument arguments[] = {
     {"socket", "family", 0, 32, "family"},
@@ -45,7 +43,7 @@ static const struct named_argument arguments[] = {
     {"socketpair", "family", 0, 32, "family"},
     {"socketpair", "type", 1, 32, "type"},
     {"socketpair", "protocol", 2, 32, "protocol"},
-    {"clone", "flags", 0, 64, "clone"},
+    {"clone", "flags", 0, 32, "clone"},
     {"unshare", "flags", 0, 64, "clone"},
     {"setns", "nstype", 1, 32, "clone"},
     {"ioctl", "fd", 0, 32, NULL},
@@ -62,10 +60,10 @@ static const struct named_argument arguments[] = {
     {"prlimit64", "old_limit", 3, 64, NULL},
     {"setrlimit", "resource", 0, 32, "resource"},
     {"getrlimit", "resource", 0, 32, "resource"},
-    {"mknod", "mode", 1, 32, "mode"},
+    {"mknod", "mode", 1, 16, "mode"},
     {"mknod", "dev", 2, 32, NULL},
     {"mknodat", "dirfd", 0, 32, NULL},
-    {"mknodat", "mode", 2, 32, "mode"},
+    {"mknodat", "mode", 2, 16, "mode"},
     {"mknodat", "dev", 3, 32, NULL},
     {"personality", "persona", 0, 32, "persona"},
     {"fcntl", "fd", 0, 32, NULL},
@@ -81,8 +79,8 @@ static const struct named_argument arguments[] = {
     {"madvise", "advice", 2, 32, "advice"},
     {"mmap", "addr", 0, 64, NULL},
     {"mmap", "length", 1, 64, NULL},
-    {"mmap", "prot", 2, 64, "prot"},
-    {"mmap", "flags", 3, 64, "map"},
+    {"mmap", "prot", 2, 32, "prot"},
+    {"mmap", "flags", 3, 32, "map"},
     {"mmap", "fd", 4, 32, NULL},
     {"mprotect", "len", 1, 64, NULL},
     {"mprotect", "prot", 2, 64, "prot"},

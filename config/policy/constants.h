@@ -8,11 +8,14 @@
 
 struct suggestion;
 
+/* The bits of a socket's type that are no flags. */
+#define SOCK_TYPE_MASK 0xf
+
 /* An argument of a system call. */
 struct named_argument {
     const char *call, *name; /* "ioctl", "request" */
     uint32_t number;         /* 0 to 5 */
-    uint32_t bits;           /* that the kernel reads: 32 or 64 */
+    uint32_t bits;           /* that the kernel reads: 16, 32 or 64 */
     const char *kind;        /* of its constants */
 };
 

@@ -337,17 +337,26 @@ static void free_value(const ProtobufCFieldDescriptor *field, void *value)
     }
 }
 
+static size_t names_of_rule(const ProtobufCFieldDescriptor *field, const void *item)
+{
+    const Immure__SeccompRule *rule =
+        strcmp(field->name, "rule") == 0 ? *(Immure__SeccompRule *const *)item : NULL;
+    return rule ? rule->n_syscall + rule->n_set : 0;
+}
+
 /* Moves an item to the end of a list, or frees it: where it is left out, and where it is there by another
  * way. */
 static int merge_item(struct merge *merge, ProtobufCMessage *into, const ProtobufCFieldDescriptor *field,
                       void *item, size_t index)
 {
     char from_path[sizeof merge->path.text];
-    size_t before = fieldpath_push_index(&merge->path, index);
+    size_t before = fieldpath_push_index(&merge->path, index), names = names_of_rule(field, item);
     memcpy(from_path, merge->path.text, merge->path.len + 1);
     fieldpath_pop(&merge->path, before);
-    if ((merge->out && item_goes(merge->out, field->name, item)) ||
-        source_has_adopted(merge->flat, merge->from, from_path)) {
+    bool goes = merge->out && item_goes(merge->out, field->name, item);
+    /* A rule that has lost some of its names is not the one that comes whole by another way. */
+    bool cut = !goes && names_of_rule(field, item) < names;
+    if (goes || (!cut && source_has_adopted(merge->flat, merge->from, from_path))) {
         free_value(field, item);
         return 0;
     }
@@ -359,7 +368,7 @@ static int merge_item(struct merge *merge, ProtobufCMessage *into, const Protobu
     }
     memcpy(slot, item, builder_value_size(field->type));
     before = fieldpath_push_index(&merge->path, at);
-    int r = source_adopt(merge->flat, merge->path.text, merge->from, from_path);
+    int r = source_adopt(merge->flat, merge->path.text, merge->from, from_path, cut);
     fieldpath_pop(&merge->path, before);
     return r < 0 ? fail_memory(merge->user) : 0;
 }
@@ -419,7 +428,7 @@ static int merge_single(struct merge *merge, ProtobufCMessage *into, ProtobufCMe
     if (field->type == PROTOBUF_C_TYPE_STRING) {
         *(char **)value = NULL;
     }
-    return source_adopt(merge->flat, merge->path.text, merge->from, merge->path.text) < 0
+    return source_adopt(merge->flat, merge->path.text, merge->from, merge->path.text, false) < 0
                ? fail_memory(merge->user)
                : 0;
 }

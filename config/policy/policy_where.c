@@ -55,7 +55,7 @@ static int subject_of(struct checker *checker, const Immure__SeccompRule *rule, 
         }
         struct subject subject = {
             .number = argument ? argument->number : (uint32_t)(name[0] - '0'),
-            .bits = argument && argument->bits == 32 ? UINT32_MAX : UINT64_MAX,
+            .bits = argument && argument->bits < 64 ? (UINT64_C(1) << argument->bits) - 1 : UINT64_MAX,
             .kind = argument ? argument->kind : NULL,
         };
         if (i > 0 && (subject.number != ret->number || subject.bits != ret->bits)) {
@@ -76,7 +76,9 @@ static bool number_of(const char *text, size_t length, uint64_t *ret)
     memcpy(copy, text, length);
     copy[length] = '\0';
     *ret = strtoull(copy, &end, 0);
-    return *end == '\0';
+    bool too_large = *ret == UINT64_MAX && strcmp(copy, "18446744073709551615") != 0 &&
+                     strcasecmp(copy, "0xffffffffffffffff") != 0;
+    return *end == '\0' && !too_large;
 }
 
 static int fail_value(struct checker *checker, const struct subject *subject, const char *word, size_t length)
@@ -112,7 +114,7 @@ static int value_of(struct checker *checker, const struct subject *subject, cons
         }
     }
     return *ret & ~subject->bits
-               ? check_fail(checker, NULL, "%.60s is more than the 32 bits that the kernel reads", text)
+               ? check_fail(checker, NULL, "%.60s has more bits than the kernel reads", text)
                : 0;
 }
 
@@ -156,6 +158,24 @@ static bool join_two(struct terms *terms)
     return false;
 }
 
+/* Whether each is a flag: numbers of families, say, have bits in common. A type of socket has both. */
+static int check_flags(struct checker *checker, const struct subject *subject, const char *field,
+                       const struct terms *terms)
+{
+    static const char *const kinds[] = {"clone", "prot", "map", "open", "memfd", "mode", "persona"};
+    bool flags = !subject->kind, type = subject->kind && strcmp(subject->kind, "type") == 0;
+    for (size_t i = 0; !flags && i < ARRAY_SIZE(kinds); i++) {
+        flags = strcmp(subject->kind, kinds[i]) == 0;
+    }
+    for (size_t i = 0; i < terms->n; i++) {
+        uint64_t value = terms->rows[i].value;
+        if (value == 0 || !(flags || (type && (value & SOCK_TYPE_MASK) == 0))) {
+            return check_fail(checker, field, "has values that are no flags; in and not_in compare values");
+        }
+    }
+    return 0;
+}
+
 /* `all_of` and `none_of`: one comparison. */
 static int flags_of(struct checker *checker, const struct subject *subject,
                     const Immure__SeccompWhere *message, struct terms *ret)
@@ -165,6 +185,8 @@ static int flags_of(struct checker *checker, const struct subject *subject,
     r = r < 0 ? r
               : values_of(checker, subject, "none_of", message->none_of, message->n_none_of, subject->bits,
                           &none);
+    r = r < 0 ? r : check_flags(checker, subject, "all_of", &all);
+    r = r < 0 ? r : check_flags(checker, subject, "none_of", &none);
     struct seccomp_condition both = {.arg = subject->number, .op = OP_MASKED_EQ};
     for (size_t i = 0; i < all.n; i++) {
         both.value |= all.rows[i].value;
@@ -229,6 +251,7 @@ static int terms_of(struct checker *checker, const Immure__SeccompRule *rule,
     if (message->mask) {
         size_t before = fieldpath_push(&checker->path, "mask");
         r = value_of(checker, &subject, message->mask, &mask);
+        r = r < 0 || mask != 0 ? r : check_fail(checker, NULL, "compares no bit");
         fieldpath_pop(&checker->path, before);
     }
     bool in = message->n_in > 0;

@@ -70,10 +70,14 @@ void server_config_swap_callers(struct server_config *a, struct server_config *b
     a->n_keys = b->n_keys;
     a->teams = b->teams;
     a->n_teams = b->n_teams;
+    a->source = b->source;
+    a->source_name = b->source_name;
     b->keys = was.keys;
     b->n_keys = was.n_keys;
     b->teams = was.teams;
     b->n_teams = was.n_teams;
+    b->source = was.source;
+    b->source_name = was.source_name;
 }
 
 static bool is_same_key(const struct key_config *a, const struct key_config *b)
@@ -153,6 +157,11 @@ const struct key_config *server_config_key(const struct server_config *config, c
         }
     }
     return NULL;
+}
+
+bool server_config_has_key(const struct server_config *config, const struct key_config *key)
+{
+    return !key || server_config_key(config, key->name) == key;
 }
 
 bool key_has_expired(const struct key_config *key)

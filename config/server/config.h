@@ -205,7 +205,8 @@ void server_config_free(struct server_config *config);
 /* Of a runtime that is no part of a configuration: what names its interpreter, and what was found of it. */
 void runtime_config_forget(struct runtime_config *runtime);
 
-/* Keys and teams change their places; nothing that points to either may be left. */
+/* Keys and teams change their places, with where they were written; nothing that points to them may be left.
+ */
 void server_config_swap_callers(struct server_config *a, struct server_config *b);
 /* The keys and teams of `from`, for whoever serves: a key of the same name and hash stays where it is, with
  * its account, and gets what is said of it now; others become former ones. -ENOMEM: nothing has changed. */
@@ -221,6 +222,8 @@ bool server_config_allows_callback(const struct server_config *config, const str
                                    const char *text);
 /* NULL: the configuration has no key of that name; `name` may be NULL. */
 const struct key_config *server_config_key(const struct server_config *config, const char *name);
+/* Whether it still is this very key of the configuration's; NULL, nobody's, is. */
+bool server_config_has_key(const struct server_config *config, const struct key_config *key);
 /* Whether it is no key any more. */
 bool key_has_expired(const struct key_config *key);
 /* NULL: the configuration has no team of that name. */

@@ -90,7 +90,7 @@ int key_file_append(struct Immure__Server *message, struct source *source, struc
         snprintf(own_path, sizeof own_path, "key[%zu]", i);
         keys[message->n_key++] = TAKE_PTR(file->key[i]);
         /* What is wrong with it is told as this file has it. */
-        if (source_adopt(source, path, &own, own_path) < 0) {
+        if (source_adopt(source, path, &own, own_path, false) < 0) {
             r = err_errno(reterr, ENOMEM, "while reading %s", message->key_file);
         }
     }

@@ -163,6 +163,11 @@ static ssize_t on_fill(void *arg, struct http_request *http, char *data, size_t 
 static void handle(struct inbound *inbound)
 {
     struct request *request = &inbound->request;
+    /* Keys may have changed since its headers came. */
+    if (!server_config_has_key(request->front->config, request->caller.key)) {
+        request_refuse(request, ERROR_UNAUTHORIZED, NULL, NULL);
+        return;
+    }
     request->argument = route_argument(inbound->route, http_path(request->http), &request->argument_length);
     inbound->route->handle(request);
 }

@@ -4,11 +4,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
 #include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +22,7 @@
 
 #define PATIENCE_NS  (10 * NS_PER_S)
 #define ANSWER_BYTES 65536u
+#define NOBODY       65534u
 
 static const char end_line[] = "end of answer\n";
 
@@ -87,6 +91,18 @@ static const char about_node[] =
 static const char about_bash[] =
     "echo \"version ${BASH_VERSINFO[0]}.${BASH_VERSINFO[1]}.${BASH_VERSINFO[2]}\"; echo end of answer";
 
+/* An interpreter that root has configured need not be root's to change. Where nobody is not in our user
+ * namespace, it keeps the id, and nothing that comes with it. */
+static bool give_up_root(void)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    const struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{0}};
+    return geteuid() != 0 ||
+           (setgroups(0, NULL) == 0 && setresgid(NOBODY, NOBODY, NOBODY) == 0 &&
+            setresuid(NOBODY, NOBODY, NOBODY) == 0) ||
+           syscall(SYS_capset, &header, none) == 0;
+}
+
 static void become(const char *path, char *const *argv, int null, int answer)
 {
     sigset_t none;
@@ -95,18 +111,24 @@ static void become(const char *path, char *const *argv, int null, int answer)
     signal(SIGPIPE, SIG_DFL);
     if (setsid() < 0 || chdir("/") < 0 || dup2(null, 0) < 0 || dup2(answer, 1) < 0 || dup2(null, 2) < 0 ||
         close_range(3, ~0u, CLOSE_RANGE_CLOEXEC) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-        prctl(PR_SET_PDEATHSIG, SIGKILL) < 0) {
+        !give_up_root() || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0) {
         _exit(127);
     }
     execve(path, argv, (char *[]){NULL});
     _exit(127);
 }
 
-/* Until it ends, has said too much, or the time is over. */
+static bool is_complete(const struct buf *answer)
+{
+    size_t length = strlen(end_line);
+    return answer->len >= length && memcmp(answer->data + answer->len - length, end_line, length) == 0;
+}
+
+/* Until it has said all, or too much, ends, or the time is over. */
 static void listen_to(int fd, struct buf *ret)
 {
     uint64_t end_ns = clock_now_ns() + PATIENCE_NS;
-    while (ret->len < ANSWER_BYTES) {
+    while (ret->len < ANSWER_BYTES && !is_complete(ret)) {
         struct pollfd polled = {.fd = fd, .events = POLLIN};
         uint64_t now_ns = clock_now_ns();
         char *to = buf_reserve(ret, 4096);
@@ -140,12 +162,11 @@ static int ask(const char *path, char *const *argv, struct buf *ret, struct err 
         return err_errno(reterr, code, "asking %s", path);
     }
     listen_to(from, ret);
+    kill(-pid, SIGKILL); /* with what it has started */
     kill(pid, SIGKILL);
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
     }
-    size_t length = strlen(end_line);
-    bool complete = !ret->failed && buf_putc(ret, '\0') == 0 && ret->len > length &&
-                    memcmp(ret->data + ret->len - 1 - length, end_line, length) == 0;
+    bool complete = !ret->failed && is_complete(ret) && buf_putc(ret, '\0') == 0;
     return complete ? 0
                     : err_set(reterr, ERR_HOST, ENOEXEC, NULL,
                               "it does not say what it is when it is started with an empty environment");
@@ -158,8 +179,8 @@ static char *word(const char *text)
 
 int ask_python(const char *path, const char *libraries, struct buf *ret, struct err *reterr)
 {
-    char *const argv[] = {word(path),         word("-I"),      word("-S"), word("-c"),
-                          word(about_python), word(libraries), NULL};
+    char *const argv[] = {word(path), word("-I"),         word("-S"),      word("-B"),
+                          word("-c"), word(about_python), word(libraries), NULL};
     return ask(path, argv, ret, reterr);
 }
 

@@ -442,6 +442,9 @@ static int send_job(struct running *job, const char *approval_id, struct err *re
 int dispatch_launch(struct running *job, struct err *reterr)
 {
     struct execute_request *execute = &job->execute;
+    if (!server_config_has_key(job->dispatch->front->config, job->caller.key)) {
+        return err_set(reterr, ERR_DENIED, EPERM, NULL, "this key is not valid any more");
+    }
     bool may_wait = clock_now_ns() < job->wait.until_ns;
     char *stdin_data = NULL; /* a second one, for its next way to the warden */
     if (may_wait && execute->stdin_size > 0) {

@@ -287,7 +287,9 @@ static int spawn(struct execution *execution, struct err *reterr)
 static int go_on(struct execution *execution, struct err *reterr)
 {
     if (!execution->jail) {
-        return spawn(execution, reterr);
+        int r = spawn(execution, reterr);
+        close_fds(execution);
+        return r;
     }
     execution_advance(execution, EXECUTION_BUILDING);
     return run_when_parked(execution, reterr);
@@ -342,6 +344,12 @@ int execution_go_on(struct execution *execution, struct err *reterr)
     int r = filler_end(execution->filler, &execution->filled, reterr);
     filler_free(TAKE_PTR(execution->filler));
     r = r < 0 ? r : go_on(execution, reterr);
+    if (r < 0 && execution->jail && execution->early_end != JAIL_END_NONE) {
+        /* Its kernel, for one, has ended with its session: that is why. */
+        err_clear(reterr);
+        jail_kill(execution->jail, execution->early_end);
+        return 0;
+    }
     if (r == 0 && execution->early_end == JAIL_END_CANCEL) {
         jail_interrupt(execution->jail, JAIL_END_CANCEL);
     } else if (r == 0 && execution->early_end != JAIL_END_NONE) {

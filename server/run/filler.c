@@ -57,7 +57,9 @@ bool filling_takes_long(const struct filling *filling)
            (filling->shared && filling->entries > QUICK_ENTRIES);
 }
 
-static int fill_workspace(const struct filling *filling, struct scratch_list *ret, struct err *reterr)
+/* 1, where `wait` is false: there is more to look at than was thought. */
+static int fill_workspace(const struct filling *filling, bool wait, struct scratch_list *ret,
+                          struct err *reterr)
 {
     const struct job *job = filling->job;
     for (size_t i = 0; i < job->n_files; i++) {
@@ -76,6 +78,15 @@ static int fill_workspace(const struct filling *filling, struct scratch_list *re
     }
     /* What it looks like now tells later which files the program changed. */
     size_t entries_max = filling->shared ? filling->entries_max : job->n_files * (SCRATCH_DEPTH_MAX + 1);
+    if (filling->shared && !wait && entries_max > 2 * QUICK_ENTRIES) {
+        entries_max = 2 * QUICK_ENTRIES;
+        int r = scratch_list(filling->work_fd, entries_max, entries_max, ret, reterr);
+        if (r < 0 || !ret->truncated) {
+            return r;
+        }
+        scratch_list_free(ret);
+        return 1;
+    }
     return scratch_list(filling->work_fd, entries_max, entries_max, ret, reterr);
 }
 
@@ -100,7 +111,7 @@ int filling_do(const struct filling *filling, bool wait, struct filled *ret, str
     if (filling->shared && lock < 0) {
         return lock == -EWOULDBLOCK ? 1 : err_errno(reterr, -lock, "locking a workspace");
     }
-    int r = fill_workspace(filling, &ret->before, reterr);
+    int r = fill_workspace(filling, wait, &ret->before, reterr);
     if (r == 0 && filling->standby) {
         r = jail_standby_program(filling->standby, filling->plan, filling->input_fd, &ret->program_fd,
                                  reterr);
@@ -129,6 +140,9 @@ static int pack(const struct scratch_list *list, int *ret_fd)
         row.inode = file->inode;
         row.mtime = file->mtime;
         row.ctime = file->ctime;
+        if (packed.len + sizeof row + strlen(file->path) + 1 > PACKED_MAX) {
+            break; /* the rest counts as written by the program */
+        }
         buf_append(&packed, &row, sizeof row);
         buf_append(&packed, file->path, strlen(file->path) + 1);
     }

@@ -40,7 +40,7 @@ void filled_clear(struct filled *filled);
 bool filling_takes_long(const struct filling *filling);
 /* Does it. `*ret` is FILLED_NOTHING, also on failure the caller's to clear. ERR_TOO_LARGE, ERR_INVALID: the
  * input does not fit, or a name leads through a link or a file. 1, unless it is to wait: another one fills
- * the same workspace. */
+ * the same workspace, or there is more in it than was thought. */
 int filling_do(const struct filling *filling, bool wait, struct filled *ret, struct err *reterr);
 
 /* Forks the process; call while single-threaded. It ends with its parent. */

@@ -325,12 +325,23 @@ static bool same_policies(const struct policy_set *old, const struct policy_set 
     return true;
 }
 
+/* Where an interpreter was replaced by another one of the same version, what it needs may differ. */
+static bool same_interpreters(const struct server_config *old, const struct server_config *new)
+{
+    for (size_t i = 0; i < old->n_runtimes; i++) {
+        if (memcmp(old->runtimes[i].file, new->runtimes[i].file, sizeof old->runtimes[i].file) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 enum settings_change settings_change(const struct settings *old, const struct settings *new)
 {
     struct server_config bare_old = *old->config, bare_new = *new->config;
     bare_old.n_keys = bare_old.n_teams = bare_new.n_keys = bare_new.n_teams = 0;
     if (bare_old.open != bare_new.open || !same_config(&bare_old, &bare_new) ||
-        !same_policies(old->policies, new->policies)) {
+        !same_policies(old->policies, new->policies) || !same_interpreters(old->config, new->config)) {
         return SETTINGS_MORE;
     }
     return same_config(old->config, new->config) ? SETTINGS_SAME : SETTINGS_CALLERS;

@@ -86,6 +86,11 @@ static int enter(struct file_task *task, struct err *reterr)
     const struct session_file_ask *ask = &task->ask;
     const struct msg_session_query *query = &ask->query;
     struct sessions *sessions = task->sessions;
+    struct session_owner *owner;
+    /* Another key may have that name by now. */
+    if (sessions_owner(sessions, ask->config, query->key, &owner, reterr) < 0 || owner != task->owner) {
+        return not_found(reterr);
+    }
     if (query->what == SESSION_FILE_PUT) {
         const struct session_ask asked = {
             .config = ask->config, .key = query->key, .session_id = query->session_id};

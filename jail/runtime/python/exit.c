@@ -1,5 +1,5 @@
-/* Ends a program whose last exception nobody has caught (Python/pythonrunc.c). Never by CPython's own exit(), which
- * would take the template's modules apart. On the main thread of a job's process. */
+/* Ends a program whose last exception nobody has caught (Python/pythonrunc.c). Never by CPython's own exit(),
+ * which would take the template's modules apart. On the main thread of a job's process. */
 #include "jail/runtime/python/exit.h"
 
 #include <stdio.h>

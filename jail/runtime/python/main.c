@@ -90,12 +90,18 @@ static char **copy_environment(void)
 /* Whoever it has started for sees no more of it, in /proc/self/environ either. */
 static void hide_preload(void)
 {
-    char *value = getenv("LD_PRELOAD");
-    if (value) {
-        char *name = value - sizeof "LD_PRELOAD";
-        size_t length = strlen(name);
-        unsetenv("LD_PRELOAD");
-        memset(name, 0, length);
+    static const char name[] = "LD_PRELOAD=";
+    /* A policy may have one, too. */
+    for (char **variable = environ; *variable;) {
+        char *text = *variable;
+        if (strncmp(text, name, strlen(name)) != 0) {
+            variable++;
+            continue;
+        }
+        for (char **at = variable; *at; at++) {
+            at[0] = at[1];
+        }
+        memset(text, 0, strlen(text));
     }
 }
 

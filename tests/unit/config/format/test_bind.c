@@ -15,6 +15,7 @@
 #include "config/format/digest.h"
 #include "config/format/pool.h"
 #include "config/format/source.h"
+#include "config/format/wire.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
@@ -459,6 +460,25 @@ static void test_configuration(void **state)
     bind_clear(&table, &all);
 }
 
+/* Merging what comes twice would take quadratic time: it is refused before anything is unpacked. */
+static void test_twice_costs_nothing(void **state)
+{
+    (void)state;
+    const struct all full = a_full_one();
+    CLEANUP(buf_free) struct buf packed = BUF_INIT, twice = BUF_INIT;
+    assert_int_equal(bind_encode(&all_table, &full, &packed), 0);
+    buf_append(&twice, packed.data, packed.len);
+    buf_append(&twice, packed.data, packed.len);
+    assert_false(twice.failed);
+    ProtobufCMessage *message;
+    allocations_left = 1000;
+    int r = wire_unpack(all_table.descriptor, twice.data, twice.len, NULL, &message);
+    long left = allocations_left;
+    allocations_left = -1;
+    assert_int_equal(r, -EBADMSG);
+    assert_int_equal(left, 1000);
+}
+
 /* With each allocation failing in turn, writing and reading fail, and leave nothing behind. */
 static void test_out_of_memory(void **state)
 {
@@ -499,7 +519,8 @@ int main(void)
         cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_empty),
         cmocka_unit_test(test_pointers),      cmocka_unit_test(test_numbers_refused),
         cmocka_unit_test(test_texts_refused), cmocka_unit_test(test_bytes_refused),
-        cmocka_unit_test(test_configuration), cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_configuration), cmocka_unit_test(test_twice_costs_nothing),
+        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

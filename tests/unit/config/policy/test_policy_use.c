@@ -175,6 +175,15 @@ static void test_once_and_own_name(void **state)
     assert_int_equal(spec->n_env, 3);
     assert_int_equal(spec->n_mounts, 1);
 
+    /* What has lost some by one way is there whole by the other. */
+    put(directory, "c.textproto",
+        "name: 'c' part: true " WORK "seccomp { rule { action: KILL_PROCESS syscall: ['ptrace', 'bpf'] } }");
+    put(directory, "a.textproto", "name: 'a' part: true use: 'c' without { syscall: 'ptrace' }");
+    put(directory, "b.textproto", "name: 'b' part: true use: 'c'");
+    CLEANUP(spec_freep) struct policy_spec *cut = load(directory, "p.textproto");
+    assert_int_equal(cut->n_rules, 2);
+    assert_int_equal(cut->rules[0].n_syscalls + cut->rules[1].n_syscalls, 3);
+
     put(directory, "python.textproto", "name: 'python' use: 'python' limits { pids: 9 }");
     CLEANUP(spec_freep) struct policy_spec *own = load(directory, "python.textproto");
     assert_int_equal(own->limits.pids, 9);
