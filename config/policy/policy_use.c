@@ -541,8 +541,8 @@ static int add_used(struct user *user, struct merge *merge, Immure__Policy *into
 static int flatten(const struct user *by, unsigned *n_files, struct source *source, Immure__Policy **message,
                    struct err *reterr)
 {
-    struct user user = {
-        .by = by, .message = *message, .source = source, .n_files = n_files, .reterr = reterr};
+    struct user user = {.by = by, .message = *message, .source = source, .reterr = reterr};
+    user.n_files = n_files;
     if (user.message->n_use == 0) {
         return user.message->without ? source_fail(source, "without", reterr, "needs `use`") : 0;
     }

@@ -216,8 +216,9 @@ static void try_interpreter(size_t i, const char *interpreter, bool optional, st
 static void try_runtime(size_t i, const struct server_config *config, struct probe_result *ret)
 {
     const struct runtime_config *runtime = server_config_runtime(config, runtimes[i].name);
-    const char *interpreter = runtimes[i].interpreter ? runtimes[i].interpreter : runtime->interpreter;
-    try_interpreter(i, interpreter, !runtime || runtime->optional, ret);
+    const char *interpreter = runtime ? runtime->interpreter : NULL;
+    try_interpreter(i, runtimes[i].interpreter ? runtimes[i].interpreter : interpreter,
+                    !runtime || runtime->optional, ret);
 }
 
 /* From the ground up. The cgroup row is last: it is the one that a host lacks most often, and the only one

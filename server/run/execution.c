@@ -298,7 +298,7 @@ static int go_on(struct execution *execution, struct err *reterr)
 /* Those of the caller that are needed later. */
 static int own_spawn_fds(struct execution *execution, struct err *reterr)
 {
-    int copies[JAIL_FD_COUNT], code = 0;
+    int copies[JAIL_FD_COUNT] = {0}, code = 0;
     for (size_t i = 0; i < ARRAY_SIZE(copies); i++) {
         int fd = execution->spawn_fds[i];
         copies[i] = fd < 0 || code ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);

@@ -21,6 +21,7 @@
 #include "jail/plan/template_plan.h"
 #include "jail/plan/zygote_message.h"
 #include "policy/policy.h"
+#include "server/run/settings.h"
 
 static char python[] = "python", sha256[] = "00", id[] = "id-1", path[] = "a/b.txt", name[] = "openat";
 
@@ -274,24 +275,21 @@ int main(int argc, char **argv)
 {
     static char local[] = "SANDBOX_EXECUTOR_ENV=test";
     static char *const env[] = {local, NULL};
-    struct server_config *config;
-    struct policy_set *policies;
+    CLEANUP(settings_unrefp) struct settings *settings = NULL;
     struct buf packed = BUF_INIT;
     struct err err = {0};
     if (argc != 2) {
         fprintf(stderr, "usage: %s DIRECTORY\n", argv[0]);
         return 2;
     }
-    if (server_config_load(NULL, env, &config, &err) < 0 || policy_set_load(NULL, 0, &policies, &err) < 0 ||
-        server_config_encode(config, &packed, &err) < 0) {
+    if (settings_load(NULL, env, NULL, &settings, &err) < 0 ||
+        server_config_encode(settings->config, &packed, &err) < 0) {
         die("the shipped configuration", err.text);
     }
     write_seed(argv[1], "server_packed", "shipped", &packed);
     write_to_warden(argv[1]);
     write_to_front(argv[1]);
     write_jails(argv[1]);
-    write_plans(argv[1], config, policy_set_find(policies, python));
-    policy_set_free(policies);
-    server_config_free(config);
+    write_plans(argv[1], settings->config, policy_set_find(settings->policies, python));
     return 0;
 }

@@ -84,7 +84,8 @@ static int remember_namespaces(struct python *python)
         }
         if (PyUnicode_CompareWithASCIIString(name, "__main__") == 0) {
             continue;
-        } else if (PyUnicode_CompareWithASCIIString(name, "sys") == 0) {
+        }
+        if (PyUnicode_CompareWithASCIIString(name, "sys") == 0) {
             python->sys = names;
         } else if (PyUnicode_CompareWithASCIIString(name, "builtins") == 0) {
             python->builtins = names;

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,14 +45,20 @@ static int set_up(void **state)
                : 0;
 }
 
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *walk)
+{
+    (void)st;
+    (void)kind;
+    (void)walk;
+    return remove(path);
+}
+
 static int tear_down(void **state)
 {
     struct world *world = *state;
-    char command[64];
     files_process_free(world->process);
     close(world->workspace);
-    snprintf(command, sizeof command, "rm -r %s", world->path);
-    return system(command);
+    return nftw(world->path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 static int content_of(const char *text)
