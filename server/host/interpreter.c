@@ -28,10 +28,14 @@
 
 static const char *const directories[] = {"/usr/bin", "/usr/local/bin", "/bin"};
 
-static bool is_program(const char *path)
+/* 0 or -errno. */
+static int check_program(const char *path)
 {
     struct stat st;
-    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
+    if (stat(path, &st) < 0 || (S_ISREG(st.st_mode) && access(path, X_OK) < 0)) {
+        return -errno;
+    }
+    return S_ISREG(st.st_mode) ? 0 : -EACCES;
 }
 
 static const char *file_name(const char *path)
@@ -67,27 +71,29 @@ static bool find_environment(const char *path, char ret[PATH_MAX])
     return false;
 }
 
-static bool search_directory(const char *directory, size_t length, const char *name, char ret[PATH_MAX])
+/* 0: it is there; -ENOENT: it is not. Whatever else keeps us from looking might hide it from us. */
+static int search_directory(const char *directory, size_t length, const char *name, char ret[PATH_MAX])
 {
     int n = snprintf(ret, PATH_MAX, "%.*s/%s", (int)length, directory, name);
-    return directory[0] == '/' && n > 0 && n < PATH_MAX && is_program(ret);
+    if (directory[0] != '/' || n < 0 || n >= PATH_MAX) {
+        return -ENOENT;
+    }
+    int r = check_program(ret);
+    return r == -ENOTDIR || r == -EACCES ? -ENOENT : r;
 }
 
-static bool search(const char *name, char ret[PATH_MAX])
+static int search(const char *name, char ret[PATH_MAX])
 {
-    for (size_t i = 0; i < ARRAY_SIZE(directories); i++) {
-        if (search_directory(directories[i], strlen(directories[i]), name, ret)) {
-            return true;
-        }
+    int r = -ENOENT;
+    for (size_t i = 0; r == -ENOENT && i < ARRAY_SIZE(directories); i++) {
+        r = search_directory(directories[i], strlen(directories[i]), name, ret);
     }
-    for (const char *rest = getenv("PATH"); rest && *rest;) {
+    for (const char *rest = getenv("PATH"); r == -ENOENT && rest && *rest;) {
         size_t length = strcspn(rest, ":");
-        if (search_directory(rest, length, name, ret)) {
-            return true;
-        }
+        r = search_directory(rest, length, name, ret);
         rest += length + (rest[length] == ':');
     }
-    return false;
+    return r;
 }
 
 static int take_path(struct runtime_config *runtime, const char *path, struct err *reterr)
@@ -106,13 +112,17 @@ int interpreter_locate(struct runtime_config *runtime, struct err *reterr)
 {
     char path[PATH_MAX], real[PATH_MAX], environment[PATH_MAX];
     const char *named = runtime->interpreter;
-    if (named[0] != '/' && !search(named, path)) {
+    int r = named[0] == '/' ? 0 : search(named, path);
+    if (r == -ENOENT) {
         return err_set(reterr, ERR_HOST, ENOENT, NULL,
                        "there is no %.100s in /usr/bin, /usr/local/bin, /bin or along PATH", named);
     }
-    if (named[0] == '/' && !is_program(named)) {
-        return err_set(reterr, ERR_HOST, errno, NULL, "%.120s %s", named,
-                       access(named, F_OK) < 0 ? "is not there" : "cannot be executed");
+    if (r < 0) {
+        return err_errno(reterr, -r, "looking for %.100s", named);
+    }
+    if (named[0] == '/' && (r = check_program(named)) < 0) {
+        return err_set(reterr, ERR_HOST, -r, NULL, "%.120s %s", named,
+                       r == -ENOENT ? "is not there" : "cannot be executed");
     }
     if (named[0] == '/') {
         return resolve_directory(named, path) ? take_path(runtime, path, reterr) : 0;
@@ -157,7 +167,7 @@ static int add_file(struct runtime_config *runtime, const char *first)
         int r = add_need(runtime, path, NULL);
         ssize_t n = readlink(path, target, sizeof target - 1);
         if (r < 0 || n <= 0) {
-            return r;
+            return r < 0 || n == 0 || errno == EINVAL ? r : -errno;
         }
         target[n] = '\0';
         int length = (int)(file_name(path) - path);
@@ -169,27 +179,32 @@ static int add_file(struct runtime_config *runtime, const char *first)
     return -ELOOP;
 }
 
-/* The loader that an ELF file of this machine's kind names. */
-static bool read_loader(const char *program, char ret[PATH_MAX])
+/* The loader that an ELF file of this machine's kind names; "": none. */
+static int read_loader(const char *program, char ret[PATH_MAX])
 {
     Elf64_Ehdr header;
+    ret[0] = '\0';
     CLEANUP(fd_closep) int fd = open(program, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || pread(fd, &header, sizeof header, 0) != (ssize_t)sizeof header ||
-        memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64) {
-        return false;
+    ssize_t n = fd < 0 ? -1 : pread(fd, &header, sizeof header, 0);
+    if (n != (ssize_t)sizeof header || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+        header.e_ident[EI_CLASS] != ELFCLASS64) {
+        return n < 0 ? -errno : 0;
     }
     for (unsigned i = 0; i < header.e_phnum; i++) {
         Elf64_Phdr segment;
         off_t at = (off_t)(header.e_phoff + i * sizeof segment);
-        if (pread(fd, &segment, sizeof segment, at) != (ssize_t)sizeof segment) {
-            return false;
+        n = pread(fd, &segment, sizeof segment, at);
+        if (n != (ssize_t)sizeof segment) {
+            return n < 0 ? -errno : 0;
         }
         if (segment.p_type == PT_INTERP && segment.p_filesz > 1 && segment.p_filesz <= PATH_MAX) {
-            ssize_t n = pread(fd, ret, segment.p_filesz, (off_t)segment.p_offset);
-            return n == (ssize_t)segment.p_filesz && ret[0] == '/' && ret[n - 1] == '\0';
+            n = pread(fd, ret, segment.p_filesz, (off_t)segment.p_offset);
+            bool good = n == (ssize_t)segment.p_filesz && ret[0] == '/' && ret[n - 1] == '\0';
+            ret[0] = good ? ret[0] : '\0';
+            return n < 0 ? -errno : 0;
         }
     }
-    return false;
+    return 0;
 }
 
 /* The loader, under the name that programs carry, and the directory in which it lies with the C library;
@@ -198,11 +213,15 @@ static int add_loader(struct runtime_config *runtime, char ret[PATH_MAX])
 {
     char loader[PATH_MAX], real[PATH_MAX];
     ret[0] = '\0';
-    if (!read_loader(runtime->interpreter, loader) || !realpath(loader, real)) {
-        return 0;
+    int r = read_loader(runtime->interpreter, loader);
+    if (r < 0 || loader[0] == '\0') {
+        return r;
+    }
+    if (!realpath(loader, real)) {
+        return -errno;
     }
     snprintf(ret, PATH_MAX, "%.*s", (int)(file_name(real) - real - 1), real);
-    int r = add_need(runtime, ret, NULL);
+    r = add_need(runtime, ret, NULL);
     return r < 0 ? r : add_need(runtime, loader, real);
 }
 

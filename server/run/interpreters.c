@@ -178,14 +178,61 @@ static const struct runtime_config *interpreter_of(const struct server_config *c
     return named;
 }
 
-static void show_to_policies(const struct settings *settings)
+static bool is_used(const struct server_config *config, const struct policy_spec *spec)
 {
-    for (size_t i = 0; i < policy_set_count(settings->policies); i++) {
-        struct policy *policy = policy_set_edit(settings->policies, i);
-        if (policy_spec(policy)->interpreter[0]) {
-            policy_set_interpreter(policy, interpreter_of(settings->config, policy_spec(policy)));
+    for (size_t i = 0; i < config->n_runtimes; i++) {
+        if (strcmp(config->runtimes[i].policy, spec->name) == 0) {
+            return true;
         }
     }
+    return false;
+}
+
+/* Runtimes may have an interpreter that is not the host's, in a mount of the policy's own: it shows the one
+ * that it names. Where nobody needs that, it need not be there. */
+static int show_named(const struct server_config *config, struct policy *policy, struct runtime_config *ret,
+                      struct err *reterr)
+{
+    const struct policy_spec *spec = policy_spec(policy);
+    struct err err = {0};
+    if (!is_used(config, spec)) {
+        interpreter_show(policy, ret);
+        return 0;
+    }
+    ret->interpreter = strdup(spec->interpreter);
+    int r = ret->interpreter ? interpreter_locate(ret, &err)
+                             : err_errno(&err, ENOMEM, "loading the configuration");
+    r = r < 0 ? r : interpreter_examine(ret, false, &err);
+    if (r < 0) {
+        return err_set(reterr, is_short_of_something(&err) ? ERR_INTERNAL : ERR_CONFIG, err.code, NULL,
+                       "policy %s: interpreter: %.200s", spec->name, err.text);
+    }
+    policy_set_interpreter(policy, ret);
+    return 0;
+}
+
+static int show_to_policies(struct settings *settings, struct err *reterr)
+{
+    size_t n = policy_set_count(settings->policies);
+    settings->shown = calloc(n + 1, sizeof *settings->shown);
+    if (!settings->shown) {
+        return err_errno(reterr, ENOMEM, "loading the configuration");
+    }
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        struct policy *policy = policy_set_edit(settings->policies, i);
+        const struct policy_spec *spec = policy_spec(policy);
+        if (!spec->interpreter[0] || spec->image[0]) {
+            continue;
+        }
+        const struct runtime_config *runtime = interpreter_of(settings->config, spec);
+        if (runtime) {
+            policy_set_interpreter(policy, runtime);
+        } else {
+            r = show_named(settings->config, policy, &settings->shown[i], reterr);
+        }
+    }
+    return r;
 }
 
 /* An optional one without an interpreter is not offered. `written`: its index in the file. */
@@ -224,10 +271,7 @@ int settings_find_interpreters(struct settings *settings, const struct settings 
             r = found < 0 ? found : set_aside(config, i, written, why, reterr);
         }
     }
-    if (r == 0) {
-        show_to_policies(settings);
-    }
-    return r;
+    return r < 0 ? r : show_to_policies(settings, reterr);
 }
 
 void settings_log_absent(const struct settings *settings, struct log *log)

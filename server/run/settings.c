@@ -273,6 +273,10 @@ void settings_unref(struct settings *settings)
     if (!settings || --settings->references > 0) {
         return;
     }
+    for (size_t i = 0; settings->shown && i < policy_set_count(settings->policies); i++) {
+        runtime_config_forget(&settings->shown[i]);
+    }
+    free(settings->shown);
     policy_set_free(settings->policies);
     server_config_free(settings->config);
     free(settings);

@@ -17,6 +17,7 @@ struct settings {
     unsigned references;
     struct server_config *config;
     struct policy_set *policies;
+    struct runtime_config *shown; /* one for each policy: the interpreter that it names and no runtime has */
 };
 
 /* Loads everything or nothing. `path` and `env` as server_config_load() takes them. Every policy that a

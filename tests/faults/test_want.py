@@ -28,6 +28,13 @@ END_S = 60
 NO_REPLY_S = 5
 
 
+# Nothing is asked what it needs.
+SHELL = """
+shipped_runtimes: false default_runtime: "sh"
+runtime { name: "sh" interpreter: "/bin/sh" extension: "sh" policy: "bash" }
+"""
+
+
 def made(directory, prefix=(), more=""):
     """A server whose programs are copies: another user may not get to the checkout, wherever it lies."""
     path = directory / "server.textproto"
@@ -335,6 +342,7 @@ def test_connections_that_say_nothing_leave_descriptors_to_others(tmp_path):
 def test_no_front_ever_serves(tmp_path):
     """Address space for a warden, and none for a front's libraries: each says so, and the warden has the last word."""
     server = made(tmp_path, ["prlimit", "--as=7000000"])
+    (tmp_path / "server.textproto").write_text(SHELL)
     server.start()
     try:
         assert wait_for(lambda: server.process.poll(), "the end", END_S)
