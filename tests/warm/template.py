@@ -14,7 +14,7 @@ from pathlib import Path
 TIMEOUT_S = 60
 REPORT = struct.Struct("@7q")
 # CPython 3.9 or newer. Through a server it is always that of the shipped runtime.
-INTERPRETER = [os.environ.get("IMMURE_TEST_PYTHON", "/usr/bin/python3.11"), "-s"]
+INTERPRETER = [os.environ.get("IMMURE_TEST_PYTHON", os.path.realpath("/usr/bin/python3")), "-s"]
 START = "/proc/self/fd/9"  # what the shared object puts there
 
 
