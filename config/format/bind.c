@@ -404,7 +404,8 @@ static void clear_row(const struct bind_row *row, void *object)
 /* Recurses as deep as tables nest. */
 void bind_clear(const struct bind_table *table, void *object)
 {
-    for (const struct bind_row *row = table->rows; row < table->rows + table->n_rows; row++) {
+    for (size_t i = 0; i < table->n_rows; i++) {
+        const struct bind_row *row = &table->rows[i];
         if (row->kind >= BIND_FD) {
             clear_row(row, object);
         }

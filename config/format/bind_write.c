@@ -125,7 +125,8 @@ void bind_write(const struct bind_table *table, const void *object, struct pool 
 {
     unsigned next = 0;
     table->descriptor->message_init(ret_message);
-    for (const struct bind_row *row = table->rows; row < table->rows + table->n_rows; row++) {
+    for (size_t i = 0; i < table->n_rows; i++) {
+        const struct bind_row *row = &table->rows[i];
         const ProtobufCFieldDescriptor *field = field_at(table->descriptor, row->field, &next);
         if (row->table) {
             write_nested(row, field, object, pool, ret_message);

@@ -16,6 +16,7 @@
 #include "server/doors/execute.h"
 #include "server/doors/input_files.h"
 #include "server/kit/ident.h"
+#include "server/run/settings.h"
 #include "tests/fuzz/fuzz.h"
 
 struct service {
@@ -27,13 +28,13 @@ struct service {
 static const struct service *the_service(void)
 {
     static struct service service;
-    static struct policy_set *policies;
+    static struct settings *settings;
     static char local[] = "SANDBOX_EXECUTOR_ENV=test";
     static char *const env[] = {local, NULL};
     if (!service.config) {
-        REQUIRE(server_config_load(NULL, env, &service.config, NULL) == 0);
-        REQUIRE(policy_set_load(NULL, 0, &policies, NULL) == 0);
-        service.policy = policy_set_find(policies, "python");
+        REQUIRE(settings_load(NULL, env, NULL, &settings, NULL) == 0);
+        service.config = settings->config;
+        service.policy = policy_set_find(settings->policies, "python");
         REQUIRE(service.policy);
     }
     return &service;
