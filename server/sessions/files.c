@@ -25,14 +25,17 @@
 
 /* Processes, so many keys at a time. */
 #define WORKERS 4
-/* How many may wait of one key's when it puts another file: that is a descriptor. */
-#define WAITING_MAX 256
+/* How many may wait of one key's when it puts another file, and how large theirs may be together: that is a
+ * descriptor, and memory that no job's limits count. One is taken whatever its size. */
+#define WAITING_MAX       256
+#define WAITING_BYTES_MAX (UINT64_C(128) << 20)
 
 struct file_task {
     struct file_task *next; /* while it waits */
     struct sessions *sessions;
     struct session_file_ask ask;
-    int content; /* ours; -1: none */
+    int content;    /* ours; -1: none */
+    uint64_t bytes; /* of it */
     struct session_owner *owner;
     struct session *session; /* entered; NULL while it waits */
     struct msg_session_answer answer;
@@ -257,6 +260,7 @@ static struct file_task *take_next(struct session_files *files)
     if (task) {
         *at = task->next;
         task->owner->files_waiting--;
+        task->owner->files_waiting_bytes -= task->bytes;
     }
     return task;
 }
@@ -280,15 +284,23 @@ static void next_tasks(struct session_files *files)
 static int task_new(struct sessions *sessions, const struct session_file_ask *ask, int content,
                     struct session_owner *owner, struct file_task **ret, struct err *reterr)
 {
-    if (content >= 0 && owner->files_waiting >= WAITING_MAX) {
+    struct stat st = {0};
+    if (content >= 0 && fstat(content, &st) < 0) {
+        return err_errno(reterr, errno, "asking for a file of a session");
+    }
+    uint64_t bytes = (uint64_t)st.st_size;
+    if (content >= 0 &&
+        (owner->files_waiting >= WAITING_MAX ||
+         (owner->files_waiting_bytes > 0 && owner->files_waiting_bytes + bytes > WAITING_BYTES_MAX))) {
         return err_set(reterr, ERR_RATE, EAGAIN, NULL,
-                       "%d requests for files of this key's sessions wait already", WAITING_MAX);
+                       "too many requests for files of this key's sessions wait already");
     }
     struct file_task *task = calloc(1, sizeof *task);
     if (!task) {
         return err_errno(reterr, ENOMEM, "asking for a file of a session");
     }
-    *task = (struct file_task){.sessions = sessions, .ask = *ask, .owner = owner, .content = -1};
+    *task =
+        (struct file_task){.sessions = sessions, .ask = *ask, .bytes = bytes, .owner = owner, .content = -1};
     if (content >= 0 && (task->content = fcntl(content, F_DUPFD_CLOEXEC, 3)) < 0) {
         int code = errno;
         free(task);
@@ -315,6 +327,7 @@ int session_files_ask(struct sessions *sessions, const struct session_file_ask *
     }
     *at = task;
     owner->files_waiting++;
+    owner->files_waiting_bytes += task->bytes;
     next_tasks(files);
     return 0;
 }
@@ -333,6 +346,7 @@ void session_files_forget(struct sessions *sessions, const void *asker)
         }
         *at = task->next;
         task->owner->files_waiting--;
+        task->owner->files_waiting_bytes -= task->bytes;
         task_free(task);
     }
     for (size_t i = 0; i < WORKERS; i++) {

@@ -25,8 +25,9 @@ struct session_owner {
     unsigned char hash[KEY_HASH_BYTES]; /* first: by which it is found */
     uint32_t count;
     uint64_t bytes;
-    uint32_t files_waiting; /* questions about files */
-    bool files_busy;        /* one of them is being done */
+    uint32_t files_waiting;       /* questions about files */
+    uint64_t files_waiting_bytes; /* of those that are to be put */
+    bool files_busy;              /* one of them is being done */
 };
 
 struct session {

@@ -248,6 +248,29 @@ static void files_without_a_job(void **state)
     session_rows_clear(&rows);
 }
 
+/* What one key's files that wait take of memory is bounded; once they are gone there is room again. */
+static void files_that_wait(void **state)
+{
+    struct sessions_world *world = *state;
+    struct session_file_ask ask = {.config = world->config, .asker = world};
+    struct err err = {0};
+    int asked = 0;
+    ask.query =
+        (struct msg_session_query){.what = SESSION_FILE_PUT, .key = "a", .session_id = "s", .path = "f"};
+    CLEANUP(fd_closep) int content = -1;
+    assert_int_equal(io_memfd("file", "", 0, &content), 0);
+    assert_int_equal(ftruncate(content, 48 << 20), 0);
+    while (asked < 10 && session_files_ask(world->sessions, &ask, content, &err) == 0) {
+        asked++;
+    }
+    assert_int_equal(asked, 3); /* one is being worked on */
+    assert_int_equal(err.kind, ERR_RATE);
+    session_files_forget(world->sessions, world);
+    err_clear(&err);
+    assert_int_equal(session_files_ask(world->sessions, &ask, content, &err), 0);
+    session_files_forget(world->sessions, world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -260,6 +283,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_that_is_ended_while_a_job_runs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(its_time_to_live, set_up, tear_down),
         cmocka_unit_test_setup_teardown(files_without_a_job, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(files_that_wait, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, open_host, close_host);
 }
