@@ -98,6 +98,21 @@ need_prometheus()
     rm -rf "$unpacked"
 }
 
+# The seccomp profile that Podman and others begin with, as FILE: what is imported in tests.
+need_seccomp_profile()
+{
+    local unpacked
+    if [[ -e $1 ]]; then
+        return 0
+    fi
+    say "fetching a seccomp profile"
+    unpacked=$(mktemp -d)
+    unpack "$unpacked" golang-github-containers-common
+    mkdir -p "${1%/*}"
+    cp "$unpacked/usr/share/containers/seccomp.json" "$1"
+    rm -rf "$unpacked"
+}
+
 # fetch_closure DIR PACKAGE...: Debian's packages and all that they depend on in DIR/archives, whatever is installed here and whatever
 # others have packages of the same name.
 fetch_closure()
@@ -173,6 +188,10 @@ BUILD_PACKAGES=(gcc libc6-dev make pkg-config linux-libc-dev protobuf-c-compiler
 CROSS_PACKAGES=(libc6-dev linux-libc-dev libprotobuf-c-dev libnl-3-dev libseccomp-dev libcjson-dev libcurl4-openssl-dev
     libmagic-dev nettle-dev libpython3-dev libcmocka-dev)
 
+# What makes packages of what is built, and reads them.
+# shellcheck disable=SC2034
+PACKAGE_PACKAGES=(build-essential debhelper dh-apparmor dpkg-dev lintian)
+
 # What reads the sources.
 # shellcheck disable=SC2034
 LINT_PACKAGES=(git clang-tidy clang-format cppcheck shellcheck python3)
@@ -180,4 +199,5 @@ LINT_PACKAGES=(git clang-tidy clang-format cppcheck shellcheck python3)
 # What the tests use, besides.
 # shellcheck disable=SC2034
 TEST_PACKAGES=(libcmocka-dev python3-pytest python3-yaml protobuf-compiler curl jq binutils strace crun iproute2 util-linux
-    python3-pip python3-setuptools-whl python3-wheel-whl nodejs npm esbuild skopeo umoci uidmap)
+    python3-pip python3-setuptools-whl python3-wheel-whl nodejs npm esbuild skopeo umoci uidmap
+    python3-numpy python3-pandas python3-matplotlib ruby g++)

@@ -74,6 +74,18 @@ static void on_outputs(void *arg, char *const *paths, size_t n)
     buf_putc(&happened->log, '\n');
 }
 
+/* What is shown is one object on one line, whatever the program has sent. */
+static void on_show(void *arg, const char *json_text, size_t size)
+{
+    struct happened *happened = arg;
+    static const char *const names[] = {"type"};
+    struct json_slice type;
+    const char *why;
+    REQUIRE(json_split(json_text, size, names, 1, &type, &why) == 0 && type.type == JSON_STRING);
+    REQUIRE(!memchr(json_text, '\n', size));
+    buf_printf(&happened->log, "shown %.*s\n", (int)size, json_text);
+}
+
 /* Connections are asked for of a front that knows no package index, so what comes of it does not depend on
  * how fast something else is. */
 static const char *on_other(void *arg, const char *data, size_t size)
@@ -165,7 +177,8 @@ static void drain(int fd, struct buf *ret)
 
 static void run(const struct world *world, const struct buf *stream, size_t piece, struct happened *happened)
 {
-    static const struct bridge_events events = {on_call, on_cancel, on_outputs, NULL, on_other, on_broken};
+    static const struct bridge_events events = {on_call, on_cancel, on_outputs, NULL,
+                                                on_show, on_other,  on_broken};
     CLEANUP(buf_free) struct buf received = BUF_INIT;
     struct bridge *bridge = NULL;
     int ends[BRIDGE_ENDS];

@@ -177,7 +177,8 @@ static void close_side(struct side *side)
     require_sense(side);
     if (jail_state(side->jail) == JAIL_ENDED && jail_collect(side->jail, &result, NULL) == 0) {
         REQUIRE(result.setup_ns <= spent_ns + NS_PER_S && result.duration_ns <= spent_ns + NS_PER_S);
-        REQUIRE(result.n_denied <= JAIL_DENIED_MAX && result.end != JAIL_END_NONE);
+        REQUIRE(result.denied.n_rows <= JAIL_DENIED_MAX && result.denied.n_calls <= JAIL_DENIED_CALLS_MAX &&
+                result.end != JAIL_END_NONE);
     }
     jail_free(side->jail);
     close(side->pidfd);

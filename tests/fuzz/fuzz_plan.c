@@ -39,7 +39,7 @@ static void require_derived(const struct jail_plan *plan)
     char *const argv[] = {argument, NULL};
     struct jail_plan *derived[2] = {NULL, NULL};
     struct err errs[2] = {{0}, {0}};
-    int r[] = {jail_plan_for_template(plan, 4096, argv, false, 65534, false, &derived[0], &errs[0]),
+    int r[] = {jail_plan_for_template(plan, 4096, 0, argv, false, 65534, false, &derived[0], &errs[0]),
                jail_plan_for_run(plan, &derived[1], &errs[1])};
     for (size_t i = 0; i < ARRAY_SIZE(r); i++) {
         REQUIRE((r[i] < 0) == (errs[i].kind != ERR_NONE));

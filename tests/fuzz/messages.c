@@ -27,14 +27,15 @@ size_t messages_mutate(uint8_t *data, size_t size, size_t max_size, unsigned see
     return datagrams_mutate(change, data, size, max_size, seed);
 }
 
-/* What the warden may hear at all; the rest is the front's. */
+/* What the warden may hear at all; the rest is the front's, and what fronts ask each other goes both ways. */
 static bool may_hear(enum channel_side receiver, enum msg_type type)
 {
     bool to_warden = type == MSG_HELLO || type == MSG_JOB || type == MSG_CANCEL || type == MSG_OUTPUTS ||
                      type == MSG_PONG || type == MSG_SESSION_QUERY || type == MSG_SUBMIT ||
                      type == MSG_APPROVAL_QUERY || type == MSG_RUN || type == MSG_KEEP ||
                      type == MSG_KEPT_QUERY;
-    return type != MSG_NONE && to_warden == (receiver == CHANNEL_WARDEN);
+    bool is_relayed = type == MSG_RELAY || type == MSG_RELAY_ANSWER;
+    return type != MSG_NONE && (is_relayed || to_warden == (receiver == CHANNEL_WARDEN));
 }
 
 static size_t attached(const struct msg *msg)

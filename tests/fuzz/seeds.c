@@ -254,7 +254,7 @@ static void write_plans(const char *directory, const struct server_config *confi
     struct jail_plan *plan, *template, *run, *on_image;
     struct err err = {0};
     if (policy_build_plan(policy, &ceilings, &job, &program, &plan, &err) < 0 ||
-        jail_plan_for_template(plan, 4096, argv, false, 65534, false, &template, &err) < 0 ||
+        jail_plan_for_template(plan, 4096, 0, argv, false, 65534, false, &template, &err) < 0 ||
         jail_plan_for_run(plan, &run, &err) < 0 ||
         policy_build_plan(policy, &ceilings, &job, &in_image, &on_image, &err) < 0) {
         die(policy_name(policy), err.text);

@@ -69,7 +69,7 @@ static void test_policies(void **state)
         assert_string_equal(spec->name, file->name);
         policy_spec_free(spec);
     }
-    assert_int_equal(n, 7);
+    assert_int_equal(n, 10);
     for (const struct shipped_file *file = shipped_parts(); file->name; file++) {
         struct policy_spec *spec = NULL;
         char path[128];
@@ -84,6 +84,7 @@ static void test_policies(void **state)
     }
     assert_in_range(lines_of(shipped_policy("python")), 1, 40);
     assert_in_range(lines_of(shipped_policy("python-kernel")), 1, 8);
+    assert_in_range(lines_of(shipped_policy("python-data")), 1, 24);
     assert_null(shipped_policy("none"));
     assert_null(shipped_policy("server"));
 }

@@ -114,6 +114,7 @@ static inline struct jail_plan *good_plan(void)
     step->landlock.devices = add_run(plan, "/dev/null\0", 10);
     step->landlock.n_devices = 1;
     step->landlock.abi = 7;
+    jail_plan_add(plan, JAIL_STEP_NO_SET_ID);
     step = jail_plan_add(plan, JAIL_STEP_SECCOMP);
     const struct sock_filter filter[] = {BPF_STMT(BPF_RET | BPF_K, 0x7fff0000)};
     step->seccomp.bpf = jail_plan_bytes(plan, filter, sizeof filter, 8);

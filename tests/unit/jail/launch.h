@@ -90,7 +90,8 @@ struct recipe {
     bool without_proc;
     enum jail_speculation speculation; /* of all three */
     bool landlocked;                   /* may write below /work alone */
-    int extra_fd;                      /* given as the input descriptor; 0: none */
+    bool no_set_id;
+    int extra_fd; /* given as the input descriptor; 0: none */
 };
 
 #define ADD(plan, kind, member, ...)                                                                         \
@@ -170,6 +171,9 @@ static inline struct jail_plan *make_plan(const struct recipe *recipe)
         ADD(plan, LANDLOCK, landlock, .writable = jail_plan_text(plan, "/work"), .n_writable = 1,
             .devices = jail_plan_text(plan, "/dev/null"), .n_devices = 1, .abi = landlock_abi());
     }
+    if (recipe->no_set_id) {
+        jail_plan_add(plan, JAIL_STEP_NO_SET_ID);
+    }
     if (recipe->bpf) {
         ADD(plan, SECCOMP, seccomp,
             .bpf = jail_plan_bytes(plan, recipe->bpf, recipe->bpf_length * sizeof *recipe->bpf, 8),
@@ -229,6 +233,9 @@ static inline void launch_begin(void **state, const struct recipe *recipe, struc
     options.fds[JAIL_FD_BRIDGE_OUT] = recipe->bridge ? recipe->bridge[1] : -1;
     options.fds[JAIL_FD_WORKSPACE] = -1;
     options.fds[JAIL_FD_IMAGE] = -1;
+    for (size_t slot = JAIL_FD_BIND; slot <= JAIL_FD_BIND_LAST; slot++) {
+        options.fds[slot] = -1;
+    }
     for (int i = 0; i < 3 && recipe->without_standard_fds; i++) {
         launch->standard[i] = fcntl(i, F_DUPFD_CLOEXEC, 3);
         close(i);

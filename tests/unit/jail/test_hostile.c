@@ -1,5 +1,6 @@
 /* Programs that mean harm: to PID 1 of their jail, to their verdict, to the process that watches them. Each
  * test is one attack; what holds is that the verdict stays exact and the jail ends. */
+#include "jail/base/bpf.h"
 #include "tests/unit/jail/launch.h"
 
 #include <linux/seccomp.h>
@@ -74,8 +75,46 @@ static void test_flood_of_orphans(void **state)
                                                    .limited_resource = RLIMIT_NPROC,
                                                    .limit = {200, 200}});
     assert_exited(&o, 8);
-    assert_int_equal(o.result.n_denied, 1);
-    assert_int_equal(o.result.denied[0].count, 500);
+    assert_int_equal(o.result.denied.n_rows, 1);
+    assert_int_equal(o.result.denied.rows[0].count, 500);
+}
+
+/* The kernel would not say which call it was: PID 1 does. Any process of the jail, any thread. */
+static void test_who_makes_a_forbidden_call_is_ended(void **state)
+{
+    static const struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 1000, 0, 3),
+        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 2000, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, BPF_ANSWER_END),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct recipe recipe = {.script = "exec perl -e 'syscall(1001); syscall(2002); print \"on\"'",
+                            .timeout_ms = 120000,
+                            .bpf = filter,
+                            .bpf_length = ARRAY_SIZE(filter),
+                            .notify = true};
+    struct outcome o = run(state, &recipe);
+    assert_int_equal(o.result.end, JAIL_END_PROGRAM);
+    assert_true(WIFSIGNALED(o.result.wstatus));
+    assert_int_equal(WTERMSIG(o.result.wstatus), SIGSYS);
+    assert_null(strstr(o.output, "on"));
+    assert_int_equal(o.result.denied.n_rows, 2);
+    assert_int_equal(o.result.denied.calls[0].nr, 1001);
+    assert_int_equal(o.result.denied.calls[0].ended, 0);
+    assert_int_equal(o.result.denied.calls[1].nr, 2002);
+    assert_int_equal(o.result.denied.calls[1].ended, 1);
+    /* Of a child, its parent sees who did it. And a program that is killed otherwise has not been. */
+    recipe.script = "perl -e 'syscall(2000)'; [ $? = 137 ] && exec perl -e 'kill 9, $$; sleep 60'";
+    o = run(state, &recipe);
+    assert_int_equal(WTERMSIG(o.result.wstatus), SIGKILL);
+    assert_int_equal(o.result.denied.calls[0].ended, 1);
+    /* More different ones than are told: this one is. */
+    recipe.script = "exec perl -e 'syscall(1000 + $_) for 0 .. 99; syscall(3000)'";
+    o = run(state, &recipe);
+    assert_int_equal(WTERMSIG(o.result.wstatus), SIGSYS);
+    assert_int_equal(o.result.denied.calls[JAIL_DENIED_CALLS_MAX - 1].nr, 3000);
 }
 
 static void test_flood_of_denied_calls_is_counted_exactly(void **state)
@@ -102,17 +141,17 @@ static void test_flood_of_denied_calls_is_counted_exactly(void **state)
                             .notify = true};
     struct outcome o = run(state, &recipe);
     assert_exited(&o, 4);
-    assert_int_equal(o.result.n_denied, 1);
-    assert_int_equal(o.result.denied[0].nr, 1000);
-    assert_int_equal(o.result.denied[0].count, 8000);
+    assert_int_equal(o.result.denied.n_rows, 1);
+    assert_int_equal(o.result.denied.rows[0].nr, 1000);
+    assert_int_equal(o.result.denied.rows[0].count, 8000);
     /* More different ones than there are rows. */
     recipe.script = "exec perl -e 'syscall(1000 + $_) for 1 .. 100; exit 4'";
     o = run(state, &recipe);
     assert_exited(&o, 4);
-    assert_int_equal(o.result.n_denied, JAIL_DENIED_MAX);
-    assert_int_equal(o.result.denied[JAIL_DENIED_MAX - 2].nr, 1000 + JAIL_DENIED_MAX - 1);
-    assert_int_equal(o.result.denied[JAIL_DENIED_MAX - 1].nr, -1);
-    assert_int_equal(o.result.denied[JAIL_DENIED_MAX - 1].count, 100 - (JAIL_DENIED_MAX - 1));
+    assert_int_equal(o.result.denied.n_rows, JAIL_DENIED_MAX);
+    assert_int_equal(o.result.denied.rows[JAIL_DENIED_MAX - 2].nr, 1000 + JAIL_DENIED_MAX - 1);
+    assert_int_equal(o.result.denied.rows[JAIL_DENIED_MAX - 1].nr, -1);
+    assert_int_equal(o.result.denied.rows[JAIL_DENIED_MAX - 1].count, 100 - (JAIL_DENIED_MAX - 1));
 }
 
 static void test_listener_is_out_of_reach(void **state)
@@ -170,6 +209,7 @@ int main(void)
         cmocka_unit_test(test_stopped_program_meets_its_deadline),
         cmocka_unit_test(test_limits_put_on_init_end_the_jail_alone),
         cmocka_unit_test(test_flood_of_orphans),
+        cmocka_unit_test(test_who_makes_a_forbidden_call_is_ended),
         cmocka_unit_test(test_flood_of_denied_calls_is_counted_exactly),
         cmocka_unit_test(test_listener_is_out_of_reach),
         cmocka_unit_test(test_memory_watch_sees_every_child),

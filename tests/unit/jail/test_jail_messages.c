@@ -13,10 +13,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/seccomp.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -182,6 +184,44 @@ static void bytes_that_are_no_message(void **state)
     }
 }
 
+static void say_egress(struct fixture *fixture, int fd)
+{
+    const struct child_message message = {.kind = CHILD_EGRESS};
+    assert_int_equal(io_send_fds(fixture->childs_end, &message, sizeof message, &fd, fd >= 0), 0);
+    jail_dispatch(fixture->jail);
+}
+
+/* A jail hands over its listening socket if its plan says so, before it parks, and no other descriptor. */
+static void the_way_out_is_the_plans(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    CLEANUP(fd_closep) int unbound = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    CLEANUP(fd_closep) int listening = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    assert_int_equal(listen(listening, 1), 0); /* at another place */
+    const int fds[] = {-1, unbound, listening};
+    for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+        open_jail(&fixture);
+        jail_plan_add(fixture.jail->plan, JAIL_STEP_EGRESS);
+        say(&fixture, CHILD_CLONED);
+        say_egress(&fixture, fds[i]);
+        assert_int_equal(fixture.jail->end, JAIL_END_LOST);
+        assert_int_equal(jail_egress_fd(fixture.jail), -1);
+        close_jail(&fixture);
+    }
+    open_jail(&fixture); /* no such step */
+    say(&fixture, CHILD_CLONED);
+    say_egress(&fixture, listening);
+    assert_int_equal(fixture.jail->end, JAIL_END_LOST);
+    close_jail(&fixture);
+    open_jail(&fixture); /* parks without it */
+    jail_plan_add(fixture.jail->plan, JAIL_STEP_EGRESS);
+    say(&fixture, CHILD_CLONED);
+    say(&fixture, CHILD_PARKED);
+    assert_int_equal(fixture.jail->end, JAIL_END_LOST);
+    close_jail(&fixture);
+}
+
 static void say_denied(struct fixture *fixture, const int *fds, size_t n_fds)
 {
     const struct child_message message = {.kind = CHILD_DENIED};
@@ -197,6 +237,12 @@ static int new_table(struct denied_table **ret)
     return fd;
 }
 
+static void count(struct denied_table *table, int32_t nr, uint32_t arch)
+{
+    const struct seccomp_data call = {.nr = nr, .arch = arch, .args = {7, 7, 7, 7, 7, 7}};
+    denied_count(table, &call, false);
+}
+
 /* What `table` holds when the jail is killed is in the verdict, what is counted after the message too. */
 static void what_was_denied_outlives_the_jail(void **state)
 {
@@ -206,21 +252,21 @@ static void what_was_denied_outlives_the_jail(void **state)
     struct denied_table *table;
     start(&fixture);
     int fd = new_table(&table);
-    denied_count(table, 7, 1);
+    count(table, 7, 1);
     say_denied(&fixture, &fd, 1);
     close(fd);
-    denied_count(table, 7, 1);
-    denied_count(table, 8, 1);
+    count(table, 7, 1);
+    count(table, 8, 1);
     jail_kill(fixture.jail, JAIL_END_DEADLINE);
     uint64_t one = 1;
     assert_int_equal(write(fixture.pidfd, &one, sizeof one), sizeof one);
     assert_int_equal(jail_dispatch(fixture.jail), JAIL_ENDED);
     assert_int_equal(jail_collect(fixture.jail, &result, NULL), 0);
     assert_int_equal(result.end, JAIL_END_DEADLINE);
-    assert_int_equal(result.n_denied, 2);
-    assert_int_equal(result.denied[0].nr, 7);
-    assert_int_equal(result.denied[0].count, 2);
-    assert_int_equal(result.denied[1].nr, 8);
+    assert_int_equal(result.denied.n_rows, 2);
+    assert_int_equal(result.denied.rows[0].nr, 7);
+    assert_int_equal(result.denied.rows[0].count, 2);
+    assert_int_equal(result.denied.rows[1].nr, 8);
     munmap(table, sizeof *table);
     close_jail(&fixture);
 }
@@ -276,19 +322,58 @@ static void what_is_no_table(void **state)
 static void rows_that_cannot_be(void **state)
 {
     (void)state;
-    struct jail_denied rows[JAIL_DENIED_MAX];
+    struct denied_table *table, read;
+    int fd = new_table(&table);
+    assert_int_equal(denied_read(fd, &read), 0);
+    assert_int_equal(read.n_rows + read.n_calls, 0);
+    for (int32_t nr = 0; nr < 200; nr++) {
+        count(table, nr, 3);
+    }
+    assert_int_equal(denied_read(fd, &read), 0);
+    assert_int_equal(read.n_rows, JAIL_DENIED_MAX);
+    assert_int_equal(read.n_calls, JAIL_DENIED_CALLS_MAX);
+    assert_int_equal(read.rows[0].arch, 3);
+    assert_int_equal(read.rows[JAIL_DENIED_MAX - 1].nr, -1);
+    assert_int_equal(read.rows[JAIL_DENIED_MAX - 1].count, 200 - (JAIL_DENIED_MAX - 1));
+    table->n_rows = JAIL_DENIED_MAX + 1;
+    assert_int_equal(denied_read(fd, &read), 0);
+    assert_int_equal(read.n_rows + read.n_calls, 0);
+    table->n_rows = 1;
+    table->n_calls = JAIL_DENIED_CALLS_MAX + 1;
+    assert_int_equal(denied_read(fd, &read), 0);
+    assert_int_equal(read.n_rows + read.n_calls, 0);
+    munmap(table, sizeof *table);
+    close(fd);
+}
+
+/* Those arguments tell calls apart that say what is wanted, and no call takes all the room. */
+static void calls_are_told_by_their_arguments(void **state)
+{
+    (void)state;
     struct denied_table *table;
     int fd = new_table(&table);
-    assert_int_equal(denied_read(fd, rows), 0);
-    for (int32_t nr = 0; nr < 200; nr++) {
-        denied_count(table, nr, 3);
+    struct seccomp_data call = {.nr = SYS_ioctl, .arch = 3, .args = {0, 1, 2}};
+    for (uint64_t request = 0; request < 100; request++) {
+        call.args[1] = request;
+        for (uint64_t address = 0; address <= request; address++) {
+            call.args[0] = call.args[2] = address;
+            denied_count(table, &call, false);
+        }
     }
-    assert_int_equal(denied_read(fd, rows), JAIL_DENIED_MAX);
-    assert_int_equal(rows[0].arch, 3);
-    assert_int_equal(rows[JAIL_DENIED_MAX - 1].nr, -1);
-    assert_int_equal(rows[JAIL_DENIED_MAX - 1].count, 200 - (JAIL_DENIED_MAX - 1));
-    table->n_rows = JAIL_DENIED_MAX + 1;
-    assert_int_equal(denied_read(fd, rows), 0);
+    assert_int_equal(table->n_rows, 1);
+    assert_int_equal(table->rows[0].count, 100 * 101 / 2);
+    assert_int_equal(table->n_calls, JAIL_DENIED_EACH_MAX);
+    for (uint64_t i = 0; i < JAIL_DENIED_EACH_MAX; i++) {
+        assert_int_equal(table->calls[i].args[0] + table->calls[i].args[2], 0);
+        assert_int_equal(table->calls[i].args[1], i);
+        assert_int_equal(table->calls[i].count, i + 1);
+    }
+    count(table, SYS_socket, 3);
+    assert_int_equal(table->n_calls, JAIL_DENIED_EACH_MAX + 1);
+    assert_int_equal(table->calls[JAIL_DENIED_EACH_MAX].args[2], 7);
+    assert_int_equal(table->calls[JAIL_DENIED_EACH_MAX].args[3], 0);
+    denied_clear(table);
+    assert_int_equal(table->n_rows + table->n_calls, 0);
     munmap(table, sizeof *table);
     close(fd);
 }
@@ -327,7 +412,7 @@ static void a_kernel_parks_after_each_program(void **state)
     struct denied_table *table;
     start_kernel(&fixture);
     int fd = new_table(&table);
-    denied_count(table, 7, 1);
+    count(table, 7, 1);
     say_denied(&fixture, &fd, 1);
     const struct child_message first = {.kind = CHILD_PARKED, .wstatus = 3 << 8, .time_ns = clock_now_ns()};
     assert_int_equal(jail_collect(fixture.jail, &result, NULL), -EBUSY);
@@ -337,7 +422,7 @@ static void a_kernel_parks_after_each_program(void **state)
     assert_int_equal(jail_collect(fixture.jail, &result, NULL), 0);
     assert_int_equal(result.end, JAIL_END_PROGRAM);
     assert_int_equal(result.wstatus, 3 << 8);
-    assert_int_equal(result.n_denied, 1);
+    assert_int_equal(result.denied.n_rows, 1);
     jail_idle(fixture.jail, 0);
     assert_int_equal(jail_collect(fixture.jail, &result, NULL), -EBUSY);
     denied_clear(table);
@@ -346,7 +431,7 @@ static void a_kernel_parks_after_each_program(void **state)
     assert_int_equal(say(&fixture, CHILD_PARKED), JAIL_PARKED);
     assert_int_equal(jail_collect(fixture.jail, &result, NULL), 0);
     assert_int_equal(result.wstatus, 0);
-    assert_int_equal(result.n_denied, 0);
+    assert_int_equal(result.denied.n_rows, 0);
     assert_int_equal(say(&fixture, CHILD_PARKED), JAIL_PARKED); /* nobody asked */
     assert_int_equal(fixture.jail->control, -1);
     munmap(table, sizeof *table);
@@ -425,6 +510,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_honest_life),
+        cmocka_unit_test(the_way_out_is_the_plans),
         cmocka_unit_test(nothing_is_said_twice),
         cmocka_unit_test(a_parked_jail_parks_once),
         cmocka_unit_test(nothing_starts_before_it_is_parked),
@@ -433,6 +519,7 @@ int main(void)
         cmocka_unit_test(what_was_denied_outlives_the_jail),
         cmocka_unit_test(what_is_no_table),
         cmocka_unit_test(rows_that_cannot_be),
+        cmocka_unit_test(calls_are_told_by_their_arguments),
         cmocka_unit_test(a_kernel_parks_after_each_program),
         cmocka_unit_test(a_kernels_program_is_interrupted_first),
         cmocka_unit_test(a_kernel_that_was_killed_is_not_kept),

@@ -51,6 +51,25 @@ static void test_signals(void **state)
     }
 }
 
+/* By none of the calls that give a file its mode, and all other modes as ever. */
+static void test_no_set_id(void **state)
+{
+    static const char script[] =
+        "umask 022; touch a; mkdir d\n"
+        "for mode in u+s g+s 4755 2755 6711; do chmod $mode a 2>/dev/null && echo $mode; done\n"
+        "cp /bin/true t; chmod 4755 t 2>/dev/null; install -m 4755 t u 2>/dev/null\n"
+        "perl -MFcntl -e 'sysopen(F, \"o\", O_CREAT|O_WRONLY, 04755) and print \"made\"'\n"
+        "find . -perm /6000; chmod 1777 d; chmod 755 a; stat -c %a a d; cat /proc/self/status | "
+        "grep Seccomp_filters";
+    struct outcome o = run(state, &(struct recipe){.script = script, .no_set_id = true});
+    assert_string_equal(o.err.text, "");
+    assert_string_equal(o.output, "755\n1777\nSeccomp_filters:\t1\n");
+    /* Without it they can be had: the script is no poor one. */
+    o = run(state, &(struct recipe){.script = script});
+    assert_non_null(strstr(o.output, "u+s\n"));
+    assert_non_null(strstr(o.output, "made"));
+}
+
 static void test_identity(void **state)
 {
     struct outcome o = run(
@@ -192,6 +211,8 @@ static void test_setup_failures_are_named(void **state)
     o = run(state, &(struct recipe){.script = "true", .exec_path = "/bin/nothing"});
     assert_int_equal(o.result.end, JAIL_END_SETUP);
     assert_non_null(strstr(o.err.step, "exec"));
+    assert_string_equal(
+        o.err.text, "execve: not in the jail, where there is no /usr/bin/nothing: No such file or directory");
     o = run(state, &(struct recipe){.script = "true", .exec_path = "nothing"});
     assert_int_equal(o.result.end, JAIL_END_SETUP);
     assert_int_equal(o.err.code, ENOENT);
@@ -208,9 +229,9 @@ static void test_denied_calls_are_counted(void **state)
     assert_int_equal(o.result.end, JAIL_END_PROGRAM);
     assert_non_null(strstr(o.output, "Operation not permitted"));
     assert_non_null(strstr(o.output, "0\n"));
-    assert_int_equal(o.result.n_denied, 1);
-    assert_int_equal(o.result.denied[0].nr, CALL_OF_MKDIR);
-    assert_int_equal(o.result.denied[0].count, 3);
+    assert_int_equal(o.result.denied.n_rows, 1);
+    assert_int_equal(o.result.denied.rows[0].nr, CALL_OF_MKDIR);
+    assert_int_equal(o.result.denied.rows[0].count, 3);
 }
 
 static void test_children_end_with_the_program(void **state)
@@ -515,6 +536,7 @@ int main(void)
         cmocka_unit_test(test_exit_codes),
         cmocka_unit_test(test_signals),
         cmocka_unit_test(test_identity),
+        cmocka_unit_test(test_no_set_id),
         cmocka_unit_test(test_landlock_is_a_second_wall),
         cmocka_unit_test(test_speculation),
         cmocka_unit_test(test_environment_and_descriptors),

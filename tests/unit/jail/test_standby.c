@@ -138,6 +138,13 @@ static void test_program(void **state)
     assert_int_equal(read(fd, got, sizeof got), sizeof expected - 1);
     assert_memory_equal(got, expected, sizeof expected - 1);
 
+    /* A script that is a file in the jail. */
+    static const char named[] = "4\0/main.js\0a\0\0b c";
+    CLEANUP(fd_closep) int without = -1;
+    assert_int_equal(jail_standby_program(a, b, -1, &without, &err), 0);
+    assert_int_equal(read(without, got, sizeof got), sizeof named);
+    assert_memory_equal(got, named, sizeof named);
+
     /* A script that is shorter than was said. */
     int none = -1;
     job.script_bytes = sizeof input;

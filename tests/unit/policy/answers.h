@@ -9,7 +9,7 @@
 
 #include "config/policy/policy_file.h"
 #include "policy/compiled.h"
-#include "policy/filter/bpf.h"
+#include "jail/base/bpf_run.h"
 #include "policy/filter/conditions.h"
 #include "policy/filter/errno_names.h"
 #include "policy/filter/names.h"

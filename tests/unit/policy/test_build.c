@@ -103,6 +103,79 @@ static void test_environment(void **state)
     assert_run(plan, exec->exec.envp, 4, want);
 }
 
+static struct policy_bind bind_of(char *source, char *destination, bool writable)
+{
+    return (struct policy_bind){
+        .source = source, .destination = destination, .writable = writable, .slot = JAIL_FD_BIND};
+}
+
+/* What the command line adds comes behind all that the policy shows, and Landlock knows of it. */
+static void test_binds(void **state)
+{
+    (void)state;
+    CLEANUP(policy_freep)
+    struct policy *policy =
+        compile("name: 'test' " WORKSPACE
+                "seccomp { default_action: NOTIFY rule { action: ALLOW syscall: 'execve' } }");
+    char path[] = "/bin/true", source[] = "/host/a", place[] = "/home/me/a", *argv[] = {path};
+    const struct policy_ceilings landlocked = {.landlock_abi = JAIL_LANDLOCK_NEWEST};
+    for (int writable = 0; writable <= 1; writable++) {
+        const struct policy_bind bind = bind_of(source, place, writable);
+        const struct policy_program program = {.argv = argv,
+                                               .n_argv = 1,
+                                               .binds = &bind,
+                                               .n_binds = 1,
+                                               .working_directory = place,
+                                               .terminal = true};
+        const struct job job = {0};
+        CLEANUP(plan_freep) struct jail_plan *plan = build(policy, &landlocked, &job, &program);
+        CLEANUP(buf_free) struct buf text = BUF_INIT;
+        jail_plan_print(plan, &text);
+        assert_non_null(strstr(text.data, "mkdir /home/me mode 0755"));
+        assert_non_null(
+            strstr(text.data, writable ? "bind /host/a at /home/me/a nosuid nodev recursive given"
+                                       : "bind /host/a at /home/me/a ro nosuid nodev recursive given"));
+        assert_non_null(strstr(text.data, "session with a terminal"));
+        assert_non_null(strstr(text.data, "workdir /home/me/a"));
+        assert_int_equal(find(plan, JAIL_STEP_NO_SET_ID, 0) != NULL, writable);
+        const struct jail_step *landlock = find(plan, JAIL_STEP_LANDLOCK, 0);
+        bool named = false;
+        jail_ref at = landlock->landlock.writable;
+        for (uint32_t i = 0; i < landlock->landlock.n_writable; i++) {
+            named |= strcmp(jail_plan_string(plan, at), place) == 0;
+            at += (jail_ref)strlen(jail_plan_string(plan, at)) + 1;
+        }
+        assert_int_equal(named, writable);
+    }
+}
+
+static void test_binds_that_will_not_do(void **state)
+{
+    (void)state;
+    CLEANUP(policy_freep)
+    struct policy *policy = compile(LEAST "mount { destination: '/a/b' bind { source: '/usr' } }");
+    static const struct {
+        const char *place, *words;
+    } cases[] = {{"/a", "would hide /a/b"},
+                 {"/immure/x", "immure's own place"},
+                 {"/", "the root itself"},
+                 {"/x/../y", "'.' or '..'"},
+                 {"/x/", "nor end with '/'"}};
+    char path[] = "/bin/true", source[] = "/host", *argv[] = {path};
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        char place[16];
+        snprintf(place, sizeof place, "%s", cases[i].place);
+        const struct policy_bind bind = bind_of(source, place, false);
+        const struct policy_program program = {.argv = argv, .n_argv = 1, .binds = &bind, .n_binds = 1};
+        const struct job job = {0};
+        struct jail_plan *plan = NULL;
+        struct err err = {0};
+        assert_true(policy_build_plan(policy, &server, &job, &program, &plan, &err) < 0);
+        assert_string_equal(err.item, cases[i].place);
+        assert_non_null(strstr(err.text, cases[i].words));
+    }
+}
+
 /* What would be a directory of the scratch is the workspace that the session's jobs share, under the same
  * rules. */
 static void test_session(void **state)
@@ -392,6 +465,8 @@ int main(void)
         cmocka_unit_test(test_runtime),
         cmocka_unit_test(test_environment),
         cmocka_unit_test(test_session),
+        cmocka_unit_test(test_binds),
+        cmocka_unit_test(test_binds_that_will_not_do),
         cmocka_unit_test(test_limits_reach_the_plan),
         cmocka_unit_test(test_rlimits),
         cmocka_unit_test(test_default_rlimits),

@@ -20,7 +20,7 @@
 #include "config/shipped.h"
 #include "jail/base/io.h"
 #include "policy/compiled.h"
-#include "policy/filter/bpf.h"
+#include "jail/base/bpf_run.h"
 #include "policy/filter/names.h"
 #include "tests/unit/policy/helper.h"
 
@@ -89,6 +89,7 @@ static const struct golden {
     {"strict-plain", "strict", &plain_job, false, false},
     {"node-plain", "node", &plain_job, false, true},
     {"bash-plain", "bash", &plain_job, false, true},
+    {"command-plain", "command", &plain_job, true, true},
     {"least", GOLDEN "least.textproto", &plain_job, true, false},
     {"kinds", GOLDEN "kinds.textproto", &plain_job, true, false},
     {"no-tmp", GOLDEN "no-tmp.textproto", &wishing_job, true, true},

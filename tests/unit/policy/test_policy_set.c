@@ -184,9 +184,25 @@ static void test_resolve(void **state)
     assert_true(err_is_set(&err));
 }
 
+/* What `immure run` has by default is no caller's to ask for. */
+static void test_those_of_the_command_line(void **state)
+{
+    (void)state;
+    CLEANUP(set_freep) struct policy_set *set = load(NULL, 0);
+    static const char *const names[] = {"command", "shell"};
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        CLEANUP(policy_freep) struct policy *policy = NULL;
+        assert_null(policy_set_find(set, names[i]));
+        assert_int_equal(policy_resolve(names[i], &policy, NULL), 0);
+        assert_string_equal(policy_name(policy), names[i]);
+    }
+    assert_non_null(policy_set_find(set, "python"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_those_of_the_command_line),
         cmocka_unit_test(test_shipped),
         cmocka_unit_test_setup_teardown(test_directory_hides_shipped, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(test_refused, make_directory, remove_directory),

@@ -126,7 +126,7 @@ static void start_template(struct fixture *fixture)
     struct jail_plan *full = full_plan(fixture, "x", 0), *plan = NULL;
     char *argv[] = {NULL};
     uint32_t inside = range ? TEMPLATE_INNER_BASE + (uid - POOL_BASE) : full->uid;
-    if (jail_plan_for_template(full, (uint64_t)st.st_size, argv, false, inside, range, &plan, &err) < 0) {
+    if (jail_plan_for_template(full, (uint64_t)st.st_size, 0, argv, false, inside, range, &plan, &err) < 0) {
         fail_msg("%s: %s", err.step, err.text);
     }
     struct jail_template_options options = {.plan = plan,

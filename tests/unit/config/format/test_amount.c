@@ -47,6 +47,10 @@ static void units(void **state)
         {"a_ms", "5m", 300000},
         {"a_ms", "1h", 3600000},
         {"pids", "64", 64},
+        {"soft", "64", 64},
+        {"soft", "8MiB", 8388608},
+        {"hard", "5s", 5},
+        {"hard", "2m", 120},
     };
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         uint64_t value = 1;
@@ -90,6 +94,9 @@ static void what_is_wrong(void **state)
         {"a_ms", "1KiB",
          "is a size; this is a number of milliseconds, alone or with ms, s, m or h (\"30s\")"},
         {"a_ms", "5124095576031h", AMOUNT_TOO_LARGE},
+        {"soft", "500ms", "is less than a second; this is a number of whole ones (\"5s\")"},
+        {"hard", "5x",
+         "is not a whole number, alone or of bytes (\"8MiB\") or seconds (\"5s\", \"2m\", \"1h\")"},
         {"pids", "64KiB", "is not a whole number"},
         {"pids", "5s", "is not a whole number"},
         {"pids", "x", "is not a whole number"},
@@ -105,11 +112,40 @@ static void what_is_wrong(void **state)
     assert_int_equal(value, 5000);
 }
 
+static void printed(void **state)
+{
+    (void)state;
+    static const struct {
+        enum amount_unit unit;
+        uint64_t value;
+        const char *text;
+    } rows[] = {
+        {AMOUNT_BYTES, 0, "0"},
+        {AMOUNT_BYTES, 1000, "1000B"},
+        {AMOUNT_BYTES, 1ull << 29, "512MiB"},
+        {AMOUNT_BYTES, 1536, "1536B"},
+        {AMOUNT_BYTES, 1ull << 40, "1TiB"},
+        {AMOUNT_TIME, 1500, "1500ms"},
+        {AMOUNT_TIME, 30000, "30s"},
+        {AMOUNT_TIME, 120000, "2m"},
+        {AMOUNT_PLAIN, 1024, "1024"},
+        {AMOUNT_BYTES, UINT64_MAX, "18446744073709551615B"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        char text[AMOUNT_TEXT_MAX];
+        assert_string_equal(amount_print(rows[i].unit, rows[i].value, text), rows[i].text);
+    }
+    assert_int_equal(amount_unit("5", 1), AMOUNT_PLAIN);
+    assert_int_equal(amount_unit("5KiB", 4), AMOUNT_BYTES);
+    assert_int_equal(amount_unit("5ms", 3), AMOUNT_TIME);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_name_says_what_it_is),
         cmocka_unit_test(units),
+        cmocka_unit_test(printed),
         cmocka_unit_test(what_is_wrong),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,6 +25,21 @@ static void test_sha256_vectors(void **state)
     assert_int_equal(raw[31], 0xad);
 }
 
+/* RFC 4231, cases 2 and 6. */
+static void test_hmac_vectors(void **state)
+{
+    (void)state;
+    static const char question[] = "what do ya want for nothing?",
+                      long_key[] = "Test Using Larger Than Block-Size Key - Hash Key First";
+    char hex[SHA256_HEX], key[132];
+    hmac_sha256_hex_of("Jefe", question, strlen(question), hex);
+    assert_string_equal(hex, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+    memset(key, 0xaa, sizeof key - 1);
+    key[sizeof key - 1] = '\0';
+    hmac_sha256_hex_of(key, long_key, strlen(long_key), hex);
+    assert_string_equal(hex, "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}
+
 static void test_secure_equal(void **state)
 {
     (void)state;
@@ -99,11 +114,9 @@ static void test_base64_appends_every_length(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sha256_vectors),
-        cmocka_unit_test(test_secure_equal),
-        cmocka_unit_test(test_base64_vectors),
-        cmocka_unit_test(test_base64_refuses),
-        cmocka_unit_test(test_base64_appends_every_length),
+        cmocka_unit_test(test_sha256_vectors), cmocka_unit_test(test_hmac_vectors),
+        cmocka_unit_test(test_secure_equal),   cmocka_unit_test(test_base64_vectors),
+        cmocka_unit_test(test_base64_refuses), cmocka_unit_test(test_base64_appends_every_length),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -185,6 +185,42 @@ static void test_source_knows_places(void **state)
     }
 }
 
+/* Where errors are gathered, what lies behind one is read all the same. */
+static void test_errors_are_gathered(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t n;
+        bool incomplete;
+        const char *last;
+    } cases[] = {
+        {"int32: 5 nothing: 1 none { a: [1, {b: 2}] } leaf { zero: 'a' 'b', number: 1 }", 3, false, "f:1:52"},
+        {"int32: 'five' nothing <a: -1> leaf { list: [1, 'two', 3] number: 1.5 }", 4, true, "f:1:66"},
+        {"nothing: -inf; no: -5; int32: 5", 2, false, "f:1:16"},
+        /* Behind these nothing can be told any more. */
+        {"nothing { ( ", 1, true, "f:1:1"},
+        {"nothing: ] int32: 'a'", 1, true, "f:1:1"},
+        {"nothing: 'a", 1, true, "f:1:12"},
+        {"int32: 'a", 1, true, "f:1:10"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        CLEANUP(source_errors_clear) struct source_errors errors = {0};
+        CLEANUP(source_free) struct source source = {.name = "f", .errors = &errors};
+        ProtobufCMessage *message = NULL;
+        struct err err = {0};
+        int r = textformat_parse(EVERYTHING, &source, cases[i].text, strlen(cases[i].text), &message, &err);
+        assert_int_equal(r < 0, cases[i].incomplete);
+        assert_int_equal(errors.incomplete, cases[i].incomplete);
+        assert_int_equal(errors.n, cases[i].n);
+        assert_string_equal(err_is_set(&err) ? err.item : errors.rows[errors.n - 1].item, cases[i].last);
+        if (r == 0) {
+            assert_int_equal(((Everything__Everything *)message)->int32, 5);
+            protobuf_c_message_free_unpacked(message, NULL);
+        }
+    }
+}
+
 static void test_did_you_mean(void **state)
 {
     (void)state;
@@ -240,7 +276,8 @@ static void test_mutations(void **state)
             text[(random >> 33) % whole] =
                 random & (1u << 20) ? seed[(random >> 41) % whole] : (char)(random >> 50);
         }
-        CLEANUP(source_free) struct source source = SOURCE_NAMED("f");
+        CLEANUP(source_errors_clear) struct source_errors errors = {0};
+        CLEANUP(source_free) struct source source = {.name = "f", .errors = i % 2 == 0 ? NULL : &errors};
         CLEANUP(buf_free) struct buf packed = BUF_INIT;
         ProtobufCMessage *message;
         struct err err = {0};
@@ -254,7 +291,7 @@ static void test_mutations(void **state)
             assert_non_null(message);
             protobuf_c_message_free_unpacked(message, NULL);
         } else {
-            assert_int_equal(err.kind, ERR_CONFIG);
+            assert_true(err.kind == ERR_CONFIG || errors.n > 0);
         }
         free(text);
     }
@@ -270,6 +307,7 @@ int main(void)
         cmocka_unit_test(test_refused_with_place_and_path),
         cmocka_unit_test(test_depth),
         cmocka_unit_test(test_source_knows_places),
+        cmocka_unit_test(test_errors_are_gathered),
         cmocka_unit_test(test_did_you_mean),
         cmocka_unit_test(test_mutations),
     };

@@ -27,6 +27,7 @@ static inline struct job *a_job(void)
     job->key = strdup("default");
     job->session_id = strdup("s-1");
     job->session_kept = true;
+    job->results = true;
     job->image = strdup("debian");
     job->announce = true;
     job->early_ms = 100;
@@ -74,6 +75,10 @@ static inline struct job_result a_result(void)
     result.n_denied = 1;
     result.denied = calloc(1, sizeof *result.denied);
     result.denied[0] = (struct job_denied){.name = strdup("mount"), .count = 3};
+    result.denied[0].n_calls = 1;
+    result.denied[0].calls = calloc(1, sizeof *result.denied[0].calls);
+    result.denied[0].calls[0] = (struct job_denied_call){.call = strdup("mount()"), .count = 2};
+    result.hint = strdup("denied");
     result.n_files = 3;
     result.files = calloc(3, sizeof *result.files);
     result.files[0] =

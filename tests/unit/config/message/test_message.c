@@ -16,6 +16,7 @@ static void test_job_round_trip(void **state)
     assert_string_equal(in.job->key, "default");
     assert_string_equal(in.job->session_id, "s-1");
     assert_true(in.job->session_kept);
+    assert_true(in.job->results);
     assert_string_equal(in.job->image, "debian");
     assert_true(in.job->announce);
     assert_int_equal(in.job->early_ms, 100);
@@ -67,6 +68,10 @@ static void test_done_round_trip(void **state)
     assert_int_equal(done->n_denied, 1);
     assert_string_equal(done->denied[0].name, "mount");
     assert_int_equal(done->denied[0].count, 3);
+    assert_int_equal(done->denied[0].n_calls, 1);
+    assert_string_equal(done->denied[0].calls[0].call, "mount()");
+    assert_int_equal(done->denied[0].calls[0].count, 2);
+    assert_string_equal(done->hint, "denied");
     assert_int_equal(done->n_files, 3);
     assert_int_equal(done->files[0].fd, 51);
     assert_int_equal(done->files[1].fd, -1);
@@ -124,6 +129,7 @@ static void test_small_messages_round_trip(void **state)
         {.type = MSG_STATE,
          .state = {.ready = true,
                    .draining = true,
+                   .begins_nothing = true,
                    .superseded = true,
                    .degraded = "no memory controller",
                    .sessions = 3,
@@ -140,14 +146,18 @@ static void test_small_messages_round_trip(void **state)
                    .reloaded_ms = 6,
                    .log_lines_lost = 7,
                    .audit_lines_lost = 8,
+                   .audit_stopped = true,
                    .session_bytes = 9,
                    .session_bytes_most = 10,
                    .warm = {{.runtime = "python",
                              .parked = 4,
                              .building = 1,
                              .pss_bytes = 2,
+                             .in_images = 4,
                              .templates_replaced = 3}},
-                   .n_warm = 1}},
+                   .n_warm = 1,
+                   .failing = {{.runtime = "c", .why = "exit code 1"}, {.runtime = "d", .why = ""}},
+                   .n_failing = 2}},
         {.type = MSG_STARTED, .started = {.id = 9}},
         {.type = MSG_SESSION_QUERY, .session_query = {.id = 4, .what = SESSION_LIST, .key = "default"}},
         {.type = MSG_SESSION_QUERY,
@@ -158,6 +168,15 @@ static void test_small_messages_round_trip(void **state)
                            .key = "open",
                            .session_id = "slack/C01/17.2",
                            .path = "d/\xc3\xbc"}},
+        {.type = MSG_SESSION_QUERY,
+         .session_query = {.id = 7,
+                           .what = SESSION_FORK,
+                           .key = "open",
+                           .session_id = "s-1",
+                           .others = {{"a"}, {"b/\xc3\xbc"}},
+                           .n_others = 2}},
+        {.type = MSG_SESSION_ANSWER,
+         .session_answer = {.id = 7, .files = 3, .left_out = 1, .kernel = SESSION_KERNEL_ENDED}},
         {.type = MSG_SESSION_ANSWER, .session_answer = {.id = 4, .size = 7, .made = true}},
         {.type = MSG_SESSION_ANSWER,
          .session_answer = {.id = 5, .kind = ERR_DENIED, .text = "another key's"}},
@@ -166,6 +185,12 @@ static void test_small_messages_round_trip(void **state)
         {.type = MSG_KEPT_QUERY, .kept_query = {.id = 2, .what = KEPT_GET, .job_id = APPROVAL_ID}},
         {.type = MSG_KEPT_QUERY,
          .kept_query = {.id = 3, .what = KEPT_DELETE, .key = "k", .job_id = APPROVAL_ID, .reason = "why"}},
+        {.type = MSG_RELAY, .relay = {.id = 1, .what = RELAY_ANSWERS, .key = "k", .about = "e"}},
+        {.type = MSG_RELAY,
+         .relay = {.id = 2, .what = RELAY_TERMINATE, .key = "k", .about = "e", .reason = "why"}},
+        {.type = MSG_RELAY_ANSWER, .relay_answer = {.id = 1}},
+        {.type = MSG_RELAY_ANSWER,
+         .relay_answer = {.id = 2, .kind = ERR_INVALID, .item = "[0]", .text = "must be an object"}},
         {.type = MSG_KEPT_ANSWER, .kept_answer = {.id = 4}},
         {.type = MSG_KEPT_ANSWER, .kept_answer = {.id = 5, .kind = ERR_NOT_FOUND, .text = "no such job"}},
     };
@@ -259,6 +284,7 @@ static void test_policies_round_trip(void **state)
             .approval = 2,
             .kernel = true,
             .loopback = true,
+            .egress = true,
             .has_lists = true};
         held[i] = name;
     }

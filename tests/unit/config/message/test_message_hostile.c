@@ -184,6 +184,29 @@ static void test_hostile_session_queries(void **state)
     offer(&h, "session_query.path");
     h.query.has_path = false;
     offer(&h, "session_query.path");
+    Immure__MsgSessionName others[SESSION_OTHERS_MAX + 1], *all_others[SESSION_OTHERS_MAX + 1];
+    for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+        immure__msg_session_name__init(&others[i]);
+        others[i].session_id = name;
+        all_others[i] = &others[i];
+    }
+    h.query.other = all_others;
+    static const struct {
+        uint32_t what;
+        size_t least, most;
+    } numbers[] = {
+        {SESSION_DELETE, 0, 0}, {SESSION_FORK, 1, 16}, {SESSION_DIFF, 1, 1}, {SESSION_RESTORE, 1, 1}};
+    for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+        h.query.what = numbers[i].what;
+        for (size_t n = 0; n <= ARRAY_SIZE(others); n++) {
+            h.query.n_other = n;
+            offer(&h, n >= numbers[i].least && n <= numbers[i].most ? NULL : "session_query.other");
+        }
+    }
+    h.query.n_other = 1;
+    others[0].session_id = no_name;
+    offer(&h, "session_query.other.session_id");
+    h.query.n_other = 0;
     h.query.path = bytes("", 0);
     h.query.session_id = NULL;
     h.query.what = SESSION_QUERY_COUNT;

@@ -157,7 +157,8 @@ static void test_the_rest(void **state)
         "loopback: true capability: ['CAP_NET_BIND_SERVICE'] env { name: 'A' value: 'b c' } env { name: "
         "'_x1' } "
         "env_allow: ['A', 'PY*', '*'] working_directory: '/workspace/deep/er' "
-        "rlimit { resource: NOFILE soft: 10 hard: 20 } rlimit { resource: STACK soft: 18446744073709551615 } "
+        "rlimit { resource: NOFILE soft: 10 hard: 20 } rlimit { resource: CPU soft: 5s hard: 1m } "
+        "rlimit { resource: FSIZE soft: '8MiB' } rlimit { resource: STACK soft: 18446744073709551615 } "
         "limits { memory_bytes: 1048576 pids: 1 cpu_percent: 1 cpu_ms: 5 timeout_ms: 6 output_files: 7 }");
     assert_true(spec->namespaces ==
                 (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWTIME));
@@ -174,11 +175,14 @@ static void test_the_rest(void **state)
     assert_string_equal(spec->env[1].value, "");
     assert_int_equal(spec->n_env_allow, 3);
     assert_string_equal(spec->working_directory, "/workspace/deep/er");
-    assert_int_equal(spec->n_rlimits, 2);
+    assert_int_equal(spec->n_rlimits, 4);
     assert_int_equal(spec->rlimits[0].resource, RLIMIT_NOFILE);
     assert_int_equal(spec->rlimits[0].hard, 20);
-    assert_int_equal(spec->rlimits[1].resource, RLIMIT_STACK);
-    assert_true(spec->rlimits[1].hard == UINT64_MAX);
+    assert_int_equal(spec->rlimits[1].soft, 5);
+    assert_int_equal(spec->rlimits[1].hard, 60);
+    assert_int_equal(spec->rlimits[2].hard, 8388608);
+    assert_int_equal(spec->rlimits[3].resource, RLIMIT_STACK);
+    assert_true(spec->rlimits[3].hard == UINT64_MAX);
     assert_int_equal(spec->limits.cpu_ms, 5);
     assert_int_equal(spec->limits.output_files, 7);
     policy_spec_free(spec);
@@ -322,6 +326,15 @@ static const struct {
      "seccomp { rule { action: ALLOW syscall: 'a' condition { arg: 0 op: MASKED_EQ value: 3 mask: 1 } } }",
      "seccomp.rule[0].condition[0].value: has bits outside the mask, so that it could never be equal"},
     /* limits */
+    {MINIMAL "rlimit { soft: 8KiB resource: NOFILE }",
+     "rlimit[0].soft: counts in no unit of this kind; give the number alone"},
+    {MINIMAL "rlimit { soft: '5s' resource: STACK }", "rlimit[0].soft: is a number of bytes (\"8MiB\")"},
+    {MINIMAL "rlimit { resource: CPU soft: 1 hard: 1KiB }",
+     "rlimit[0].hard: is a number of seconds (\"5s\")"},
+    {MINIMAL "rlimit { resource: RTTIME soft: 1s }",
+     "rlimit[0].soft: counts in no unit of this kind; give the number alone"},
+    {MINIMAL "rlimit { resource: CPU soft: 1500ms }",
+     "rlimit[0].soft: 1500ms is less than a second; this is a number of whole ones (\"5s\")"},
     {MINIMAL "rlimit { resource: AS soft: 2 hard: 1 }", "rlimit[0].soft: must not be above the hard limit"},
     {MINIMAL "rlimit { resource: AS soft: 1 } rlimit { resource: AS soft: 1 }",
      "rlimit[1].resource: has a limit already (rlimit[0])"},

@@ -74,6 +74,8 @@ static void test_defaults(void **state)
     assert_string_equal(config->environment, "production");
     assert_int_equal(config->default_timeout_ms, 30000);
     assert_int_equal(config->max_timeout_ms, 60000);
+    assert_int_equal(config->drain_timeout_ms, 65000);
+    assert_int_equal(config->drain_idle_ms, 2000);
     assert_int_equal(config->max_concurrent_jobs, 4);
     assert_false(config->cgroup_best_effort);
     assert_int_equal(config->n_policy_paths, 0);
@@ -85,6 +87,7 @@ static void test_defaults(void **state)
     assert_string_equal(config->audit_log, "");
     assert_int_equal(config->outer_uid_base, 1879048192);
     assert_false(config->metrics_open);
+    assert_false(config->console);
     assert_false(config->open);
     assert_int_equal(config->n_keys, 1);
     assert_string_equal(config->keys[0]->name, "a");
@@ -104,6 +107,25 @@ static void test_defaults(void **state)
     server_config_free(config);
 }
 
+/* As long as the longest job may take, where nobody has said how long. */
+static void test_drain_timeout(void **state)
+{
+    static const struct {
+        const char *text;
+        uint64_t drain_timeout_ms;
+    } rows[] = {
+        {KEY_A "max_timeout_ms: 600000", 605000},
+        {KEY_A "max_timeout_ms: 86400000", 86400000},
+        {KEY_A "max_timeout_ms: 600000 drain_timeout_ms: 30000", 30000},
+        {KEY_A "max_timeout_ms: 600000 drain_timeout_ms: 65000", 65000},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct server_config *config = accepted(state, rows[i].text);
+        assert_int_equal(config->drain_timeout_ms, rows[i].drain_timeout_ms);
+        server_config_free(config);
+    }
+}
+
 static const char everything[] =
     "listen: '[::1]:0' environment: 'staging' default_timeout_ms: 1 max_timeout_ms: 2 max_concurrent_jobs: "
     "3\n"
@@ -111,8 +133,11 @@ static const char everything[] =
     "max_body_bytes: 4096 max_header_bytes: 2048 header_timeout_ms: 4 request_timeout_ms: 5 idle_timeout_ms: "
     "6 max_connections: "
     "7\n"
-    "drain_timeout_ms: 0 metrics_open: true log_format: JSON log_level: DEBUG audit_log: '/var/log/audit'\n"
-    "audit_log_bytes: 15 audit_code_bytes: 16\n"
+    "drain_timeout_ms: 0 drain_idle_ms: 22 metrics_open: true console: true log_format: JSON log_level: "
+    "DEBUG "
+    "audit_log: '/var/log/audit' audit_log_bytes: 15 audit_code_bytes: 16 audit_keep_files: 17 "
+    "audit_keep_days: "
+    "18 audit_on_failure: STOP\n"
     "outer_uid_base: 100000 max_output_bytes: 9 front_timeout_ms: 8 max_connections_per_address: 10\n"
     "max_unread_bytes: 2048 max_unread_bytes_per_key: 1025 reply_stall_ms: 21\n"
     "session_ttl_ms: 10 max_sessions: 11 session_bytes: 65536 session_inodes: 16 "
@@ -125,10 +150,11 @@ static const char everything[] =
     "max_approval_job_bytes: 2021 max_approval_bytes: 2022 max_approval_wait_ms: 23\n"
     "queue_ms: 24 mcp_queue_ms: 25 max_queue_ms: 26 max_queued_jobs: 27 callback_margin_ms: 28\n"
     "memory_free_bytes: 24 memory_free_percent: 25 kernel_memory_percent: 26\n"
-    "template_scope: TEAM max_templates: 27 sub_uids: false\n"
+    "template_scope: TEAM max_templates: 27 max_image_templates: 9 max_image_template_bytes: 5MiB sub_uids: "
+    "false\n"
     "shipped_runtimes: false\n"
     "runtime { name: 'python' alias: 'py' interpreter: '/usr/bin/python3' arg: ['-I', ''] extension: 'py' "
-    "policy: 'p' self_test: 'pass' }\n"
+    "policy: 'p' self_test: 'pass' self_test_output: 'out' }\n"
     "runtime { name: 'sh' interpreter: '/bin/sh' policy: 'q' kernel: '/k' template_max_jobs: 24 "
     "template_ttl_ms: 25 }\n"
     "key { name: 'a' sha256: '" SHA_A "' policy: ['p', 'q'] runtime: 'py' max_concurrent_jobs: 2 "
@@ -156,16 +182,21 @@ static void check_everything(const struct server_config *config)
     assert_int_equal(config->idle_timeout_ms, 6);
     assert_int_equal(config->max_connections, 7);
     assert_int_equal(config->drain_timeout_ms, 0);
+    assert_int_equal(config->drain_idle_ms, 22);
     assert_string_equal(config->session_directory, "/var/kept");
     assert_int_equal(config->session_free_bytes, 17);
     assert_int_equal(config->max_session_bytes_total, 27);
     assert_int_equal(config->session_evict_after_ms, 28);
     assert_true(config->metrics_open);
+    assert_true(config->console);
     assert_int_equal(config->log_format, LOG_FORMAT_JSON);
     assert_int_equal(config->log_level, LOG_DEBUG);
     assert_string_equal(config->audit_log, "/var/log/audit");
     assert_int_equal(config->audit_log_bytes, 15);
     assert_int_equal(config->audit_code_bytes, 16);
+    assert_int_equal(config->audit_keep_files, 17);
+    assert_int_equal(config->audit_keep_days, 18);
+    assert_true(config->audit_stop);
     assert_int_equal(config->outer_uid_base, 100000);
     assert_int_equal(config->max_output_bytes, 9);
     assert_int_equal(config->front_timeout_ms, 8);
@@ -184,6 +215,7 @@ static void check_everything(const struct server_config *config)
     assert_string_equal(config->runtimes[1].kernel, "/k");
     assert_string_equal(config->runtimes[0].self_test, "pass");
     assert_string_equal(config->runtimes[1].self_test, "");
+    assert_string_equal(config->runtimes[0].self_test_output, "out");
     assert_int_equal(config->runtimes[1].template_max_jobs, 24);
     assert_int_equal(config->runtimes[1].template_ttl_ms, 25);
     assert_int_equal(config->kept_job_ttl_ms, 12);
@@ -207,6 +239,8 @@ static void check_everything(const struct server_config *config)
     assert_int_equal(config->kernel_memory_percent, 26);
     assert_int_equal(config->template_scope, TEMPLATE_SCOPE_TEAM);
     assert_int_equal(config->max_templates, 27);
+    assert_int_equal(config->max_image_templates, 9);
+    assert_int_equal(config->max_image_template_bytes, 5 << 20);
     assert_false(config->sub_uids);
     assert_true(config->keys[0]->approver);
     assert_false(config->keys[1]->approver);
@@ -324,6 +358,8 @@ static void test_refused(void **state)
         {"runtime { name: 'a' interpreter: '/a' policy: 'p' evaluator: true }\n"
          "runtime { name: 'b' interpreter: '/b' policy: 'p' evaluator: true }",
          ":2:62", "runtime[1].evaluator: runtime \"a\" is the evaluator of POST /run-code already"},
+        {"runtime { name: 'a' interpreter: '/a' policy: 'p' self_test_output: '42' }", ":1:69",
+         "runtime[0].self_test_output: there is no self_test that would print it; add one"},
         {PYTHON PYTHON, ":1:93", "runtime[1].name: \"python\" names two runtimes"},
         {"runtime { name: 'python' alias: 'python' interpreter: '/a' policy: 'p' }", ":1:33",
          "runtime[0].alias[0]: \"python\" names this runtime already"},
@@ -494,6 +530,7 @@ static void test_hostile_packed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_drain_timeout),
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_every_field_and_packed),
         cmocka_unit_test(test_other_forms),

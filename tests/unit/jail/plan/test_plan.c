@@ -12,7 +12,7 @@ static void test_describe(void **state)
     jail_plan_describe_step(plan, 0, text, sizeof text);
     assert_string_equal(text, "step 1 (propagation)");
     jail_plan_describe_step(plan, plan->n_steps - 1, text, sizeof text);
-    assert_string_equal(text, "step 30 (exec /usr/bin/python3)");
+    assert_string_equal(text, "step 31 (exec /usr/bin/python3)");
     jail_plan_describe_step(plan, 999, text, sizeof text);
     assert_string_equal(text, "step 1000");
     char small[8];
@@ -52,8 +52,9 @@ static const char printed[] =
     " 26 rlimit NOFILE soft 64 hard unlimited\n"
     " 27 speculation no store bypass if offered, no core shared with others or no job\n"
     " 28 landlock version 7, writes below [/workspace, /tmp], devices [/dev/null]\n"
-    " 29 seccomp 1 instructions, denials are reported\n"
-    " 30 exec /usr/bin/python3 argv [python3, \"a b\"] environment [HOME=/workspace]\n";
+    " 29 no-set-id\n"
+    " 30 seccomp 1 instructions, denials are reported\n"
+    " 31 exec /usr/bin/python3 argv [python3, \"a b\"] environment [HOME=/workspace]\n";
 
 static void test_print(void **state)
 {
@@ -101,8 +102,8 @@ static void test_copy_is_equal_and_independent(void **state)
             jail_plan_text(copy, "/a/directory/with/a/longish/name");
     }
     assert_false(copy->failed);
-    assert_int_equal(copy->n_steps, 530);
-    assert_string_equal(jail_plan_string(copy, copy->steps[529].mkdir.path),
+    assert_int_equal(copy->n_steps, 531);
+    assert_string_equal(jail_plan_string(copy, copy->steps[530].mkdir.path),
                         "/a/directory/with/a/longish/name");
 }
 
@@ -158,6 +159,7 @@ static void test_garbage_is_safe(void **state)
             struct jail_step *step = &wild->steps[i];
             unsigned char *flag = step->kind == JAIL_STEP_FILE      ? (unsigned char *)&step->file.from_input
                                   : step->kind == JAIL_STEP_SECCOMP ? (unsigned char *)&step->seccomp.notify
+                                  : step->kind == JAIL_STEP_SESSION ? (unsigned char *)&step->session.terminal
                                                                     : NULL;
             if (flag) {
                 *flag &= 1;
@@ -207,7 +209,7 @@ static void an_encoded_plan_is_the_same_plan(void **state)
 static void unreadable_steps_do_not_decode(void **state)
 {
     (void)state;
-    for (int round = 0; round < 3; round++) {
+    for (int round = 0; round < 4; round++) {
         CLEANUP(plan_freep) struct jail_plan *plan = good_plan();
         CLEANUP(buf_free) struct buf encoded = BUF_INIT;
         struct jail_plan *decoded = NULL;
@@ -217,6 +219,8 @@ static void unreadable_steps_do_not_decode(void **state)
                 memset(&step->file.from_input, 2, 1);
             } else if (round == 1 && step->kind == JAIL_STEP_SECCOMP) {
                 memset(&step->seccomp.notify, 255, 1);
+            } else if (round == 3 && step->kind == JAIL_STEP_SESSION) {
+                memset(&step->session.terminal, 3, 1);
             } else if (round == 2 && step->kind == JAIL_STEP_PIVOT) {
                 step->kind = JAIL_STEP_COUNT;
             }

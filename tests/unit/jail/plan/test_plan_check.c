@@ -71,9 +71,9 @@ static void test_counts(void **state)
         *jail_plan_add(twice, step.kind) = step;
         assert_refused(twice, needed[i].words);
     }
-    static const enum jail_step_kind optional[] = {JAIL_STEP_LOOPBACK, JAIL_STEP_HOSTNAME, JAIL_STEP_SCRATCH,
-                                                   JAIL_STEP_UMASK,    JAIL_STEP_WORKDIR,  JAIL_STEP_SECCOMP,
-                                                   JAIL_STEP_BRIDGE,   JAIL_STEP_WORKSPACE};
+    static const enum jail_step_kind optional[] = {
+        JAIL_STEP_LOOPBACK, JAIL_STEP_HOSTNAME, JAIL_STEP_SCRATCH,   JAIL_STEP_UMASK,    JAIL_STEP_WORKDIR,
+        JAIL_STEP_SECCOMP,  JAIL_STEP_BRIDGE,   JAIL_STEP_WORKSPACE, JAIL_STEP_NO_SET_ID};
     for (size_t i = 0; i < ARRAY_SIZE(optional); i++) {
         CLEANUP(plan_freep) struct jail_plan *without = good_plan();
         remove_step(without, optional[i]);
@@ -84,6 +84,23 @@ static void test_counts(void **state)
         *jail_plan_add(twice, step.kind) = step;
         assert_refused(twice, "at most on");
     }
+}
+
+static void test_way_out(void **state)
+{
+    (void)state;
+    CLEANUP(plan_freep) struct jail_plan *plan = good_plan();
+    *jail_plan_add(plan, JAIL_STEP_EGRESS) = (struct jail_step){.kind = JAIL_STEP_EGRESS};
+    move_step(plan, JAIL_STEP_EGRESS, JAIL_STEP_HOSTNAME, true);
+    assert_int_equal(jail_plan_check(plan, NULL), 0);
+
+    CLEANUP(plan_freep) struct jail_plan *early = good_plan();
+    *jail_plan_add(early, JAIL_STEP_EGRESS) = (struct jail_step){.kind = JAIL_STEP_EGRESS};
+    move_step(early, JAIL_STEP_EGRESS, JAIL_STEP_LOOPBACK, false);
+    assert_refused(early, "lo is up before anything listens on it");
+
+    remove_step(plan, JAIL_STEP_LOOPBACK);
+    assert_refused(plan, "egress needs a network namespace whose lo is up");
 }
 
 static void test_order(void **state)
@@ -107,6 +124,8 @@ static void test_order(void **state)
         {JAIL_STEP_NO_NEW_PRIVS, JAIL_STEP_CAPABILITIES, false,
          "capabilities are dropped before no_new_privs"},
         {JAIL_STEP_SECCOMP, JAIL_STEP_NO_NEW_PRIVS, false, "no_new_privs comes before Landlock and seccomp"},
+        {JAIL_STEP_NO_SET_ID, JAIL_STEP_SECCOMP, true, "seccomp is last but exec"},
+        {JAIL_STEP_NO_SET_ID, JAIL_STEP_NO_NEW_PRIVS, false, "no_new_privs comes before"},
         {JAIL_STEP_STDIO, JAIL_STEP_PROGRAM, true, "the bridge comes after stdio"},
         {JAIL_STEP_BRIDGE, JAIL_STEP_PROGRAM, true, "what PID 1 does stands before"},
         {JAIL_STEP_BRIDGE, JAIL_STEP_PIVOT, false, "the bridge comes after stdio"},
@@ -212,6 +231,8 @@ static void test_image(void **state)
     X(workspace_path, JAIL_STEP_WORKSPACE, "absolute", step->workspace.path = 0)                             \
     X(workspace_devices, JAIL_STEP_WORKSPACE, "nodev", step->workspace.flags = JAIL_MOUNT_NOSUID)            \
     X(workspace_flags, JAIL_STEP_WORKSPACE, "its kind knows", step->workspace.flags |= JAIL_PROC_HIDE)       \
+    X(bind_given_low, JAIL_STEP_BIND, "one of the slots", step->bind.given = JAIL_FD_IMAGE)                  \
+    X(bind_given_high, JAIL_STEP_BIND, "one of the slots", step->bind.given = JAIL_FD_COUNT)                 \
     X(submount_source, JAIL_STEP_SUBMOUNT, "absolute", step->submount.source = 0)                            \
     X(capability, JAIL_STEP_CAPABILITIES, "the kernel has", step->capabilities.keep = 1ull << 41)            \
     X(umask, JAIL_STEP_UMASK, "permission bits only", step->umask.mask = 01000)                              \
@@ -287,6 +308,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_good_plan_passes),
         cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_way_out),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_image),
 #define X(name, step_kind, words, ...) cmocka_unit_test(test_break_##name),

@@ -223,7 +223,7 @@ static void test_a_mount_of_it(void **state)
         assert_int_equal(fchown(f->top, OWNER, OWNER), 0);
     }
     put(f->top, "before", 1);
-    if (hostdir_mount(f->top, maps ? &ids : NULL, &mount, &err) < 0) {
+    if (hostdir_mount(f->top, maps ? &ids : NULL, false, &mount, &err) < 0) {
         fail_msg("%s", err.text);
     }
     assert_int_equal(fcntl(mount, F_GETFD), FD_CLOEXEC);
@@ -253,7 +253,7 @@ static void test_what_cannot_be_a_mount(void **state)
     struct err err = {0};
     int pipes[2], mount = -1;
     assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
-    assert_true(hostdir_mount(pipes[0], NULL, &mount, &err) < 0);
+    assert_true(hostdir_mount(pipes[0], NULL, false, &mount, &err) < 0);
     assert_int_equal(err.kind, ERR_HOST);
     assert_int_equal(mount, -1);
     close(pipes[0]);

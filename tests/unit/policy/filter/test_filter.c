@@ -1,6 +1,6 @@
 /* policy/filter/filter.c and seccomp.c: which rule decides, what is refused, and that the compiled filter
  * does exactly that: in an interpreter for every call and many arguments, and in the kernel for some. */
-#include "policy/filter/bpf.h"
+#include "jail/base/bpf_run.h"
 #include "policy/filter/filter.h"
 
 #include <errno.h>

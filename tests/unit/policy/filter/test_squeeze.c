@@ -18,7 +18,7 @@
 
 #include "jail/base/bpf.h"
 #include "jail/base/cleanup.h"
-#include "policy/filter/bpf.h"
+#include "jail/base/bpf_run.h"
 
 #define ARCH      BPF_OUR_ARCHITECTURE
 #define LOAD(k)   BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (k))

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -61,7 +62,8 @@ static int remove_place(void **state)
 
 static void begin(struct place *place, const char *path, uint64_t max_bytes)
 {
-    const struct audit_trail_options options = {.path = path, .max_bytes = max_bytes, .log = &place->log};
+    const struct audit_trail_options options = {
+        .path = path, .limits = {.max_bytes = max_bytes}, .log = &place->log};
     struct err err = {0};
     assert_int_equal(audit_trail_open(&options, &place->trail, &err), 0);
     assert_int_equal(audit_trail_begin(place->trail, "started", &err), 0);
@@ -115,6 +117,92 @@ static void a_full_disk_is_told_afterwards(void **state)
     assert_int_equal(verdict.faults, 0);
     assert_true(verdict.closed);
     assert_string_equal(heard.data, "3 note lines before it could not be written, as it says\n");
+}
+
+/* A line without which nothing is to happen is written or refused, never lost. */
+static void a_line_that_is_demanded_is_there_or_refused(void **state)
+{
+    struct place *place = *state;
+    begin(place, place->path, 0);
+    assert_int_equal(audit_trail_demand(place->trail, job, sizeof job - 1), 0);
+    struct stat full;
+    assert_int_equal(stat(place->path, &full), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    const struct rlimit tight = {(rlim_t)full.st_size, limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
+    assert_int_equal(audit_trail_demand(place->trail, job, sizeof job - 1), -EFBIG);
+    assert_int_equal(audit_trail_failure(place->trail), EFBIG);
+    assert_int_equal(audit_trail_mend(place->trail), -EFBIG);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    assert_int_equal(audit_trail_demand(place->trail, job, sizeof job - 1), -EFBIG); /* until it is mended */
+    assert_int_equal(audit_trail_mend(place->trail), 0);
+    assert_int_equal(audit_trail_failure(place->trail), 0);
+    assert_int_equal(audit_trail_demand(place->trail, job, sizeof job - 1), 0);
+    assert_int_equal(audit_trail_lost(place->trail), 0);
+    audit_trail_close(place->trail);
+    CLEANUP(buf_free) struct buf heard = BUF_INIT;
+    struct audit_verdict verdict = verify(place, &heard);
+    assert_int_equal(verdict.lines, 5); /* opened, one, resumed, one, closed */
+    assert_int_equal(verdict.faults, 0);
+    struct stat closed;
+    assert_int_equal(stat(place->path, &closed), 0);
+    assert_true((uint64_t)closed.st_blocks * 512 < 65536); /* what was reserved is given back */
+}
+
+/* A line without which nothing is to happen does not go to a file that somebody has moved away; nothing says
+ * that all is well before. */
+static void what_has_been_moved_away_is_not_taken_for_mended(void **state)
+{
+    struct place *place = *state;
+    char moved[128];
+    struct stat before, after;
+    snprintf(moved, sizeof moved, "%s/moved", place->directory);
+    begin(place, place->path, 0);
+    assert_int_equal(rename(place->path, moved), 0);
+    int fd = open(place->path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_int_equal(write(fd, "foreign", 7), 7);
+    close(fd);
+    audit_trail_hangup(place->trail);
+    assert_int_equal(audit_trail_failure(place->trail), EEXIST);
+    assert_int_equal(stat(moved, &before), 0);
+    assert_int_equal(audit_trail_mend(place->trail), -EEXIST);
+    assert_int_equal(audit_trail_mend(place->trail), -EEXIST);
+    assert_int_equal(audit_trail_demand(place->trail, job, sizeof job - 1), -EEXIST);
+    assert_int_equal(stat(moved, &after), 0);
+    assert_int_equal(after.st_size, before.st_size);
+    append(place); /* audit_log_bytes is 0: this must not rotate either */
+    assert_int_equal(stat(place->path, &after), 0);
+    assert_int_equal(after.st_size, 7);
+    assert_int_equal(unlink(place->path), 0);
+    assert_int_equal(audit_trail_mend(place->trail), 0);
+    assert_int_equal(audit_trail_demand(place->trail, job, sizeof job - 1), 0);
+    audit_trail_close(place->trail);
+    CLEANUP(buf_free) struct buf heard = BUF_INIT;
+    assert_int_equal(verify(place, &heard).lines, 4); /* opened, resumed, one, closed */
+    assert_int_equal(unlink(moved), 0);
+}
+
+/* Only files that the trail itself has left are counted and removed, also while it cannot go on. */
+static void only_files_of_its_own_are_removed(void **state)
+{
+    struct place *place = *state;
+    static const char *const names[] = {".1", ".20260101", ".000000000001", ".000000000002"};
+    char name[128];
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        snprintf(name, sizeof name, "%s%s", place->path, names[i]);
+        close(open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    }
+    begin(place, place->path, 0);
+    const struct audit_trail_limits limits = {.keep_files = 1};
+    audit_trail_set_limits(place->trail, &limits);
+    assert_int_equal(audit_trail_mend(place->trail), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        snprintf(name, sizeof name, "%s%s", place->path, names[i]);
+        assert_int_equal(unlink(name), i == 2 ? -1 : 0);
+    }
+    audit_trail_close(place->trail);
 }
 
 static void what_cannot_be_written_at_the_start_stops_it(void **state)
@@ -249,6 +337,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_full_disk_is_told_afterwards, make_place, remove_place),
+        cmocka_unit_test_setup_teardown(a_line_that_is_demanded_is_there_or_refused, make_place,
+                                        remove_place),
+        cmocka_unit_test_setup_teardown(what_has_been_moved_away_is_not_taken_for_mended, make_place,
+                                        remove_place),
+        cmocka_unit_test_setup_teardown(only_files_of_its_own_are_removed, make_place, remove_place),
         cmocka_unit_test_setup_teardown(what_cannot_be_written_at_the_start_stops_it, make_place,
                                         remove_place),
         cmocka_unit_test(a_line_of_a_front_is_one_line),

@@ -20,6 +20,7 @@
 #include "jail/base/err.h"
 #include "jail/base/loop.h"
 #include "server/bridge/bridge.h"
+#include "server/kit/rich_results.h"
 
 #define CALLS_MAX 64
 
@@ -31,7 +32,7 @@ struct test {
     size_t n_calls, n_cancelled;
     char outputs[256];
     size_t n_outputs;
-    char broken[128], event[128];
+    char broken[128], event[128], shown[256];
 };
 
 static void on_call(void *arg, struct bridge_call *call)
@@ -78,7 +79,14 @@ static void on_event(void *arg, const struct json_slice *kind, const struct json
              data->text);
 }
 
-static const struct bridge_events events = {on_call, on_cancel, on_outputs, on_event, on_other, on_broken};
+static void on_show(void *arg, const char *json_text, size_t size)
+{
+    struct test *test = arg;
+    snprintf(test->shown, sizeof test->shown, "%.*s", (int)size, json_text);
+}
+
+static const struct bridge_events events = {on_call, on_cancel, on_outputs, on_event,
+                                            on_show, on_other,  on_broken};
 
 static const struct bridge_limits limits = {
     .frame_bytes = 4096, .total_bytes = 1 << 20, .calls = 8, .calls_in_flight = 2, .result_bytes = 64};
@@ -94,7 +102,8 @@ static void open_with(struct test *test, const struct bridge_limits *with)
     test->in = ends[BRIDGE_END_IN];
     test->out = ends[BRIDGE_END_OUT];
     expect(test, "{\"op\":\"hello\",\"version\":1,\"max_frame_bytes\":4096,\"max_result_bytes\":64,"
-                 "\"max_calls_in_flight\":2}");
+                 "\"max_calls_in_flight\":2,\"max_shown\":100,\"max_shown_bytes\":4194304,"
+                 "\"max_all_shown_bytes\":8388608}");
     assert_int_equal(fcntl(test->in, F_SETFL, O_NONBLOCK), 0);
 }
 
@@ -358,6 +367,8 @@ static void broken_frames_close_the_bridge(void **state)
         {"{\"id\":1,\"op\":\"quit\"}", no_kind},
         {"{\"id\":1,\"op\":\"answer\"}", no_kind},
         {"{\"id\":1,\"op\":\"event\",\"kind\":\"log\",\"data\":1}", "an event that nobody waits for"},
+        {"{\"id\":1,\"op\":\"show\",\"type\":\"display\",\"data\":[]}", "a result without data"},
+        {"{\"id\":1,\"op\":\"show\",\"data\":{}}", "a result of an unknown type"},
         {"{\"id\":1,\"op\":\"call\"}", "a call without a name or arguments"},
         {"{\"id\":1,\"op\":\"call\",\"name\":\"a\",\"args\":[]}", "a call without a name or arguments"},
         {"{\"id\":1,\"op\":\"call\",\"name\":1,\"args\":{}}", "a call without a name or arguments"},
@@ -455,6 +466,57 @@ static void a_program_that_closes_its_ends(void **state)
 }
 
 /* What an evaluator may, and a program may not. */
+static const char *shown(struct test *test, const char *frame)
+{
+    test->shown[0] = '\0';
+    send_frame(test, frame);
+    turn(test);
+    return test->shown;
+}
+
+#define SHOW "{\"id\":0,\"op\":\"show\",\"type\":"
+
+static void what_is_shown_is_told_and_kept(void **state)
+{
+    (void)state;
+    struct test test;
+    open_test(&test);
+    assert_string_equal(shown(&test, SHOW "\"display\",\"data\":{\"text/plain\":\"a\"}}"),
+                        "{\"type\":\"display\",\"data\":{\"text/plain\":\"a\"}}");
+    assert_string_equal(shown(&test, SHOW "\"execute_result\",\"data\":{\"text/plain\":\"b\"}}"),
+                        "{\"type\":\"execute_result\",\"data\":{\"text/plain\":\"b\"}}");
+    const struct rich_results *results = bridge_results(test.bridge);
+    assert_int_equal(results->n, 2);
+    assert_false(results->cut);
+    assert_string_equal(shown(&test, SHOW "\"left_out\"}"), "");
+    assert_true(results->cut);
+    /* The last ones are in the pipe when the program ends. */
+    send_frame(&test, SHOW "\"error\",\"data\":{\"name\":\"E\",\"value\":\"\",\"traceback\":\"\"}}");
+    bridge_finish(test.bridge);
+    assert_int_equal(results->n, 3);
+    close_test(&test);
+}
+
+/* What is kept of it has limits of its own; what is not counts like all that a program sends. */
+static void what_is_shown_leaves_the_calls_their_bytes(void **state)
+{
+    (void)state;
+    struct test test;
+    struct bridge_limits small = limits;
+    small.total_bytes = 6000;
+    open_with(&test, &small);
+    static char frame[3200];
+    int head = snprintf(frame, sizeof frame, SHOW "\"display\",\"data\":{\"text/plain\":\"");
+    memset(frame + head, 'x', 3000);
+    snprintf(frame + head + 3000, sizeof frame - (size_t)head - 3000, "\"}}");
+    for (size_t i = 1; i <= 5; i++) {
+        shown(&test, frame);
+        assert_int_equal(bridge_results(test.bridge)->n, i);
+    }
+    assert_string_equal(test.broken, "");
+    close_test(&test);
+}
+
 static void events_and_lists_of_an_evaluator(void **state)
 {
     (void)state;
@@ -490,6 +552,8 @@ int main(void)
         cmocka_unit_test(frames_in_pieces),
         cmocka_unit_test(a_program_that_closes_its_ends),
         cmocka_unit_test(events_and_lists_of_an_evaluator),
+        cmocka_unit_test(what_is_shown_is_told_and_kept),
+        cmocka_unit_test(what_is_shown_leaves_the_calls_their_bytes),
     };
     signal(SIGPIPE, SIG_IGN); /* as the front does */
     return cmocka_run_group_tests(tests, NULL, NULL);

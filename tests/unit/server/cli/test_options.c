@@ -14,7 +14,7 @@
 struct target {
     bool loud;
     const char *name;
-    uint64_t count;
+    uint64_t count, bytes, ms;
     struct option_list items;
 };
 
@@ -22,11 +22,14 @@ static const struct option_row rows[] = {
     {"--loud", NULL, "be loud", OPTION_SWITCH, offsetof(struct target, loud)},
     {"--name", "NAME", "a name", OPTION_TEXT, offsetof(struct target, name)},
     {"--count", "N", "a number", OPTION_NUMBER, offsetof(struct target, count)},
+    {"--bytes", "BYTES", "an amount", OPTION_BYTES, offsetof(struct target, bytes)},
+    {"--ms", "MS", "a time", OPTION_MS, offsetof(struct target, ms)},
     {"--item", "X", "again and again", OPTION_LIST, offsetof(struct target, items)},
 };
 static const struct option_table table = {.command = "test",
                                           .synopsis = "[OPTION...]",
                                           .about = "About.",
+                                          .examples = "immure test --loud\nimmure test --ms 5s\n",
                                           .rows = rows,
                                           .n_rows = ARRAY_SIZE(rows)};
 static const struct option_table stopping = {.command = "test",
@@ -67,6 +70,25 @@ static void test_every_kind(void **state)
     assert_true(target.count == UINT64_MAX);
     assert_int_equal(target.items.n, 2);
     assert_string_equal(target.items.items[1], "b");
+}
+
+static void test_units(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes, *ms;
+        uint64_t bytes_are, ms_are;
+    } cases[] = {{"7", "7", 7, 7},
+                 {"2KiB", "5s", 2048, 5000},
+                 {"1GiB", "500ms", 1u << 30, 500},
+                 {"3B", "2m", 3, 120000}};
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct target target = {0};
+        int n;
+        struct words words = WORDS("--bytes", cases[i].bytes, "--ms", cases[i].ms);
+        assert_int_equal(options_parse(&table, words.argc, words.argv, &target, &n, NULL), 0);
+        assert_true(target.bytes == cases[i].bytes_are && target.ms == cases[i].ms_are);
+    }
 }
 
 static void test_arguments_between_options(void **state)
@@ -131,6 +153,12 @@ static void test_refusals(void **state)
     expect_refused("--count", "-1", "--count", "not a whole number");
     expect_refused("--count", "1k", "--count", "not a whole number");
     expect_refused("--count", "18446744073709551616", "--count", "not a whole number");
+    expect_refused("--count", "5s", "--count", "not a whole number");
+    expect_refused("--bytes", "5s", "--bytes", "with a unit if need be (512MiB");
+    expect_refused("--bytes", "1GB", "--bytes", "not a whole number");
+    expect_refused("--ms", "1GiB", "--ms", "with a unit if need be (500ms");
+    expect_refused("--ms", "0s", "--ms", "not a whole number from 1 up");
+    expect_refused("--ms", "18446744073709551615h", "--ms", "not a whole number");
     expect_refused("--count", "0", "--count", "not a whole number from 1 up");
 }
 
@@ -161,6 +189,7 @@ static void test_help_names_every_row(void **state)
         assert_non_null(strstr(text, rows[i].help));
     }
     assert_non_null(strstr(text, "usage: immure test [OPTION...]"));
+    assert_non_null(strstr(text, "\nexamples:\n  immure test --loud\n  immure test --ms 5s\n"));
     free(text);
 }
 
@@ -168,6 +197,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_kind),
+        cmocka_unit_test(test_units),
         cmocka_unit_test(test_arguments_between_options),
         cmocka_unit_test(test_a_command_keeps_its_own_options),
         cmocka_unit_test(test_help),

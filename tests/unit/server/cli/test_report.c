@@ -23,7 +23,8 @@ static char *text(const char *constant)
 static void test_all_fields(void **state)
 {
     (void)state;
-    struct job_denied denied[] = {{text("mount"), 2}, {text("?"), 1}};
+    struct job_denied_call call = {text("mknod(S_IFBLK)"), 1};
+    struct job_denied denied[] = {{text("mknod"), 2, &call, 1}, {text("?"), 1, NULL, 0}};
     const struct job_result result = {
         .status = JOB_OOM,
         .exit_code = 137,
@@ -42,6 +43,7 @@ static void test_all_fields(void **state)
         .policy = text("py\"thon"),
         .policy_sha256 = text("ab"),
         .error_text = text("Memory limit of 64 bytes exceeded."),
+        .hint = text("denied\n"),
     };
     CLEANUP(buf_free) struct buf json = BUF_INIT;
     report_write(&result, &json);
@@ -50,7 +52,9 @@ static void test_all_fields(void **state)
         "{\"status\":\"oom\",\"exit_code\":137,\"signal\":\"SIGKILL\",\"killed\":false,\"oom\":true,"
         "\"setup_ms\":1.234,\"duration_ms\":2000.000,"
         "\"usage\":{\"cpu_ms\":5.000,\"memory_peak_bytes\":1099511627776,\"pids_peak\":null},"
-        "\"denied_syscalls\":[{\"name\":\"mount\",\"count\":2},{\"name\":\"?\",\"count\":1}],"
+        "\"denied_syscalls\":[{\"name\":\"mknod\",\"count\":2,"
+        "\"calls\":[{\"call\":\"mknod(S_IFBLK)\",\"count\":1}]},{\"name\":\"?\",\"count\":1}],"
+        "\"hint\":\"denied\\n\","
         "\"step\":null,\"error_message\":\"Memory limit of 64 bytes exceeded.\","
         "\"limits\":{\"memory_bytes\":64,\"pids\":null,\"cpu_percent\":null,\"cpu_ms\":null,\"timeout_ms\":"
         "null,"

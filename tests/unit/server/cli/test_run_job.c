@@ -63,6 +63,24 @@ static void test_variables(void **state)
     job_free(job);
 }
 
+static void test_what_is_handed_on(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("RUN_JOB_TEST", "its value", 1), 0);
+    const struct run_options options = {.env = {.items = {"RUN_JOB_TEST"}, .n = 1},
+                                        .out = {.items = {"*.txt", "a"}, .n = 2},
+                                        .image = "tools"};
+    struct job *job = NULL;
+    int input_fd = -1;
+    assert_int_equal(run_job_make(&options, &job, &input_fd, NULL), 0);
+    assert_string_equal(job->env[0].name, "RUN_JOB_TEST");
+    assert_string_equal(job->env[0].value, "its value");
+    assert_int_equal(job->n_outputs, 2);
+    assert_string_equal(job->outputs[1], "a");
+    assert_string_equal(job->image, "tools");
+    job_free(job);
+}
+
 static void expect_refused(const struct run_options *options, const char *item, const char *text)
 {
     struct job *job = NULL;
@@ -79,9 +97,12 @@ static void expect_refused(const struct run_options *options, const char *item, 
 static void test_refusals(void **state)
 {
     (void)state;
-    expect_refused(&(struct run_options){.env = {.items = {"A"}, .n = 1}}, "--env", "NAME=VALUE");
-    expect_refused(&(struct run_options){.env = {.items = {"=A"}, .n = 1}}, "--env", "NAME=VALUE");
-    expect_refused(&(struct run_options){.files = {.items = {"A"}, .n = 1}}, "--file", "NAME=VALUE");
+    expect_refused(&(struct run_options){.env = {.items = {"NO_SUCH_VARIABLE"}, .n = 1}}, "--env",
+                   "NO_SUCH_VARIABLE is not set here");
+    expect_refused(&(struct run_options){.env = {.items = {"=A"}, .n = 1}}, "--env", "NAME or NAME=VALUE");
+    expect_refused(&(struct run_options){.out = {.items = {"/a"}, .n = 1}}, "--out", "working directory");
+    expect_refused(&(struct run_options){.out = {.items = {""}, .n = 1}}, "--out", "working directory");
+    expect_refused(&(struct run_options){.files = {.items = {"A"}, .n = 1}}, "--file", "NAME=PATH");
     expect_refused(&(struct run_options){.files = {.items = {"a=/nowhere/at/all"}, .n = 1}}, "--file",
                    "No such file");
     expect_refused(&(struct run_options){.files = {.items = {"a=/dev/null"}, .n = 1}}, "--file",
@@ -95,6 +116,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_files_lie_behind_one_another),
         cmocka_unit_test(test_variables),
+        cmocka_unit_test(test_what_is_handed_on),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,9 +21,16 @@
 #include "server/doors/execute.h"
 
 static char python[] = "python", py[] = "py", node[] = "node", javascript[] = "javascript";
+static struct prelude_config preludes[] = {{.file = (char[]){"python/immure-prelude.py"}},
+                                           {.file = (char[]){"python/immure-results.py"}}};
 static char *python_aliases[] = {py}, *node_aliases[] = {javascript};
 static struct runtime_config runtimes[] = {
-    {.name = python, .aliases = python_aliases, .n_aliases = 1, .policy = python},
+    {.name = python,
+     .aliases = python_aliases,
+     .n_aliases = 1,
+     .policy = python,
+     .preludes = preludes,
+     .n_preludes = 2},
     {.name = node, .aliases = node_aliases, .n_aliases = 1, .policy = node},
 };
 static const struct server_config config = {
@@ -88,7 +95,8 @@ static void every_field(void **state)
         " \"files\": [{\"name\": \"a.txt\", \"content\": \"text\"}, {\"name\": \"d/b.bin\", \"data\": "
         "\"AAH/\","
         " \"mime\": \"x/y\", \"url\": \"u\"}, {\"name\": \"empty\"}], \"outputs\": [\"*.png\", \"o\"],"
-        " \"execution_id\": \"id-1\", \"session_id\": \"slack/C01\", \"session\": \"kept\", \"args\": "
+        " \"execution_id\": \"id-1\", \"session_id\": \"slack/C01\", \"session\": \"kept\", "
+        "\"results\": true, \"args\": "
         "[\"-x\", \"\"], \"env\": "
         "{\"A\": \"1\", \"B\": \"\"}, "
         "\"policy\": \"strict\","
@@ -117,6 +125,7 @@ static void every_field(void **state)
     assert_string_equal(job->execution_id, "id-1");
     assert_string_equal(job->session_id, "slack/C01");
     assert_true(job->session_kept);
+    assert_true(job->results);
     assert_int_equal(job->n_args, 2);
     assert_string_equal(job->args[1], "");
     assert_int_equal(job->n_env, 2);
@@ -351,6 +360,9 @@ static const struct refusal {
     {"{" C "\"session_id\": \"a\\n\"}", "session_id", "session_id: " SESSION_ID_RULE},
     {"{" C "\"session_id\": \"\\u0085\"}", "session_id", "session_id: " SESSION_ID_RULE},
     {"{" C "\"session\": \"kept\"}", "session", "session: goes with `session_id`"},
+    {"{" C "\"results\": \"yes\"}", "results", "results: must be true or false, not a string"},
+    {"{" C "\"runtime\": \"node\", \"results\": true}", "results",
+     "results: the runtime 'node' shows no values; let it print them"},
     {"{" C "\"session_id\": \"\", \"session\": \"kept\"}", "session", "session: goes with `session_id`"},
     {"{" C "\"session_id\": \"s\", \"session\": \"new\"}", "session",
      "session: must be \"kept\", or left out"},

@@ -20,8 +20,11 @@
 #include "jail/base/io.h"
 #include "server/doors/execute.h"
 #include "server/kit/capture.h"
+#include "server/kit/rich_results.h"
 
 struct reply {
+    struct rich_results results;
+    bool results_asked;
     struct capture capture;
     struct job_result result;
     const char *output;
@@ -43,6 +46,8 @@ static const struct json *encode(struct reply *reply)
     assert_int_equal(capture_finish(&reply->capture, 0), 0);
     const struct job_texts texts = {.execution_id = "id-1",
                                     .queued_ms = 70,
+                                    .results = &reply->results,
+                                    .results_asked = reply->results_asked,
                                     .capture = &reply->capture,
                                     .output = reply->output ? reply->output : "",
                                     .output_size = reply->output ? strlen(reply->output) : 0};
@@ -304,6 +309,29 @@ static void files_come_back(void **state)
     close_reply(&reply);
 }
 
+static void results_are_told_to_who_asks_and_to_kernels(void **state)
+{
+    (void)state;
+    static char shown[] = "{\"type\":\"display\"},{\"type\":\"error\"}";
+    for (int asked = 0; asked < 2; asked++) {
+        for (int kernel = 0; kernel < 2; kernel++) {
+            struct reply reply;
+            open_reply(&reply);
+            reply.results =
+                (struct rich_results){.json = {.data = shown, .len = strlen(shown)}, .n = 2, .cut = asked};
+            reply.results_asked = asked;
+            reply.result.kernel = kernel ? JOB_KERNEL_KEPT : JOB_KERNEL_NONE;
+            const struct json *root = encode(&reply);
+            const struct json *results = json_get(root, "results");
+            assert_int_equal(json_count(results), asked || kernel ? 2 : 0);
+            assert_int_equal(json_type_of(json_get(root, "results_truncated")),
+                             asked || kernel ? JSON_BOOL : JSON_ABSENT);
+            assert_int_equal(json_bool(json_get(root, "results_truncated")), asked);
+            close_reply(&reply);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -313,6 +341,7 @@ int main(void)
         cmocka_unit_test(output_is_only_ever_a_string),
         cmocka_unit_test(a_result_is_the_text_as_it_came),
         cmocka_unit_test(files_come_back),
+        cmocka_unit_test(results_are_told_to_who_asks_and_to_kernels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

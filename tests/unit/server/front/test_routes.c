@@ -25,7 +25,11 @@ static void finds_routes(void **state)
         {"HEAD", "/healthz", "GET, HEAD", true, true},
         {"get", "/healthz", "GET, HEAD", false, true}, /* methods are case-sensitive */
         {"POST", "/metrics", "GET, HEAD", false, true},
-        {"GET", "/", "", false, false},
+        {"GET", "/", "GET, HEAD", true, true},
+        {"POST", "/", "GET, HEAD", false, true},
+        {"GET", "/ui", "GET, HEAD", true, true},
+        {"GET", "/ui/", "GET, HEAD", true, true},
+        {"GET", "/ui/main.js", "GET, HEAD", true, true},
         {"GET", "", "", false, false},
         {"GET", "/healthz/", "", false, false},
         {"GET", "/HEALTHZ", "", false, false},
@@ -42,6 +46,12 @@ static void finds_routes(void **state)
         {"GET", "/sessions/s/files/", "", false, false},
         {"GET", "/sessions//files", "", false, false},
         {"GET", "/sessions/s/t/files", "", false, false},
+        {"POST", "/sessions/s/fork", "POST", true, true},
+        {"GET", "/sessions/s/fork", "POST", false, true},
+        {"POST", "/sessions/s/restore", "POST", true, true},
+        {"GET", "/sessions/s/diff/t", "GET, HEAD", true, true},
+        {"GET", "/sessions/s/diff/t/u", "", false, false},
+        {"GET", "/sessions/s/diff/", "", false, false},
         {"GET", "/sessions/s", "", false, false},
         {"POST", "/run-code", "POST", true, true},
         {"POST", "/run-code/r/terminate", "POST", true, true},
@@ -61,7 +71,7 @@ static void finds_routes(void **state)
     }
 }
 
-static void only_two_routes_start_jobs_and_only_health_is_for_anyone(void **state)
+static void doors_start_jobs_and_only_health_is_for_anyone(void **state)
 {
     (void)state;
     static const struct {
@@ -72,7 +82,12 @@ static void only_two_routes_start_jobs_and_only_health_is_for_anyone(void **stat
     } rows[] = {
         {"POST", "/execute", ROUTE_FOR_KEYS, ROUTE_AT_END, true},
         {"POST", "/run-code", ROUTE_FOR_KEYS, ROUTE_AT_END, true},
-        {"POST", "/run-code/r/terminate", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
+        {"POST", "/run-code/r/terminate", ROUTE_FOR_WARDEN, ROUTE_AT_END, false},
+        {"POST", "/executions/e/answers", ROUTE_FOR_WARDEN, ROUTE_AT_END, false},
+        {"POST", "/api/v2/execute", ROUTE_FOR_KEYS, ROUTE_AT_END_OF_ANYTHING, true},
+        {"GET", "/api/v2/runtimes", ROUTE_FOR_KEYS, ROUTE_AT_HEADERS, false},
+        {"POST", "/v1/sandbox/run", ROUTE_FOR_KEYS, ROUTE_AT_END_OF_ANYTHING, true},
+        {"GET", "/v1/sandbox/dependencies", ROUTE_FOR_KEYS, ROUTE_AT_HEADERS, false},
         {"POST", "/mcp", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
         {"DELETE", "/mcp", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
         {"GET", "/runtimes", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
@@ -82,6 +97,9 @@ static void only_two_routes_start_jobs_and_only_health_is_for_anyone(void **stat
         {"GET", "/sessions/s/files", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
         {"GET", "/sessions/s/files/a/b", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
         {"PUT", "/sessions/s/files/f", ROUTE_FOR_KEYS, ROUTE_AT_END_OF_ANYTHING, false},
+        {"POST", "/sessions/s/fork", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
+        {"POST", "/sessions/s/restore", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
+        {"GET", "/sessions/s/diff/t", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
         {"DELETE", "/sessions/s/files/f", ROUTE_FOR_KEYS, ROUTE_AT_END, false},
         {"GET", "/jobs", ROUTE_FOR_WARDEN, ROUTE_AT_END, false},
         {"GET", "/jobs/j", ROUTE_FOR_WARDEN, ROUTE_AT_END, false},
@@ -90,6 +108,10 @@ static void only_two_routes_start_jobs_and_only_health_is_for_anyone(void **stat
         {"GET", "/health", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false},
         {"GET", "/readyz", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false},
         {"GET", "/openapi.json", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false},
+        {"GET", "/", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false},
+        {"GET", "/ui", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false},
+        {"GET", "/ui/", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false},
+        {"GET", "/ui/main.js", ROUTE_FOR_ANYONE, ROUTE_AT_HEADERS, false},
         {"GET", "/metrics", ROUTE_FOR_METRICS, ROUTE_AT_HEADERS, false},
     };
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -178,6 +200,8 @@ static void paths_have_arguments(void **state)
         {"GET", "/sessions/files/files", "files"},
         {"GET", "/sessions/a/files/files", "a/files/files"},
         {"PUT", "/sessions/a/files/d/f", "a/files/d/f"},
+        {"POST", "/sessions/a%2Ffork/fork", "a%2Ffork"},
+        {"GET", "/sessions/a/diff/b%2Fc", "a/diff/b%2Fc"},
     };
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         const struct route *path;
@@ -195,7 +219,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_routes),
-        cmocka_unit_test(only_two_routes_start_jobs_and_only_health_is_for_anyone),
+        cmocka_unit_test(doors_start_jobs_and_only_health_is_for_anyone),
         cmocka_unit_test(paths_have_arguments),
         cmocka_unit_test(an_unknown_path_has_a_known_one_beside_it),
         cmocka_unit_test(queries_have_what_the_route_takes),

@@ -156,7 +156,7 @@ static long (*const denied[])(void) = {
 static void enter(void)
 {
     /* The filter alone: denied calls fail without a listener. */
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || front_sandbox_deny_calls(NULL, NULL, NULL) < 0) {
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || front_sandbox_deny_calls(NULL, NULL, NULL, NULL) < 0) {
         _exit(250);
     }
 }
@@ -408,7 +408,8 @@ static int try_kept_out(void)
 {
     bool landlock;
     long version = syscall(SYS_landlock_create_ruleset, NULL, 0, 1 /* LANDLOCK_CREATE_RULESET_VERSION */);
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || front_sandbox_deny_access(NULL, &landlock, NULL) < 0) {
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+        front_sandbox_deny_access(NULL, NULL, &landlock, NULL) < 0) {
         return 250;
     }
     if (landlock != (version > 0)) {
@@ -443,7 +444,7 @@ static _Noreturn void try_and_be_heard(int sock)
     int listener;
     bool landlock;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-        front_sandbox_enter(NULL, NULL, NULL, &listener, &landlock, NULL) < 0 || listener < 0 ||
+        front_sandbox_enter(NULL, NULL, NULL, NULL, &listener, &landlock, NULL) < 0 || listener < 0 ||
         io_send_fds(sock, "x", 1, &listener, 1) < 0) {
         _exit(250);
     }

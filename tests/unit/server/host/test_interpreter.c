@@ -131,6 +131,130 @@ static void test_what_does_not_answer(void **state)
     }
 }
 
+/* A virtual environment of scripts, which says `answer` of its packages. */
+static struct runtime_config environment_of(const char *answer)
+{
+    char path[256], script[1024];
+    snprintf(path, sizeof path, "%s/bin", place);
+    mkdir(path, 0755);
+    snprintf(script, sizeof script,
+             "case \"$2\" in -S) echo version 3.11.2 ;; -B) [ \"$6 $7\" = '%s numpy' ] || exit 1; %s ;; "
+             "esac\n" END,
+             place, answer);
+    write_script("bin/python3", script, path);
+    write_script("pyvenv.cfg", "", path);
+    char **preload = calloc(1, sizeof *preload);
+    assert_non_null(preload);
+    preload[0] = strdup("numpy");
+    struct runtime_config runtime = runtime_of("python3");
+    runtime.python_environment = strdup(place);
+    runtime.preload = preload;
+    runtime.n_preload = 1;
+    return runtime;
+}
+
+static void forget_environment(struct runtime_config *runtime)
+{
+    free(runtime->preload[0]);
+    free(runtime->preload);
+    free(runtime->python_environment);
+    for (size_t i = 0; i < runtime->n_packages; i++) {
+        free(runtime->packages[i]);
+    }
+    free(runtime->packages);
+    runtime_config_forget(runtime);
+}
+
+static void test_packages(void **state)
+{
+    (void)state;
+    static const char answer[] =
+        "echo need /usr/share/data; echo link /etc/alternatives/lib /usr/lib/real; "
+        "echo link /etc/alternatives/half; echo package numpy 1.24.2; echo package six 1.16";
+    char python[256];
+    struct err err = {0};
+    struct runtime_config runtime = environment_of(answer), again = environment_of(answer);
+    assert_int_equal(interpreter_locate(&runtime, &err), 0);
+    snprintf(python, sizeof python, "%s/bin/python3", place);
+    assert_string_equal(runtime.interpreter, python);
+    assert_int_equal(interpreter_examine(&runtime, true, &err), 0);
+    assert_true(needs(&runtime, place, NULL) && needs(&runtime, "/usr/share/data", NULL));
+    assert_true(needs(&runtime, "/etc/alternatives/lib", "/usr/lib/real"));
+    assert_false(needs(&runtime, "/etc/alternatives/half", NULL));
+    assert_int_equal(runtime.n_packages, 2);
+    assert_string_equal(runtime.packages[0], "numpy 1.24.2");
+
+    assert_int_equal(interpreter_locate(&again, &err), 0);
+    again.version = strdup("");
+    assert_true(interpreter_remember(&again, &runtime));
+    assert_int_equal(again.n_packages, 2);
+    assert_int_equal(again.n_needs, runtime.n_needs);
+    again.preload[0][0] = 'x';
+    assert_false(interpreter_remember(&again, &runtime));
+    forget_environment(&again);
+    forget_environment(&runtime);
+}
+
+static void test_packages_that_cannot_be_had(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    struct runtime_config refused = environment_of("echo refuse numpy reads /srv/x, which is not in there");
+    assert_int_equal(interpreter_locate(&refused, &err), 0);
+    assert_true(interpreter_examine(&refused, true, &err) < 0);
+    assert_non_null(
+        strstr(err.text, "bin/python3 cannot be used: numpy reads /srv/x, which is not in there"));
+    forget_environment(&refused);
+
+    static const struct {
+        const char *environment, *interpreter, *words;
+    } rows[] = {
+        {"/usr", "python3", "/usr is no virtual environment that can be read (it has no pyvenv.cfg)"},
+        {place, "python2.9", "/bin/python2.9 is not there, or cannot be executed"},
+        {place, "/usr/bin/sh", "/bin/python is not there"},
+        {"debian", "sh", "Debian's packages are for Debian's /usr/bin/python3, and not for /usr/bin/"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct runtime_config runtime = runtime_of(rows[i].interpreter);
+        runtime.python_environment = strdup(rows[i].environment);
+        err = (struct err){0};
+        assert_true(interpreter_locate(&runtime, &err) < 0);
+        assert_int_equal(err.kind, ERR_HOST);
+        assert_non_null(strstr(err.text, rows[i].words));
+        free(runtime.python_environment);
+        runtime_config_forget(&runtime);
+    }
+}
+
+/* Scripts in the place of Python and Node tell what they start; others are what they are. */
+static void test_scripts_are_followed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *says, *leads_to; /* NULL: nowhere */
+    } rows[] = {
+        {"python-shim", "echo version 3.12.1\necho executable /usr/bin/env\n" END, "/usr/bin/env"},
+        {"node-shim", "echo version 22.1.0\necho executable /usr/bin/env\n" END, "/usr/bin/env"},
+        {"python-relative", "echo version 3.12.1\necho executable env\n" END, NULL},
+        {"python-gone", "echo version 3.12.1\necho executable /no/such\n" END, NULL},
+        {"python-silent", "echo version 3.12.1\n" END, NULL},
+        {"python-broken", "exit 1\n", NULL},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        char path[256];
+        struct err err = {0};
+        write_script(rows[i].name, rows[i].says, path);
+        struct runtime_config runtime = runtime_of(path);
+        int r = interpreter_locate(&runtime, &err);
+        assert_int_equal(r == 0, rows[i].leads_to != NULL);
+        assert_string_equal(runtime.interpreter, rows[i].leads_to ? rows[i].leads_to : path);
+        assert_string_equal(runtime.wanted, path);
+        assert_true(r == 0 || (err.kind == ERR_HOST && strstr(err.text, "cannot be used: ")));
+        runtime_config_forget(&runtime);
+        assert_int_equal(unlink(path), 0);
+    }
+}
+
 static void test_programs_of_this_machine(void **state)
 {
     (void)state;
@@ -157,12 +281,14 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    static const char *const names[] = {"odd", "linked", "python3", "node"};
+    static const char *const names[] = {"odd", "linked", "python3", "node", "pyvenv.cfg", "bin/python3"};
     char path[256];
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
         snprintf(path, sizeof path, "%s/%s", place, names[i]);
         unlink(path);
     }
+    snprintf(path, sizeof path, "%s/bin", place);
+    rmdir(path);
     return rmdir(place);
 }
 
@@ -172,6 +298,9 @@ int main(void)
         cmocka_unit_test(test_names_and_paths),
         cmocka_unit_test(test_answers),
         cmocka_unit_test(test_what_does_not_answer),
+        cmocka_unit_test(test_scripts_are_followed),
+        cmocka_unit_test(test_packages),
+        cmocka_unit_test(test_packages_that_cannot_be_had),
         cmocka_unit_test(test_programs_of_this_machine),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -96,7 +96,7 @@ static void forgets_what_is_held_back(void **state)
             reply_text(world.waiting, 401, "no");
             PUMP_UNTIL(&world, world.n_ends == 1);
         } else {
-            http_server_drain(world.server, false);
+            http_server_drain(world.server, HTTP_HEIR_SERVES, 1000);
         }
         close_world(&world);
         if (!leaves) {
@@ -456,7 +456,7 @@ static void drains(void **state)
     PUMP_UNTIL(&world, world.waiting);
     client_open(&fresh, &world); /* the kernel has it, the server has not seen it yet */
 
-    http_server_drain(world.server, true);
+    http_server_drain(world.server, HTTP_HEIR_NONE, 0);
     client_expect_end(&idle);
     PUMP_UNTIL(&world, http_server_busy(world.server) == 1);
     client_send(&fresh, "GET /get HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -471,6 +471,80 @@ static void drains(void **state)
     client_close(&late);
     client_close(&fresh);
     client_close(&working);
+    client_close(&idle);
+    close_world(&world);
+}
+
+/* Somebody else has the listening socket, or will have it. */
+static void leaves_who_may_be_about_to_speak(void **state)
+{
+    (void)state;
+    static const enum http_heir heirs[] = {HTTP_HEIR_SERVES, HTTP_HEIR_COMES};
+    for (size_t i = 0; i < ARRAY_SIZE(heirs); i++) {
+        struct world world;
+        struct client idle, fresh, late;
+        open_world(&world, default_options);
+        client_open(&idle, &world);
+        client_send(&idle, "GET /get HTTP/1.1\r\nHost: x\r\n\r\n");
+        client_expect(&idle, "got");
+
+        http_server_drain(world.server, heirs[i], 60000);
+        client_open(&fresh, &world);
+        client_send(&fresh, "GET /get HTTP/1.1\r\nHost: x\r\n\r\n");
+        if (heirs[i] == HTTP_HEIR_COMES) { /* as long as it waits for somebody, it takes others */
+            client_expect(&fresh, "Connection: close");
+            client_expect_end(&fresh);
+        }
+        client_send(&idle, "GET /get HTTP/1.1\r\nHost: x\r\n\r\n");
+        client_expect(&idle, "Connection: close");
+        client_expect_end(&idle);
+        PUMP_UNTIL(&world, http_server_connections(world.server) == 0);
+        client_open(&late, &world);
+        client_send(&late, "GET /get HTTP/1.1\r\nHost: x\r\n\r\n");
+        pump(&world);
+        pump(&world);
+        assert_int_equal(http_server_connections(world.server), 0);
+        assert_int_equal(world.n_sent, heirs[i] == HTTP_HEIR_COMES ? 3 : 2);
+        client_close(&late);
+        client_close(&fresh);
+        client_close(&idle);
+        close_world(&world);
+    }
+}
+
+static void does_not_wait_for_ever_for_who_says_nothing(void **state)
+{
+    (void)state;
+    struct world world;
+    struct client idle, silent;
+    open_world(&world, default_options);
+    client_open(&silent, &world);
+    client_open(&idle, &world);
+    client_send(&idle, "GET /get HTTP/1.1\r\nHost: x\r\n\r\n");
+    client_expect(&idle, "got");
+    http_server_drain(world.server, HTTP_HEIR_COMES, 1);
+    client_expect_end(&idle);
+    client_expect_end(&silent);
+    client_close(&idle);
+    client_close(&silent);
+    close_world(&world);
+}
+
+/* What it has sent has not been looked at. */
+static void answers_who_has_spoken_just_in_time(void **state)
+{
+    (void)state;
+    struct world world;
+    struct client idle;
+    const char request[] = "GET /get HTTP/1.1\r\nHost: x\r\n\r\n";
+    open_world(&world, default_options);
+    client_open(&idle, &world);
+    client_send(&idle, request);
+    client_expect(&idle, "got");
+    assert_int_equal(send(idle.fd, request, strlen(request), 0), strlen(request));
+    http_server_drain(world.server, HTTP_HEIR_NONE, 0);
+    client_expect(&idle, "Connection: close");
+    client_expect_end(&idle);
     client_close(&idle);
     close_world(&world);
 }
@@ -516,6 +590,9 @@ int main(void)
         cmocka_unit_test(forgets_secrets),
         cmocka_unit_test(does_not_decode_paths),
         cmocka_unit_test(drains),
+        cmocka_unit_test(leaves_who_may_be_about_to_speak),
+        cmocka_unit_test(does_not_wait_for_ever_for_who_says_nothing),
+        cmocka_unit_test(answers_who_has_spoken_just_in_time),
         cmocka_unit_test(frees_what_still_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -64,6 +64,9 @@ static struct msg make_msg(enum msg_type type)
         msg.job->execution_id = strdup("e");
         msg.job->key = strdup("k");
     }
+    if (type == MSG_EGRESS) {
+        msg.egress = (struct msg_egress){.id = 1, .policy = "p"};
+    }
     if (type == MSG_REFUSED) {
         msg.refused = (struct msg_refused){.id = 1, .kind = ERR_BUSY, .text = "busy"};
     }
@@ -78,6 +81,9 @@ static struct msg make_msg(enum msg_type type)
     if (type == MSG_KEEP) {
         msg.keep = (struct msg_keep){.id = 1, .status = "success"};
     }
+    if (type == MSG_RELAY) {
+        msg.relay = (struct msg_relay){.id = 1, .key = "k", .about = "e"};
+    }
     if (type == MSG_APPROVAL_RUN || type == MSG_RUN) {
         strcpy(msg.run.approval_id, APPROVAL_ID);
     }
@@ -86,8 +92,8 @@ static struct msg make_msg(enum msg_type type)
 
 static size_t fds_of(enum msg_type type)
 {
-    bool has_file =
-        type == MSG_CONFIG || type == MSG_CALLERS || type == MSG_SUBMIT || type == MSG_APPROVAL_RUN;
+    bool has_file = type == MSG_CONFIG || type == MSG_CALLERS || type == MSG_SUBMIT ||
+                    type == MSG_APPROVAL_RUN || type == MSG_EGRESS;
     return type == MSG_JOB ? MSG_JOB_FDS : type == MSG_RUN ? MSG_RUN_FDS : has_file ? 1 : 0;
 }
 
@@ -230,6 +236,9 @@ static const struct {
     {MSG_KEEP, {false, false, true}, {false, false, false}},
     {MSG_KEPT_QUERY, {false, false, true}, {false, false, false}},
     {MSG_KEPT_ANSWER, {false, false, false}, {false, false, true}},
+    {MSG_EGRESS, {false, false, false}, {false, false, true}},
+    {MSG_RELAY, {false, false, true}, {false, false, true}},
+    {MSG_RELAY_ANSWER, {false, false, true}, {false, false, true}},
 };
 
 static void check_permission(enum msg_type type, enum channel_side side, int steps, bool permitted)
@@ -285,6 +294,8 @@ static void test_foreign_descriptors(void **state)
         {MSG_CONFIG, CHANNEL_WARDEN, 0, 3},
         {MSG_CALLERS, CHANNEL_WARDEN, 2, 0},
         {MSG_CALLERS, CHANNEL_WARDEN, 2, 2},
+        {MSG_EGRESS, CHANNEL_WARDEN, 2, 0},
+        {MSG_EGRESS, CHANNEL_WARDEN, 2, 2},
         {MSG_HELLO, CHANNEL_FRONT, 1, 2},
         {MSG_PING, CHANNEL_WARDEN, 2, 1},
         {MSG_PONG, CHANNEL_FRONT, 2, 1},
@@ -311,6 +322,8 @@ static void test_foreign_descriptors(void **state)
         {MSG_KEEP, CHANNEL_FRONT, 2, 2},
         {MSG_KEPT_QUERY, CHANNEL_FRONT, 2, 1},
         {MSG_KEPT_ANSWER, CHANNEL_WARDEN, 2, 2},
+        {MSG_RELAY, CHANNEL_FRONT, 2, 2},
+        {MSG_RELAY_ANSWER, CHANNEL_WARDEN, 2, 2},
     };
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         int before = count_fds();

@@ -3,6 +3,7 @@
 #include "server/run/settings.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -98,6 +99,62 @@ static void test_names_must_lead_somewhere(void **state)
                    "runtime[0].policy: runtime 'python' has no kernel", ":2:9");
 }
 
+#define DATA "runtime { name: \"data\" interpreter: \"python3\" policy: \"python-data\""
+
+/* It asks for what it should not have. Whoever is root asks as nobody. */
+static void write_interpreter(const char *path)
+{
+    FILE *file = fopen(path, "we");
+    assert_non_null(file);
+    fputs("#!/bin/sh\necho need /etc\necho end of answer\n", file);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(path, 0755), 0);
+}
+
+static void test_packages_that_cannot_be_shown(void **state)
+{
+    (void)state;
+    expect_refused(DATA "\npython_environment: \"debain\" }",
+                   "runtime[0].python_environment: \"debain\" is neither \"debian\" nor the absolute path",
+                   ":2:21");
+    expect_refused(DATA "\npython_environment: \"/no/such\" }",
+                   "runtime[0].python_environment: /no/such is no virtual environment", ":2:21");
+    expect_refused(DATA "\npreload: \"num py\" }", "runtime[0].preload[0]: ", ":2:10");
+    expect_refused(DATA "\npython_environment: \"debian\" preload: \"no_such_module\" }",
+                   "no_such_module cannot be imported: ModuleNotFoundError", ":2:21");
+
+    char place[] = "/tmp/immure-environment-XXXXXX", path[64], config[512];
+    assert_non_null(mkdtemp(place));
+    assert_int_equal(chmod(place, 0755), 0);
+    snprintf(path, sizeof path, "%s/bin", place);
+    assert_int_equal(mkdir(path, 0755), 0);
+    snprintf(path, sizeof path, "%s/bin/python3", place);
+    write_interpreter(path);
+    snprintf(path, sizeof path, "%s/pyvenv.cfg", place);
+    assert_true(close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0644)) == 0);
+    snprintf(config, sizeof config, DATA "\npython_environment: \"%s\" }", place);
+    expect_refused(config, "lies in /tmp, of which each job has its own", ":2:21");
+    /* A policy in which nothing lies in its way. */
+    snprintf(config, sizeof config,
+             "runtime { name: \"data\" interpreter: \"python3\" policy: \"greedy\"\n"
+             "python_environment: \"%s\" }\npolicy_path: \"%s/greedy.textproto\"",
+             place, place);
+    char greedy[80];
+    snprintf(greedy, sizeof greedy, "%s/greedy.textproto", place);
+    FILE *file = fopen(greedy, "we");
+    assert_non_null(file);
+    fputs("name: \"greedy\" use: \"python\" without { mount: \"/tmp\" }", file);
+    assert_int_equal(fclose(file), 0);
+    expect_refused(config, "its interpreter asks for all of /etc", ":2:21");
+    unlink(greedy);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/bin/python3", place);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/bin", place);
+    rmdir(path);
+    rmdir(place);
+}
+
 /* Not only by the front, which reads them: it could only end. */
 static void test_runtimes_are_described(void **state)
 {
@@ -115,6 +172,40 @@ static void test_runtimes_are_described(void **state)
     assert_int_equal(runtimes[0].memory_bytes, spec->limits.memory_bytes);
     assert_int_equal(runtimes[1].memory_bytes, 7);
     settings_unref(settings);
+}
+
+/* The file of a secret and a policy that names it. */
+static void test_secrets_must_be_configured(void **state)
+{
+    (void)state;
+    char place[] = "/tmp/immure-secrets-XXXXXX", policy[64], secret[64], config[512];
+    assert_non_null(mkdtemp(place));
+    snprintf(policy, sizeof policy, "%s/reach.textproto", place);
+    snprintf(secret, sizeof secret, "%s/api", place);
+    FILE *file = fopen(policy, "we");
+    assert_non_null(file);
+    fputs("name: \"reach\" use: \"strict\" egress { host: \"api.example.com\" mode: TLS_ORIGINATION\n"
+          "header { name: \"X-Key\" secret: \"api\" } }",
+          file);
+    assert_int_equal(fclose(file), 0);
+    snprintf(config, sizeof config, "policy_path: \"%s\"", policy);
+    expect_refused(
+        config,
+        "policy reach: egress[0]: header[0]: secret \"api\" is not configured; add egress_secret { "
+        "name: \"api\" file: \"/...\" }",
+        "");
+    file = fopen(secret, "we");
+    assert_non_null(file);
+    fputs("s3cret\n", file);
+    assert_int_equal(fclose(file), 0);
+    snprintf(config, sizeof config, "policy_path: \"%s\" egress_secret { name: \"api\" file: \"%s\" }",
+             policy, secret);
+    struct settings *settings = load_good(config);
+    assert_string_equal(server_config_egress_secret(settings->config, "api")->value, "s3cret");
+    settings_unref(settings);
+    unlink(policy);
+    unlink(secret);
+    rmdir(place);
 }
 
 static void test_certificates_must_be_readable(void **state)
@@ -208,7 +299,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_shipped_configuration),
         cmocka_unit_test(test_names_must_lead_somewhere),
+        cmocka_unit_test(test_packages_that_cannot_be_shown),
         cmocka_unit_test(test_runtimes_are_described),
+        cmocka_unit_test(test_secrets_must_be_configured),
         cmocka_unit_test(test_certificates_must_be_readable),
         cmocka_unit_test(test_fixed_fields),
         cmocka_unit_test(test_find),

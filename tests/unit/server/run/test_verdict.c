@@ -2,12 +2,14 @@
 #include "server/run/verdict.h"
 
 #include <setjmp.h>
+#include <linux/sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 
 #include <cmocka.h>
@@ -191,10 +193,10 @@ static void test_setup_errors_have_no_usage(void **state)
 static void test_denied_calls_are_named(void **state)
 {
     (void)state;
-    struct jail_result jail = {.end = JAIL_END_PROGRAM, .n_denied = 3};
-    jail.denied[0] = (struct jail_denied){.nr = SYS_mount, .arch = BPF_OUR_ARCHITECTURE, .count = 2};
-    jail.denied[1] = (struct jail_denied){.nr = 100000, .arch = BPF_OUR_ARCHITECTURE, .count = 1};
-    jail.denied[2] = (struct jail_denied){.nr = -1, .count = 7};
+    struct jail_result jail = {.end = JAIL_END_PROGRAM, .denied.n_rows = 3};
+    jail.denied.rows[0] = (struct jail_denied){.nr = SYS_mount, .arch = BPF_OUR_ARCHITECTURE, .count = 2};
+    jail.denied.rows[1] = (struct jail_denied){.nr = 100000, .arch = BPF_OUR_ARCHITECTURE, .count = 1};
+    jail.denied.rows[2] = (struct jail_denied){.nr = -1, .count = 7};
     struct job_result result = verdict_of(&jail, 1000);
     assert_int_equal(result.n_denied, 3);
     assert_string_equal(result.denied[0].name, "mount");
@@ -202,6 +204,46 @@ static void test_denied_calls_are_named(void **state)
     assert_non_null(strstr(result.denied[1].name, "100000"));
     assert_string_equal(result.denied[2].name, "?");
     assert_int_equal(result.denied[2].count, 7);
+    assert_null(result.hint);
+    job_result_clear(&result);
+}
+
+/* Not one that was merely denied. */
+static void test_the_call_that_ended_it_is_named(void **state)
+{
+    (void)state;
+    struct jail_result jail = {.end = JAIL_END_PROGRAM, .wstatus = SIGSYS, .denied = {.n_calls = 2}};
+    jail.denied.calls[0] =
+        (struct jail_denied_call){.nr = SYS_mount, .arch = BPF_OUR_ARCHITECTURE, .count = 2};
+    jail.denied.calls[1] = (struct jail_denied_call){
+        .nr = SYS_unshare, .arch = BPF_OUR_ARCHITECTURE, .count = 1, .ended = 1, .args = {CLONE_NEWUSER}};
+    struct job_result result = verdict_of(&jail, 1000);
+    assert_string_equal(result.error_text, "The program was ended by SIGSYS, a system call that the policy "
+                                           "forbids: unshare(CLONE_NEWUSER).");
+    job_result_clear(&result);
+}
+
+/* Where arguments say more than the name; the hint is about each. */
+static void test_denied_calls_are_told_apart(void **state)
+{
+    (void)state;
+    struct jail_result jail = {.end = JAIL_END_PROGRAM, .denied = {.n_rows = 2, .n_calls = 3}};
+    jail.denied.rows[0] = (struct jail_denied){.nr = SYS_ioctl, .arch = BPF_OUR_ARCHITECTURE, .count = 9};
+    jail.denied.rows[1] = (struct jail_denied){.nr = SYS_mount, .arch = BPF_OUR_ARCHITECTURE, .count = 2};
+    jail.denied.calls[0] = (struct jail_denied_call){
+        .nr = SYS_ioctl, .arch = BPF_OUR_ARCHITECTURE, .count = 4, .args = {0, TIOCNOTTY}};
+    jail.denied.calls[1] =
+        (struct jail_denied_call){.nr = SYS_mount, .arch = BPF_OUR_ARCHITECTURE, .count = 2};
+    jail.denied.calls[2] = (struct jail_denied_call){
+        .nr = SYS_ioctl, .arch = BPF_OUR_ARCHITECTURE, .count = 1, .args = {0, 0x12345678}};
+    struct job_result result = verdict_of(&jail, 1000);
+    assert_int_equal(result.denied[0].n_calls, 2);
+    assert_string_equal(result.denied[0].calls[0].call, "ioctl(TIOCNOTTY)");
+    assert_int_equal(result.denied[0].calls[0].count, 4);
+    assert_string_equal(result.denied[0].calls[1].call, "ioctl(0x12345678)");
+    assert_int_equal(result.denied[1].n_calls, 0);
+    assert_non_null(strstr(result.hint, "denied ioctl(TIOCNOTTY), 4 times; "));
+    assert_non_null(strstr(result.hint, "denied mount, 2 times; no policy should allow it: "));
     job_result_clear(&result);
 }
 
@@ -238,6 +280,8 @@ int main(void)
         cmocka_unit_test(test_unknown_usage),
         cmocka_unit_test(test_setup_errors_have_no_usage),
         cmocka_unit_test(test_denied_calls_are_named),
+        cmocka_unit_test(test_denied_calls_are_told_apart),
+        cmocka_unit_test(test_the_call_that_ended_it_is_named),
         cmocka_unit_test(test_a_jail_that_never_was),
         cmocka_unit_test(test_a_setup_error_without_a_step),
     };

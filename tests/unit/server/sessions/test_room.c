@@ -67,18 +67,25 @@ static struct session *add(struct world *world, size_t key, uint64_t bytes, uint
     return session;
 }
 
-/* ERR_NONE: there is room for another one of the key's, or will be when `*ret_first` has gone. */
-static enum err_kind ask(const struct world *world, size_t key, const struct session *within,
-                         struct session **ret_first, uint64_t *ret_retry_after_ms)
+/* ERR_NONE: there is room for that of the key's, or will be when `*ret_first` has gone. */
+static enum err_kind ask_for(const struct world *world, size_t key, const struct session_want *want,
+                             struct session **ret_first, uint64_t *ret_retry_after_ms)
 {
     struct err err = {0};
     *ret_retry_after_ms = 0;
-    sessions_check_room(&world->sessions, &world->config, world->owners[key], within, ret_retry_after_ms,
-                        &err);
+    sessions_check_room(&world->sessions, &world->config, world->owners[key], want, ret_retry_after_ms, &err);
     *ret_first = err.kind == ERR_NONE
-                     ? sessions_in_the_way(&world->sessions, &world->config, world->owners[key], within)
+                     ? sessions_in_the_way(&world->sessions, &world->config, world->owners[key], want)
                      : NULL;
     return err.kind;
+}
+
+/* The same for a job, in that session or, NULL, in another one. */
+static enum err_kind ask(const struct world *world, size_t key, const struct session *within,
+                         struct session **ret_first, uint64_t *ret_retry_after_ms)
+{
+    const struct session_want want = {.session = within, .count = !within};
+    return ask_for(world, key, &want, ret_first, ret_retry_after_ms);
 }
 
 static void counts_what_there_is(void **state)
@@ -142,6 +149,33 @@ static void the_one_unused_for_longest_goes(void **state)
     assert_int_equal(ask(world, 0, NULL, &first, &retry_after_ms), ERR_RATE);
 }
 
+/* All of them or none, with what they are to hold. */
+static void several_at_once(void **state)
+{
+    struct world *world = *state;
+    struct session *first;
+    uint64_t retry_after_ms;
+    struct session_want want = {.count = 3, .bytes = 6 * MIB};
+    add(world, 0, 5 * MIB, 0);
+    assert_int_equal(ask_for(world, 0, &want, &first, &retry_after_ms), ERR_NONE);
+    assert_null(first);
+    want.bytes = 7 * MIB;
+    assert_int_equal(ask_for(world, 0, &want, &first, &retry_after_ms), ERR_RATE);
+    want.count = 0; /* in one that is there */
+    assert_int_equal(ask_for(world, 0, &want, &first, &retry_after_ms), ERR_RATE);
+    struct session *oldest = add(world, 0, MIB, 3000);
+    assert_int_equal(ask_for(world, 0, &want, &first, &retry_after_ms), ERR_RATE);
+    want = (struct session_want){.count = 3, .bytes = 6 * MIB};
+    assert_int_equal(ask_for(world, 0, &want, &first, &retry_after_ms), ERR_NONE);
+    assert_ptr_equal(first, oldest);
+    world->config.max_sessions = 6; /* of which the other key has its part */
+    want = (struct session_want){.count = 4};
+    assert_int_equal(ask_for(world, 0, &want, &first, &retry_after_ms), ERR_NONE);
+    assert_ptr_equal(first, oldest);
+    want.count = 5;
+    assert_int_equal(ask_for(world, 0, &want, &first, &retry_after_ms), ERR_RATE);
+}
+
 static void the_number_is_bounded_in_the_same_way(void **state)
 {
     struct world *world = *state;
@@ -173,6 +207,7 @@ int main(void)
         TEST(counts_what_there_is),
         TEST(each_key_has_a_share),
         TEST(the_one_unused_for_longest_goes),
+        TEST(several_at_once),
         TEST(the_number_is_bounded_in_the_same_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

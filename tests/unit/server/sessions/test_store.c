@@ -157,6 +157,117 @@ static void what_could_not_be_made_is_no_session(void **state)
     assert_int_equal(world->n_found, 1);
 }
 
+static void rename_in(const struct world *world, const char *name, const char *from, const char *to)
+{
+    char old[160], new[160];
+    snprintf(old, sizeof old, "%s/%s/%s", world->path, name, from);
+    snprintf(new, sizeof new, "%s/%s/%s", world->path, name, to);
+    assert_int_equal(rename(old, new), 0);
+}
+
+static void write_list(const struct world *world, const char *to, const char *one, const char *other)
+{
+    char path[160];
+    snprintf(path, sizeof path, "%s/%s", world->path, to);
+    CLEANUP(fd_closep) int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    assert_true(dprintf(fd, "%s\n%s\n", one, other) > 0);
+}
+
+static void stage(struct world *world, struct store_staged ret[2], char names[2][STORE_NAME_BYTES])
+{
+    memset(ret, 0, 2 * sizeof *ret);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(store_make(world->store, NULL, names[i], NULL), 0);
+        ret[i].name = names[i];
+        strcpy(ret[i].session.id, i == 0 ? "one" : "other");
+    }
+}
+
+static void what_is_staged_is_a_session_once_it_is_committed(void **state)
+{
+    struct world *world = *state;
+    struct store_staged staged[2];
+    char names[2][STORE_NAME_BYTES];
+    must_open(world);
+    stage(world, staged, names);
+    assert_int_equal(store_commit(world->store, staged, 2, NULL), 0);
+    visit(world);
+    assert_int_equal(world->n_found, 2);
+    assert_int_equal(world->n_broken, 0);
+    assert_int_equal(store_end(world->store, names[0]), 0);
+    visit(world);
+    assert_int_equal(world->n_found, 1);
+    assert_string_equal(world->found[0].session.id, "other");
+}
+
+/* Whatever a server had done when it was killed: all of them, or none. */
+static void servers_that_are_killed_while_they_commit(void **state)
+{
+    struct world *world = *state;
+    for (unsigned moment = 0; moment < 7; moment++) {
+        struct store_staged staged[2];
+        char names[2][STORE_NAME_BYTES], path[160];
+        bool is_committed = moment >= 4;
+        must_open(world);
+        stage(world, staged, names);
+        assert_int_equal(store_commit(world->store, staged, 2, NULL), 0);
+        store_free(world->store);
+        world->store = NULL;
+        /* Back to where it was: nothing, one `.session`, both, the list being written; the list, one
+         * `session`, both. */
+        for (unsigned i = 0; i < 2; i++) {
+            if (moment < 5 + i) {
+                rename_in(world, names[i], "session", ".session");
+            }
+            snprintf(path, sizeof path, "%s/%s/.session", world->path, names[i]);
+            if (moment <= i) {
+                assert_int_equal(unlink(path), 0);
+            }
+        }
+        if (moment >= 3) {
+            write_list(world, is_committed ? ".committed" : ".committing", names[0], names[1]);
+        }
+        must_open(world);
+        visit(world);
+        assert_int_equal(world->n_found, is_committed ? 2 : 0);
+        assert_int_equal(world->n_broken, is_committed ? 0 : 2);
+        visit(world);
+        assert_int_equal(world->n_found, is_committed ? 2 : 0);
+        /* The next ones are not held up by what was left. */
+        struct store_staged next[2];
+        char next_names[2][STORE_NAME_BYTES];
+        stage(world, next, next_names);
+        assert_int_equal(store_commit(world->store, next, 2, NULL), 0);
+        for (unsigned i = 0; i < 2; i++) {
+            assert_int_equal(store_end(world->store, next_names[i]), 0);
+            assert_int_equal(store_end(world->store, names[i]), is_committed ? 0 : -ENOENT);
+        }
+        snprintf(path, sizeof path, "%s/.committed", world->path);
+        assert_int_equal(access(path, F_OK), -1);
+        store_free(world->store);
+        world->store = NULL;
+    }
+}
+
+static void workspaces_are_swapped(void **state)
+{
+    struct world *world = *state;
+    char name[STORE_NAME_BYTES], staged[STORE_NAME_BYTES], path[160];
+    must_open(world);
+    make(world, "one", name);
+    assert_int_equal(store_make(world->store, NULL, staged, NULL), 0);
+    snprintf(path, sizeof path, "%s/%s/work/new", world->path, staged);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(store_swap(world->store, staged, name, NULL), 0);
+    snprintf(path, sizeof path, "%s/%s/work/new", world->path, name);
+    assert_int_equal(access(path, F_OK), 0);
+    assert_int_equal(store_end(world->store, staged), 0);
+    assert_true(store_swap(world->store, staged, name, NULL) < 0);
+    visit(world);
+    assert_int_equal(world->n_found, 1);
+    assert_int_equal(world->n_broken, 0);
+}
+
 static int put_nothing(const char *path)
 {
     return access(path, F_OK) < 0 ? 0 : -1;
@@ -263,9 +374,14 @@ static void one_server_at_a_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WITH_DIRECTORY(what_is_made_is_found_again), WITH_DIRECTORY(what_could_not_be_made_is_no_session),
-        WITH_DIRECTORY(what_is_broken_is_ended),     WITH_DIRECTORY(directories_that_will_not_do),
+        WITH_DIRECTORY(what_is_made_is_found_again),
+        WITH_DIRECTORY(what_could_not_be_made_is_no_session),
+        WITH_DIRECTORY(what_is_broken_is_ended),
+        WITH_DIRECTORY(directories_that_will_not_do),
         WITH_DIRECTORY(one_server_at_a_time),
+        WITH_DIRECTORY(what_is_staged_is_a_session_once_it_is_committed),
+        WITH_DIRECTORY(servers_that_are_killed_while_they_commit),
+        WITH_DIRECTORY(workspaces_are_swapped),
     };
     return cmocka_run_group_tests(tests, open_pool, close_pool);
 }
