@@ -1,6 +1,7 @@
 """scripts/run at a terminal, and what it says to try."""
 
 import contextlib
+import json
 import os
 import pty
 import re
@@ -112,3 +113,28 @@ def test_what_it_says_to_try_can_be_pasted(started, copy, tmp_path, heading):
     assert re.fullmatch(SAYS[heading], done.stdout) and not done.stderr, (done.stdout, done.stderr)
     if heading == "a file in, a chart out":
         assert re.fullmatch(r'<svg xmlns="[^"]*">(<rect [^<>]*/>|<rect [^<>]* />){3}</svg>', (tmp_path / "chart.svg").read_text())
+
+
+# Whatever is shipped, and where its program prints the answer.
+PROGRAMS = {"python": "print(6 * 7)", "node": "console.log(6 * 7)", "bash": "echo $((6 * 7))"}
+TYPESCRIPT = "enum A { one = 1 } namespace B { export const rest: number = 41 } export default <number>(A.one + B.rest)"
+
+
+def answer(copy, path, **body):
+    words = f". {copy}/try.env; curl -s -u :$IMMURE_KEY $IMMURE_URL{path}" + (" --json @-" if body else "")
+    done = subprocess.run(["bash", "-c", words], input=json.dumps(body), capture_output=True, text=True, timeout=120, check=True)
+    return json.loads(done.stdout)
+
+
+def test_every_shipped_runtime_answers(started, copy):
+    programs = PROGRAMS if shutil.which("node") else {name: code for name, code in PROGRAMS.items() if name != "node"}
+    assert {runtime["name"] for runtime in answer(copy, "/runtimes")["runtimes"]} >= set(programs)
+    for name, code in programs.items():
+        reply = answer(copy, "/execute", runtime=name, code=code)
+        assert (reply["status"], reply["stdout"]) == ("success", "42\n"), reply
+
+
+@pytest.mark.skipif(not (shutil.which("node") and os.path.exists("/usr/bin/esbuild")), reason="Node or esbuild is not installed")
+def test_modules_in_the_default_language(started, copy):
+    reply = answer(copy, "/run-code", source=TYPESCRIPT)
+    assert reply["result"] == 42, reply
