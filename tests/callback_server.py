@@ -18,6 +18,7 @@ class Handler(BaseHTTPRequestHandler):
         server = self.server.owner
         with server.lock:
             server.requests.append((self.path, self.headers, json.loads(body)))
+            server.bodies.append(body)
             server.connections.add(self.client_address)
         call = json.loads(body)
         reply = server.answer(call)
@@ -54,7 +55,7 @@ class CallbackServer:
     arguments that returns one of these."""
 
     def __init__(self, tools, tls=None, address="127.0.0.1"):
-        self.tools, self.requests, self.connections, self.lock = tools, [], set(), threading.Lock()
+        self.tools, self.requests, self.bodies, self.connections, self.lock = tools, [], [], set(), threading.Lock()
         self.server = Quiet((address, 0), Handler)
         self.server.owner = self
         if tls:

@@ -16,6 +16,7 @@ from wire import Wire  # noqa: E402
 
 # In the virtual machine this starts the program in a cgroup of its own; elsewhere it is the program.
 IMMURE = str(BUILD / "immure")
+NODE = harness.NODE
 
 
 def pytest_configure(config):
@@ -35,8 +36,10 @@ def without_node(request):
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
-    """One server with the shipped configuration, for tests that leave it as it was."""
+    """One server with the shipped configuration, for tests that leave it as it was; whichever file asks for it first."""
+    before, harness.NODE = harness.NODE, NODE
     with Server(tmp_path_factory.mktemp("server") / "log", immure=IMMURE) as started:
+        harness.NODE = before
         yield started
 
 

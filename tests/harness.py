@@ -37,7 +37,7 @@ NODE = os.environ.get("IMMURE_TEST_NODE", "on")
 PATIENCE = int(os.environ.get("IMMURE_TEST_PATIENCE", "1"))
 READY_S = 60
 SANITIZER = re.compile(r"ERROR: \w+Sanitizer|runtime error:")
-STOP_S = 60
+STOP_S = 100  # longer than the longest job of a server that is left to its defaults
 
 
 @functools.cache
@@ -188,17 +188,20 @@ class Server:
     def __init__(self, log_path, prefix=(), cgroup=CGROUP, immure=IMMURE, **environment):
         self.reserved = reserved_port()
         self.port, self.key, self.log_path = self.reserved.getsockname()[1], secrets.token_hex(16), Path(log_path)
-        self.argv = [*prefix, immure, "serve"]
+        self.argv, self.process = [*prefix, immure, "serve"], None
+        self.inherited = ()  # descriptors that it is started with
         self.environment = dict(os.environ, SANDBOX_EXECUTOR_SERVICE_API_KEY=self.key,
                                 SANDBOX_EXECUTOR_ADDR=f"127.0.0.1:{self.port}", SANDBOX_EXECUTOR_CGROUP=cgroup, **environment)
 
     def start(self):
+        assert self.process is None or self.process.poll() is not None, "it runs, and would be left behind"
         if runtimes() and "SANDBOX_EXECUTOR_CONFIG" not in self.environment:
             path = self.log_path.with_name(self.log_path.name + ".textproto")
             path.write_text(runtimes())
             self.environment["SANDBOX_EXECUTOR_CONFIG"] = str(path)
         with open(self.log_path, "wb") as log:
-            self.process = subprocess.Popen(self.argv, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.process = subprocess.Popen(self.argv, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            pass_fds=self.inherited)
 
     def log(self):
         return self.log_path.read_text(errors="replace")
@@ -254,8 +257,8 @@ class Server:
     def request(self, method, path, body=None, timeout=120, headers=None):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE * timeout)
         try:
-            connection.request(method, path, body, {"X-Service-API-Key": self.key, "Content-Type": "application/json",
-                                                    "Connection": "close", **(headers or {})})
+            sent = {"X-Service-API-Key": self.key, "Content-Type": "application/json", "Connection": "close", **(headers or {})}
+            connection.request(method, path, body, {name: value for name, value in sent.items() if value is not None})
             return Reply(connection.getresponse())
         finally:
             connection.close()

@@ -57,6 +57,12 @@ def test_a_decision_for_which_no_reason_is_given(asked):
     assert look(asked, approval_id).json["reason"] is None
 
 
+def test_nobody_could_answer_its_calls(asked):
+    reply = asked.request("POST", "/execute", json.dumps({"code": "1", "policy": "held", "calls": "stream"}),
+                          headers={"X-Service-API-Key": KEYS["caller"], "Accept": "text/event-stream"})
+    assert (reply.status, reply.json["field"]) == (400, "calls"), reply.body
+
+
 def test_what_is_rejected_never_runs(asked):
     approval_id = submitted(asked)
     rejected = decide(asked, approval_id, "reject", reason="no")

@@ -1,17 +1,21 @@
 """The audit trail in a file of its own: a chain, over jobs, restarts, crashes and rotations; and what
 `immure audit verify` finds in one that was tampered with."""
 
+import contextlib
+import fcntl
 import hashlib
 import json
+import os
 import random
 import re
 import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from conftest import IMMURE
-from harness import wait_for
+from harness import Server, runtimes, wait_for
 
 WITHOUT_NODE = True
 
@@ -287,3 +291,252 @@ def test_a_tail_that_was_cut_off_is_found_by_a_hash_that_was_kept(tmp_path):
 def test_command_line(arguments, code, says):
     done = subprocess.run([IMMURE, "audit", *arguments], capture_output=True, text=True, timeout=60)
     assert done.returncode == code and says in done.stdout + done.stderr
+
+
+class SmallDisk:
+    """A megabyte in memory, in a mount namespace of its own; `outside`: the same directory from here."""
+
+    def __init__(self, path):
+        path.mkdir()
+        self.own = ["-U", "-c", "--keep-caps"] if os.geteuid() else []  # it stays an ordinary user
+        script = f"mount -t tmpfs -o size=1m,mode=700 none {path} && echo mounted && exec cat"
+        self.holder = subprocess.Popen(["unshare", "-m", *self.own, "sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self.holder.stdout.readline() == "mounted\n"
+        self.path, self.outside = path, Path(f"/proc/{self.holder.pid}/root{path}")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.holder.stdin.close()
+        self.holder.wait()
+
+    @property
+    def prefix(self):
+        enter = ["-U", "--preserve-credentials"] if self.own else []
+        return ["nsenter", "-t", str(self.holder.pid), "-m", *enter, "--"]
+
+    def fill(self):
+        with contextlib.suppress(OSError), open(self.outside / "filler", "wb", buffering=0) as file:
+            while True:
+                file.write(b"x" * 4096)
+
+    def empty(self):
+        (self.outside / "filler").unlink()
+
+
+def strict_server(tmp_path, path, more="", prefix=()):
+    server = Server(tmp_path / "log", prefix=prefix, immure=IMMURE)
+    config = tmp_path / "server.textproto"
+    config.write_text(f'audit_log: "{path}" audit_on_failure: STOP {more}\n' + runtimes())
+    server.environment["SANDBOX_EXECUTOR_CONFIG"] = str(config)
+    return server
+
+
+def refused(server):
+    reply = server.request("POST", "/execute", '{"code": "print(1)"}')
+    if reply.status == 200:
+        return False
+    assert reply.status == 503 and reply.json["code"] == "busy" and "the audit log cannot be written" in reply.json["error"] and reply.headers["Retry-After"] == "1", reply.body
+    return True
+
+
+def stopped(server):
+    wait_for(lambda: server.get("/readyz").status == 503, "readiness to fail")
+    assert "the audit log cannot be written" in server.get("/readyz").json["error"]
+    assert server.metric("immure_audit_stopped") == 1 and server.metric("immure_ready") == 0
+
+
+def resumed(server):
+    wait_for(lambda: server.get("/readyz").status == 200, "readiness")
+    assert server.metric("immure_audit_stopped") == 0 and server.metric("immure_ready") == 1
+    assert server.execute("print(2)")["stdout"] == "2\n"
+
+
+def test_no_job_begins_while_the_disk_is_full(tmp_path):
+    with SmallDisk(tmp_path / "disk") as disk, strict_server(tmp_path, disk.path / "audit.log", prefix=disk.prefix) as server:
+        path = disk.outside / "audit.log"
+        disk.fill()
+        assert refused(server)
+        stopped(server)
+        assert refused(server) and '"event":"begin"' not in path.read_text()
+        disk.empty()
+        resumed(server)
+        disk.fill()
+        # What is reserved is there for those that begin and for their ends.
+        for number in range(5):
+            assert server.execute(f"print({number})", execution_id=f"e{number}")["status"] == "success"
+        written(path, 6)
+        assert server.metric("immure_audit_lines_lost_total") == 0
+        events = [(line["event"], line["execution_id"]) for line in lines(path) if line.get("execution_id", "").startswith("e")]
+        for number in range(5):
+            assert events.index(("begin", f"e{number}")) < events.index(("audit", f"e{number}"))
+        begin = next(line for line in lines(path) if line.get("event") == "begin")
+        assert begin["runtime"] == "python" and begin["policy"] == "python" and begin["code_bytes"] == len("print(2)")
+        assert server.log().count("event=audit_stopped") == server.log().count("event=audit_resumed") == 1
+        assert "No space left" in server.log()
+        assert sum(line.get("chain") == "resumed" for line in lines(path)) == 1
+        assert server.stop() == 0
+        whole(path)
+
+
+class FullPipe:
+    """What is written to it waits here until it is read."""
+
+    def __init__(self, path):
+        os.mkfifo(path)
+        self.fd = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+
+    def fill(self):
+        for size in (4096, 1):
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    os.write(self.fd, b"x" * size)
+
+    def empty(self):
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self.fd, 65536):
+                pass
+
+
+def test_a_job_that_runs_gets_its_reply_and_its_lost_line_is_counted(tmp_path, hold):
+    pipe = FullPipe(tmp_path / "pipe")
+    server = strict_server(tmp_path, tmp_path / "pipe")
+    server.environment.update(hold.environment)
+    with server, ThreadPoolExecutor() as pool:
+        running = pool.submit(server.execute, "call_tool('hold')", **hold.fields)
+        wait_for(lambda: server.metric("immure_jobs_running") == 1, "a job that runs")
+        pipe.fill()
+        assert refused(server)
+        stopped(server)
+        hold.go.set()
+        assert running.result(60)["status"] == "success"
+        wait_for(lambda: server.metric("immure_audit_lines_lost_total") == 2, "a tool call's line and a job's")
+        pipe.empty()
+        resumed(server)
+        assert server.metric("immure_audit_lines_lost_total") == 2  # a refused job's line is not lost: there was no job
+        text = os.read(pipe.fd, 65536).decode()
+        assert '"chain":"lost"' in text and '"lines":2' in text
+
+
+def test_no_job_begins_while_the_file_cannot_be_left(tmp_path):
+    path = tmp_path / "audit.log"
+    with strict_server(tmp_path, path, "audit_log_bytes: 3000") as server:
+        for number in range(1, 100):  # names that it would have
+            (tmp_path / f"audit.log.{number:012}").mkdir()
+        wait_for(lambda: refused(server), "a file that is full")
+        stopped(server)
+        assert "event=audit_not_rotated" in server.log()
+        for number in range(1, 100):
+            (tmp_path / f"audit.log.{number:012}").rmdir()
+        resumed(server)
+        assert server.stop() == 0
+        assert len(all_files(path)) > 1
+        whole(*all_files(path))
+        assert sum(line.get("chain") == "resumed" for file in all_files(path) for line in lines(file)) == 1
+
+
+def test_a_line_of_the_front_stops_the_server_too(tmp_path):
+    """It is the job's own line, behind its beginning, that no longer fits: nobody asks for another job."""
+    path = tmp_path / "audit.log"
+    with strict_server(tmp_path, path, "audit_log_bytes: 850") as server:
+        for number in range(1, 10):
+            (tmp_path / f"audit.log.{number:012}").mkdir()
+        assert server.execute("1")["status"] == "success"
+        stopped(server)
+        assert [line.get("event") for line in lines(path)][:3] == [None, "begin", "audit"]
+
+
+def test_no_job_begins_while_a_reloads_file_is_anothers(serve, tmp_path):
+    path = tmp_path / "audit.log"
+    server = serve("log_level: INFO\n")
+    config = Path(server.environment["SANDBOX_EXECUTOR_CONFIG"])
+    with open(path, "w") as other:
+        fcntl.lockf(other, fcntl.LOCK_EX)
+        config.write_text(f'audit_log: "{path}" audit_on_failure: STOP\n' + config.read_text())
+        server.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: "event=audit_not_changed" in server.log(), "a file that is another's")
+        server.reloaded()
+        stopped(server)
+        assert refused(server) and not path.read_text()
+    resumed(server)
+    assert lines(path)[0]["chain"] == "opened"
+    whole(path)
+
+
+def test_a_reload_takes_the_stop_back(tmp_path):
+    pipe = FullPipe(tmp_path / "pipe")
+    with strict_server(tmp_path, tmp_path / "pipe") as server:
+        pipe.fill()
+        assert refused(server)
+        config = Path(server.environment["SANDBOX_EXECUTOR_CONFIG"])
+        config.write_text(config.read_text().replace("audit_on_failure: STOP", ""))
+        server.process.send_signal(signal.SIGHUP)
+        server.reloaded()
+        wait_for(lambda: server.get("/readyz").status == 200, "readiness")
+        assert server.execute("print(3)")["status"] == "success"
+
+
+def test_stop_needs_a_file(serve):
+    server = serve("audit_on_failure: STOP", ready=False)
+    assert server.ended() == 1 and "audit_on_failure" in server.log() and "audit_log" in server.log()
+
+
+def test_only_so_many_files_are_kept(serve, tmp_path):
+    path = tmp_path / "audit.log"
+    server = serve(f'audit_log: "{path}" audit_log_bytes: 2500 audit_keep_files: 2')
+    for number in range(25):
+        server.execute(str(number))
+    wait_for(lambda: server.log().count("event=audit_removed") >= 2, "the eldest files' ends")
+    assert server.stop() == 0
+    files = all_files(path)
+    assert len(files) == 3
+    gone = re.findall(r"event=audit_removed file=(\S+)", server.log())
+    assert gone == sorted(gone) and not set(gone) & {file.name for file in files}
+    noted = [line["file"] for file in files for line in lines(file) if line.get("chain") == "removed"]
+    assert noted and set(noted) <= set(gone)
+    assert "begins behind line number" in whole(*files)
+
+
+def test_only_so_many_days_are_kept(serve, tmp_path):
+    path = tmp_path / "audit.log"
+    text, _ = trail(path, 4)
+    rest = '"chain":"opened","time":"2020-01-01T00:00:00.000Z"'
+    old = tmp_path / "audit.log.000000000004"
+    path.rename(old)
+    os.utime(old, (1577836800, 1577836800))
+    young = tmp_path / "audit.log.000000000003"
+    young.write_text("")  # its time is now, whatever its name
+    path.write_text(f'{{"seq":5,"prev":"{hashlib.sha256(text[-1].strip().encode()).hexdigest()}",{rest}}}\n')
+    server = serve(f'audit_log: "{path}" audit_keep_days: 7')
+    wait_for(lambda: "event=audit_chain" in server.log(), "the old file to be left")
+    server.execute("1")
+    written(path, 1)
+    left, = [file for file in all_files(path) if file not in (old, young, path)]
+    assert lines(left)[0]["seq"] == 5 and lines(left)[-1]["chain"] == "rotated"
+    assert young.exists() and old.exists()  # one after the other, the eldest first: that one is kept
+    young.unlink()
+    server.stop()
+    again = serve(f'audit_log: "{path}" audit_keep_days: 7')
+    wait_for(lambda: "event=audit_removed file=audit.log.000000000004" in again.log(), "the old file's end")
+    assert not old.exists() and left.exists()
+    again.stop()
+    assert "begins behind line number 4" in whole(*all_files(path))
+
+
+def test_verify_reads_several_servers_trails(tmp_path):
+    paths = []
+    for name, n in (("a", 4), ("b", 7), ("c", 3)):
+        (tmp_path / name).mkdir()
+        paths.append(tmp_path / name / "audit.log")
+        text, last = trail(paths[-1], n)
+    code, said = verify(*paths)
+    assert code == 1 and "inserted, repeated or moved" in said
+    code, said = verify(*paths, options=("--by-directory",))
+    assert code == 0, said
+    assert verify(*paths, options=("--by-directory", "--contains", last))[0] == 0
+    assert [f"{path.parent}:" in said for path in paths] == [True] * 3 and said.count(" 0 faults") == 3
+    assert verify(*paths, options=("--by-directory", "--contains", "0" * 64))[0] == 1
+    paths[1].write_text(paths[1].read_text().replace("k3", "kX"))
+    code, said = verify(*paths, options=("--by-directory",))
+    assert code == 1 and f"{paths[1]}:4: " in said and said.count(" 0 faults") == 2

@@ -38,13 +38,14 @@ def test_an_ordinary_key(server):
 def test_a_key_sees_what_it_may_use(serve, tmp_path):
     (tmp_path / "policies").mkdir()
     (tmp_path / "policies" / "looped.textproto").write_text(POLICY.replace('name: "python"', 'name: "looped"\nloopback: true\napproval: ALWAYS\nimages: ["small"]', 1))
+    (tmp_path / "policies" / "calls.textproto").write_text(POLICY.replace('name: "python"', 'name: "calls" egress { host: "api.example" port: 443 }', 1))
     server = serve(f'policy_path: "{tmp_path}/policies"\n' + config_key("plain", "plain-key", runtime="python")
-                   + config_key("strict", "strict-key", policy=["strict", "looped"], runtime=["python"], max_timeout_ms=5000))
+                   + config_key("strict", "strict-key", policy=["strict", "looped", "calls"], runtime=["python"], max_timeout_ms=5000))
     assert set(listed(server, "runtimes", "plain-key")) == {"python"} and set(listed(server, "policies", "plain-key")) == {"python"}
     python = listed(server, "runtimes", "strict-key")["python"]
     assert python["states"] == ["workspace"]
     policies = listed(server, "policies", "strict-key")
-    assert set(policies) == {"strict", "looped"}
+    assert set(policies) == {"strict", "looped", "calls"} and policies["calls"]["network"] == "egress"
     assert {policy["limits"]["timeout_ms"] for policy in policies.values()} == {5000}
     looped = policies["looped"]
     assert (looped["approval"], looped["network"], looped["images"]) == ("always", "loopback", ["small"])

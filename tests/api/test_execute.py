@@ -294,7 +294,13 @@ for _ in range(3):
         print(error.errno)
 """, policy="strict")
     assert verdict["stdout"] == "1\n1\n1\n"
-    assert {"name": "socket", "count": 3} in verdict["denied_syscalls"]
+    row, = verdict["denied_syscalls"]
+    assert row == {"name": "socket", "count": 3, "calls": [{"call": "socket(AF_INET, SOCK_STREAM|SOCK_CLOEXEC)", "count": 3}]}
+    assert verdict["hint"].startswith("denied socket(AF_INET, SOCK_STREAM|SOCK_CLOEXEC), 3 times; a policy's seccomp would allow it with\n    rule {")
+
+
+def test_without_denied_calls_there_is_no_hint(server):
+    assert "hint" not in server.execute("pass")
 
 
 def test_execution_ids(server):

@@ -69,8 +69,14 @@ def fillers(server):
     return found
 
 
+def holds_a_lock(pid):
+    return any(row.split()[1:5:3] == ["FLOCK", str(pid)] for row in Path("/proc/locks").read_text().splitlines())
+
+
 class Held:
-    """A job whose input is being written, and stays so until let_go(). Where the process was too quick for us, another job."""
+    """A job whose input is being written, and stays so until let_go(). Where the process was too quick for us, another job.
+
+    In a session it has the session's lock."""
 
     def __init__(self, server, pool, key, **fields):
         self.filler = None
@@ -80,7 +86,12 @@ class Held:
                 for pid in fillers(server):
                     os.kill(pid, signal.SIGSTOP)
                     wait_for(lambda: self.state(pid) in "TZ", "the process stands still")  # noqa: B023
-                    self.filler = pid if self.state(pid) == "T" else None
+                    if self.state(pid) == "T" and ("session_id" not in fields or holds_a_lock(pid)):
+                        self.filler = pid
+                    else:
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(pid, signal.SIGCONT)
+            assert self.filler or self.reply.result().status == 200, self.reply.result().body
 
     def __enter__(self):
         return self

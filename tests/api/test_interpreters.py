@@ -84,6 +84,38 @@ def test_a_virtual_environment(tmp_path, place):
         assert verdict["stdout"].splitlines()[1:] == ["True True", "found"], verdict
 
 
+def test_a_script_in_the_place_of_an_interpreter(tmp_path, place, relocated):
+    """What it starts is what jobs get; nothing of the script is in their jails."""
+    script = place / "python-shim"
+    script.write_text(f'#!/bin/sh\nexec {relocated} "$@"\n')
+    script.chmod(0o755)
+    with Server(tmp_path / "log", SANDBOX_PYTHON_BIN=str(script)) as server:
+        assert listed(server)["python"]["interpreter"] == str(relocated) and listed(server)["python"]["version"] == VERSION
+        verdict = server.execute(WHO)
+        assert verdict["stdout"].startswith(f"{relocated} {relocated.parent.parent} "), verdict
+        assert server.execute(f"import os; print(os.path.exists('{script}'))")["stdout"] == "False\n"
+
+
+def test_a_script_that_starts_another_one(tmp_path, place, relocated):
+    first, second = place / "python-first", place / "python-second"
+    second.write_text(f'#!/bin/sh\nexec {relocated} "$@"\n')
+    first.write_text('#!/bin/sh\necho version 3.11.0\necho executable ' + str(second) + '\necho end of answer\n')
+    for script in first, second:
+        script.chmod(0o755)
+    said = refusal(Server(tmp_path / "log", SANDBOX_PYTHON_BIN=str(first)))
+    assert f"{first} cannot be used: it is a script, and does not say which program it starts" in said
+
+
+@pytest.mark.skipif(not NODE, reason="there is no Node here")
+def test_node_by_a_script(tmp_path, place):
+    script = place / "node-shim"
+    script.write_text(f'#!/bin/sh\nexec {os.path.realpath(NODE)} "$@"\n')
+    script.chmod(0o755)
+    with Server(tmp_path / "log", SANDBOX_NODE_BIN=str(script)) as server:
+        assert listed(server)["node"]["interpreter"] == os.path.realpath(NODE)
+        assert server.execute("console.log(process.execPath)", runtime="node")["stdout"] == f"{os.path.realpath(NODE)}\n"
+
+
 @pytest.mark.skipif(not NODE, reason="there is no Node here")
 def test_node_in_a_prefix_of_its_own(tmp_path, place):
     (place / "node/bin").mkdir(parents=True)

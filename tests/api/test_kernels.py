@@ -450,6 +450,17 @@ def test_signal_handlers_of_the_program_do_not_end_it(session):
     assert out(session("print(n > 0)")) == "True\n"
 
 
+@pytest.mark.parametrize("end", ["raise Slow()", "sys.exit(Slow())"])
+def test_signal_handlers_of_the_program_do_not_cut_off_what_a_call_ends_with(session, end):
+    code = ("import signal, sys, time\ncalls = []\ndef handler(*_):\n    calls.append(1)\n    raise ValueError('alarm')\n"
+            "class Slow(Exception):\n    def __str__(self):\n        signal.setitimer(signal.ITIMER_REAL, 0.001)\n        time.sleep(0.05)\n"
+            "        return 'told whole'\nsignal.signal(signal.SIGALRM, handler)\n")
+    verdict = session(code + end)
+    assert fate(verdict) == ("execution_error", "new") and "told whole\n" in verdict["stderr"], verdict
+    # The signal has reached its handler before the next call, and nothing is held any more.
+    assert out(session("print(calls, signal.pthread_sigmask(signal.SIG_BLOCK, ()))")) == "[1] set()\n"
+
+
 # ---- Configuration ----
 
 def check(tmp_path, text, policy=None):

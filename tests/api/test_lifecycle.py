@@ -232,7 +232,7 @@ def healthy(path):
 
 def test_a_unix_socket(serve, tmp_path):
     path = f"{tmp_path}/s"
-    server = serve(ready=False, SANDBOX_EXECUTOR_ADDR=f"unix:{path}")
+    server = serve("log_level: DEBUG\n", ready=False, SANDBOX_EXECUTOR_ADDR=f"unix:{path}")
     wait_for(lambda: "event=selftest ready=true" in server.log(), "a server that is ready")
     data = healthy(path)
     assert data.startswith(b"HTTP/1.1 200") and b'"ready"' in data

@@ -76,7 +76,7 @@ def test_the_tool_says_what_it_takes(server):
     tool, = ask(server, "tools/list")["result"]["tools"]
     schema = tool["inputSchema"]
     assert tool["name"] == "execute_code" and schema["required"] == ["language", "code"]
-    assert set(schema["properties"]) == {"language", "code", "stdin", "timeout", "session_id"}
+    assert set(schema["properties"]) == {"language", "code", "stdin", "timeout", "session_id", "results"}
     assert {"python", "py", "bash", "sh"} <= set(schema["properties"]["language"]["enum"]) and schema["additionalProperties"] is False
     for property in (*schema["properties"].values(), *tool["outputSchema"]["properties"].values()):
         assert property["description"]
@@ -114,6 +114,10 @@ def test_what_goes_wrong_is_told_in_band(server):
     assert failed["structuredContent"]["status"] == "execution_error"
     assert texts(failed) == ["before\n", "Error: The program ended with exit code 3."]
     assert texts(run(server, code="raise SystemExit(3)")) == ["Error: The program ended with exit code 3."]
+    denied = run(server, code="import fcntl; fcntl.ioctl(0, 0x5422)")
+    assert "PermissionError" in text(denied) and texts(denied)[1].startswith(
+        "Error: The program ended with exit code 1.\ndenied ioctl(TIOCNOTTY); a policy's seccomp would allow it with\n    rule {"), denied
+    assert denied["structuredContent"]["hint"].startswith("denied ioctl(TIOCNOTTY); ")
     for timeout in (1, 20):  # on a busy machine it may need longer than a second to begin
         late = run(server, code="print('x', flush=True)\nwhile True: pass", timeout=timeout)
         printed = late["structuredContent"]["stdout"]

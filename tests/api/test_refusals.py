@@ -135,7 +135,7 @@ def test_400_where_the_body_ends_is_not_clear(server, wire):
 
 
 def test_404(server):
-    for path, meant in (("/", None), ("/nothing", None), ("/v1", None), ("/execute/", "/execute"), ("/execute/x", "/execute"), ("/Execute", "/execute"),
+    for path, meant in (("/nothing", None), ("/v1", None), ("/execute/", "/execute"), ("/execute/x", "/execute"), ("/Execute", "/execute"),
                         ("/v1/execute", "/execute"), ("/api/v1/execute/", "/execute"), ("/v1/jobs/ab", "/jobs/ab"), ("/metrics%00", "/metrics"),
                         ("/run-code/", "/run-code"), ("/run-codes", "/run-code")):
         reply = server.get(path)
@@ -325,6 +325,16 @@ def test_503_without_a_free_slot(serve, wire):
 
 
 BROKEN = 'mount { destination: "/no/such" bind { source: "/no/such/source" } }\n'
+
+
+def test_500_says_what_the_interpreter_lacks(serve, tmp_path):
+    (tmp_path / "bare.textproto").write_text(
+        'name: "bare"\nmount { destination: "/usr/bin" bind { source: "/usr/bin" } }\n'
+        'mount { destination: "/workspace" scratch { directory: WORK } }\nseccomp { default_action: ALLOW }\n')
+    server = serve(f'policy_path: "{tmp_path}/bare.textproto"')
+    status, _, error = post(server, json.dumps({"code": "print(1)", "policy": "bare"}))
+    assert (status, error["code"]) == (500, "setup_error")
+    assert ": execve: its loader /lib" in error["error"] and error["error"].endswith(" is not in the jail: No such file or directory"), error
 
 
 def test_500_setup_error_names_the_step(serve, tmp_path):

@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import platform
+import signal
 import subprocess
 
 import pytest
@@ -372,6 +373,61 @@ def test_every_runtime_is_tested(serve, more, why):
     assert reply.json["error" if more else "self_test"] == why
     assert "level=" + ("error" if more else "warning") in next(line for line in server.log().splitlines() if "event=selftest" in line)
     assert "undefined reference to main" in server.log()
+
+
+# An interpreter that runs nothing, and ends with success.
+IDLE = """
+runtime {
+  name: "idle" interpreter: "/usr/bin/bash" policy: "bash" extension: "py" optional: true %s
+  arg: ["-c", "printf %%s 'nothing at all'", "idle"]
+}
+"""
+
+
+@pytest.mark.parametrize("more, believed", [
+    ("", False), ("self_test: 'x'", True), ("self_test: 'x' self_test_output: 'nothing at all'", True),
+    ("self_test: 'x' self_test_output: 'nothing'", False), ("self_test: 'x' self_test_output: 'nothing at all!'", False),
+])
+def test_a_program_has_to_print_what_shows_that_it_ran(serve, more, believed):
+    server = serve(IDLE % more)
+    assert ("idle" in {runtime["name"] for runtime in server.get("/runtimes").json["runtimes"]}) is believed
+    why = "self-test of runtime idle: the program ended with exit code 0, but has not printed what it should"
+    assert server.get("/readyz").json.get("self_test") == (None if believed else why)
+    assert server.execute("print(1)")["stdout"] == "1\n"
+
+
+def test_an_optional_one_that_fails_is_not_offered_until_it_is_mended(serve, tmp_path):
+    """At no door: its name is refused with the reason, and nobody waits for it."""
+    server = serve(COMPILED % ("c", "optional: true alias: 'sea'"))
+
+    def offered():
+        return {name for runtime in server.get("/runtimes").json["runtimes"] for name in [runtime["name"], *runtime["aliases"]]}
+
+    def tools():
+        return server.request("POST", "/mcp", json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})).body.decode()
+
+    assert "python" in offered() and not {"c", "sea"} & offered()
+    for name in "c", "sea":
+        reply = server.request("POST", "/execute", json.dumps({"runtime": name, "code": "int main(void) {}"}))
+        assert (reply.status, reply.json["field"]) == (400, "runtime")
+        assert reply.json["error"].startswith("the runtime 'c' is not offered, because its self-test fails: the program ended with exit code 1: ld: ")
+    assert '"sea"' not in tools()
+    assert "level=warning" in next(line for line in server.log().splitlines() if "event=selftest" in line)
+    assert server.execute("print(1)")["stdout"] == "1\n"
+    path = tmp_path / "server-0.textproto"
+    path.write_text(path.read_text().replace("alias: 'sea'", "alias: 'sea' self_test: 'int main(void) {}'"))
+    server.process.send_signal(signal.SIGHUP)
+    server.reloaded()
+    wait_for(lambda: {"c", "sea"} <= offered(), "the runtime")
+    assert server.execute("int main(void) {}", runtime="sea")["stdout"] == "ran /immure/main.c\n"
+    assert '"sea"' in tools()
+
+
+def test_an_evaluator_that_fails_is_not_there(serve):
+    """Nobody waits for it either."""
+    server = serve("shipped_runtimes: false\n" + (ROOT / "config/server.textproto").read_text().replace('interpreter: "node"\n  # --expose', 'self_test: "no JSON" interpreter: "node"\n  # --expose'))
+    reply = server.request("POST", "/run-code", json.dumps({"source": "export default 1", "options": {"language": "javascript"}}))
+    assert reply.status == 404 and "the runtime 'isolate' is not offered, because its self-test fails: " in reply.json["error"], reply.body
 
 
 def test_a_runtime_that_is_needed_is_waited_for(serve):

@@ -15,10 +15,10 @@ JSON = "application/json"
 class Events:
     """The events of one job, read one by one."""
 
-    def __init__(self, connection, server, code, accept="text/event-stream", **fields):
+    def __init__(self, connection, server, code, accept="text/event-stream", path="/execute", **fields):
         self.wire = connection
-        body = json.dumps({"code": code, **fields}).encode()
-        self.wire.request("POST", "/execute", {"X-Service-API-Key": server.key, "Content-Type": JSON, "Accept": accept,
+        body = json.dumps({"code" if path == "/execute" else "source": code, **fields}).encode()
+        self.wire.request("POST", path, {"X-Service-API-Key": server.key, "Content-Type": JSON, "Accept": accept,
                                                "Content-Length": len(body)}, body)
         self.text, self.done = b"", False
 

@@ -2,6 +2,7 @@
 interpreter of their own and where they are forked from a template."""
 
 import base64
+import hmac
 import json
 import multiprocessing
 import os
@@ -13,8 +14,9 @@ import time
 
 import pytest
 
+import harness
 from callback_server import CallbackServer, QuickServer
-from harness import BUILD, ROOT, WARM, Server, closed_port, until_begun, wait_for
+from harness import BUILD, ROOT, WARM, Server, closed_port, config_key, until_begun, wait_for
 
 SHIPPED = (ROOT / "config/server.textproto").read_text()
 DOWN = closed_port()
@@ -759,3 +761,37 @@ def test_calls_per_second(serve):
     finally:
         ended.set()
         process.join()
+
+
+def test_calls_are_signed_with_the_keys_secret(serve):
+    with CallbackServer({"x": {"data": "1"}}) as callbacks:
+        server = serve(config_key("signing", "first", policy="*").replace(" }", ' callback_secret: "of at least sixteen" }') +
+                       config_key("plain", "second", policy="*") + f'callback {{ url: "{callbacks.url}" }}\n')
+        for key in "first", "second":
+            assert harness.call(server, "POST", "/execute", {"code": "call_tool('x', {'é': 1})", "callback_url": callbacks.url}, key).json["status"] == "success"
+        (_, signed, _), (_, plain, _) = callbacks.requests
+        expected = hmac.new(b"of at least sixteen", callbacks.bodies[0], "sha256").hexdigest()
+        assert signed["X-Immure-Signature"] == "sha256=" + expected and "X-Immure-Signature" not in plain
+        assert "sixteen" not in server.log()
+
+
+def test_a_call_is_signed_with_the_secret_of_the_moment(serve, tmp_path):
+    """The words of a key become others while its job goes on."""
+    keys = tmp_path / "keys"
+
+    def write(secret):
+        fresh = tmp_path / "fresh"
+        fresh.write_text(config_key("signing", "first", policy="*").replace(" }", f' callback_secret: "{secret}" }}'))
+        fresh.rename(keys)
+
+    def first():
+        write("the second secret")
+        wait_for(lambda: "event=keys_taken" in server.log(), "other words of the key")
+        return {"data": "1"}
+    write("of at least sixteen")
+    with CallbackServer({"first": first, "second": {"data": "1"}}) as callbacks:
+        server = serve(f'key_file: "{keys}"\ncallback {{ url: "{callbacks.url}" }}\n')
+        body = {"code": "call_tool('first'); call_tool('second')", "callback_url": callbacks.url, "timeout": 50}
+        assert harness.call(server, "POST", "/execute", body, "first").json["status"] == "success"
+        expected = hmac.new(b"the second secret", callbacks.bodies[1], "sha256").hexdigest()
+        assert callbacks.requests[1][1]["X-Immure-Signature"] == "sha256=" + expected

@@ -96,7 +96,7 @@ def test_a_template_that_cannot_be_followed_goes_on(serve, tmp_path):
     hold_many(server)
     wait_for(lambda: "event=template_failed" in server.log(), "the other's failure")
     failed = next(line for line in server.log().splitlines() if "event=template_failed" in line)
-    assert 'means="the one that it was to relieve goes on"' in failed and "given_up=true" in failed
+    assert 'means="the template that it was to relieve stays"' in failed and "given_up=true" in failed
     assert server.execute(WHO)["stdout"] == "/proc/self/fd/9\n"
 
 

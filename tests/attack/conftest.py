@@ -23,7 +23,7 @@ from images import debian_layout, imported, policy  # noqa: E402
 from world import World, find_process  # noqa: E402
 
 IMMURE = str(BUILD / "immure")
-SHIPPED = "max_concurrent_jobs: 8 max_timeout_ms: 600000\n" + (ROOT / "config/server.textproto").read_text()
+SHIPPED = "max_concurrent_jobs: 8 max_timeout_ms: 600000 drain_timeout_ms: 30000\n" + (ROOT / "config/server.textproto").read_text()
 # How jobs start. "template": forked from a template into jails that stand ready; "exec": with an interpreter of their own.
 CONFIGURATIONS = {
     "template": SHIPPED,

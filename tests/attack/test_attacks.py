@@ -76,6 +76,6 @@ def test_without_a_filter_it_is_noticed_and_still_harmless(unfiltered, world, on
 
 
 def test_the_table_counts_them():
-    """SECURITY.md names every class with its number of programs."""
-    table = re.findall(r"`(\w+)\.(?:py|cjs)` \| (\d+) \|", (ROOT / "SECURITY.md").read_text())
+    """tests/PROMISES.md names every class with its number of programs."""
+    table = re.findall(r"`(\w+)\.(?:py|cjs)` \| (\d+) \|", (ROOT / "tests/PROMISES.md").read_text())
     assert {name: int(number) for name, number in table} == collections.Counter(one.kind for one in load())

@@ -2,39 +2,29 @@
  * No policy, no limits, no system-call filter, no answer; whoever jails programs can come near to it, not
  * below.
  *
- * `exec` starts a command as the second process of seven fresh namespaces, on a root of its own with /usr
- * read-only, and exits with 0 if it did. It is timed from outside, with its own start; it is linked
+ * It starts a command as the second process of seven fresh namespaces, on a root of its own with /usr
+ * read-only, and exits with 0 if that did. It is timed from outside, with its own start; it is linked
  * statically, so that this is as short as the C library has it.
  *
- * `fork` is a warm job without its program: again and again, for MS milliseconds, WORKERS processes fork into
- * seven fresh namespaces and once more there, write to WRITTEN of the MEMORY pages that all of them share,
- * and end. It prints jobs per second.
- *
- * usage: floor exec COMMAND [ARGUMENT...] | floor fork WORKERS MS MEMORY WRITTEN
+ * usage: floor COMMAND [ARGUMENT...]
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define NAMESPACES                                                                                           \
     (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |               \
      CLONE_NEWCGROUP)
-#define PAGE_BYTES  4096
-#define WORKERS_MAX 64
-#define NEW_ROOT    "/tmp"
+#define NEW_ROOT "/tmp"
 
 static _Noreturn void fail(const char *what)
 {
@@ -47,13 +37,6 @@ static void check(long result, const char *what)
     if (result < 0) {
         fail(what);
     }
-}
-
-static uint64_t now_ms(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
 }
 
 /* Returns like fork(2). The child is the first process of its namespaces. */
@@ -139,69 +122,11 @@ static int run_command(char **argv)
     return wait_for(pid);
 }
 
-/* The pages are far from each other, as those of a program are that it writes to. */
-static void one_job(volatile char *memory, size_t pages, size_t written)
-{
-    pid_t pid = fork_into_namespaces();
-    if (pid == 0) {
-        pid_t program = fork();
-        check(program, "fork");
-        if (program == 0) {
-            for (size_t i = 0; i < written; i++) {
-                memory[i * (pages / written) * PAGE_BYTES] = 2;
-            }
-            _exit(0);
-        }
-        _exit(wait_for(program));
-    }
-    if (wait_for(pid) != 0) {
-        fail("a job");
-    }
-}
-
-static int run_jobs(size_t workers, uint64_t ms, size_t pages, size_t written)
-{
-    int results[2];
-    size_t n, sum = 0;
-    char *memory = mmap(NULL, pages * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (workers > WORKERS_MAX || !written || written > pages || memory == MAP_FAILED) {
-        errno = EINVAL;
-        fail("arguments");
-    }
-    memset(memory, 1, pages * PAGE_BYTES);
-    check(pipe2(results, O_CLOEXEC), "pipe2");
-    for (size_t i = 0; i < workers; i++) {
-        pid_t worker = fork();
-        check(worker, "fork");
-        if (worker == 0) {
-            n = 0;
-            for (uint64_t end = now_ms() + ms; now_ms() < end; n++) {
-                one_job(memory, pages, written);
-            }
-            check(write(results[1], &n, sizeof n), "write");
-            _exit(0);
-        }
-    }
-    close(results[1]);
-    for (size_t i = 0; i < workers; i++) {
-        if (read(results[0], &n, sizeof n) != sizeof n) {
-            fail("a worker");
-        }
-        sum += n;
-    }
-    printf("%.1f\n", (double)sum * 1000 / (double)ms);
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
-    if (argc > 2 && strcmp(argv[1], "exec") == 0) {
-        return run_command(argv + 2);
+    if (argc < 2) {
+        fprintf(stderr, "usage: floor COMMAND [ARGUMENT...]\n");
+        return 2;
     }
-    if (argc == 6 && strcmp(argv[1], "fork") == 0) {
-        return run_jobs(strtoul(argv[2], NULL, 10), strtoul(argv[3], NULL, 10), strtoul(argv[4], NULL, 10),
-                        strtoul(argv[5], NULL, 10));
-    }
-    fprintf(stderr, "usage: floor exec COMMAND [ARGUMENT...] | floor fork WORKERS MS MEMORY WRITTEN\n");
-    return 2;
+    return run_command(argv + 1);
 }

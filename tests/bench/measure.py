@@ -2,16 +2,19 @@
 
 import contextlib
 import json
+import os
 import re
 import shutil
 import statistics
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
 from bundle import ONLY_CGROUP2, Bundle
 from callback_server import QuickServer
-from harness import ROOT, Server, wait_for
+from harness import ROOT, Server, shipped_policy, wait_for
+from harness import TOOLS as TEST_TOOLS
 
 PYTHON = ["/usr/bin/python3", "-I", "-S", "-c"]
 TRUE = ["/bin/true"]
@@ -28,6 +31,27 @@ lengths = json.loads(json.dumps({word: len(word) for word in counts}))
 print(counts.most_common(1), round(statistics.mean(lengths.values()), 3), math.isqrt(len(words)))
 """,
 }
+# What programs do with packages, and with which imported ahead.
+PACKAGE_WORKLOADS = {
+    "pandas": """import numpy, pandas
+print(pandas.DataFrame({"a": numpy.arange(100), "b": numpy.arange(100) * 0.5}).describe())
+""",
+    "png": """import io
+import matplotlib.pyplot as pyplot
+pyplot.plot([1, 2, 3, 4], [1, 4, 9, 16])
+pyplot.title("squares")
+file = io.BytesIO()
+pyplot.savefig(file, format="png")
+print(len(file.getvalue()) > 1000)
+""",
+}
+PACKAGES = ["numpy", "pandas", "matplotlib.pyplot"]
+PACKAGE_RUNTIME = """
+runtime {{
+  name: "packages" interpreter: "python3" arg: "-s" extension: "py" policy: "python-data" template: "immure-python.so" warm_jails: {}
+  python_environment: "{}" preload: [{}]
+}}
+"""
 # What is started, bare or in a jail, and timed as a command.
 PROGRAMS = {"true": TRUE, **{workload: [*PYTHON, code] for workload, code in WORKLOADS.items()}}
 SLEEPER = "import time\nprint(time.clock_gettime(time.CLOCK_MONOTONIC), flush=True)\ntime.sleep({})"
@@ -41,8 +65,8 @@ NODE_PAUSE_MS = 200
 # warm_jails of Python in the shipped configuration.
 PARKED = 4
 CLIENTS = (1, 2, 4, 16, 64)
-# Of a warm interpreter: pages that it has, and those that a job writes to.
-MEMORY_PAGES, WRITTEN_PAGES = 3500, 460
+# How often ours and the floor take turns, and with how many clients.
+FLOOR_TURNS, FLOOR_CLIENTS = 5, (2, 4)
 LAUNCHES = 20
 
 # System calls in which somebody waits for somebody else.
@@ -86,7 +110,7 @@ class Bench:
         self.run = [self.immure, "run", "--policy", "python", "--cgroup", self.cgroup.lower().replace("_", "-"), "--"]
         self.have = {tool for tool in TOOLS if shutil.which(tool)}
         floor = str(self.programs / "floor")
-        self.floor = floor if self.works("floor", [floor, "exec", *TRUE]) else None
+        self.floor = floor if self.works("floor", [floor, *TRUE]) else None
         if not self.warm:
             report.leave_out("the warm interpreter is not built (it needs libpython3-dev): no template, no pool")
 
@@ -164,6 +188,45 @@ def race_ready(bench, server):
     return results
 
 
+@contextlib.contextmanager
+def package_server(bench, place, modules):
+    names = ", ".join(f'"{name}"' for name in modules)
+    with bench.server("packages", "pool", PACKAGE_RUNTIME.format(PARKED, place, names)) as server:
+        wait_for(lambda: server.parked("packages") == PARKED, "parked jails with packages")
+        yield server
+
+
+def race_packages(bench, server, bare, workloads, suffix=""):
+    for workload, code in workloads.items():
+        name = f"{workload}{suffix}"
+        path = bench.request(server, name, code=code, runtime="packages")
+        yield from race(bench, {f"{name}.bare_ready": ["spawn", *bare, code], f"{name}.post_ready": ["http", str(server.port), path]},
+                        PAUSE_MS)
+
+
+def packages(bench):
+    """A runtime with packages: what uses them, against a bare interpreter with the same; and what does not, against one without."""
+    results = []
+    bare = ["/usr/bin/python3", "-s", "-c"]
+    if bench.warm and subprocess.run([*bare, f"import {', '.join(PACKAGES)}"], capture_output=True).returncode == 0:
+        with package_server(bench, "debian", PACKAGES) as server:
+            results += race_packages(bench, server, bare, PACKAGE_WORKLOADS)
+            memory(bench, server.log(), "packages")
+    else:
+        bench.report.leave_out("packages (for which: apt-get install python3-numpy python3-pandas python3-matplotlib)")
+    environment = TEST_TOOLS / "environment"
+    if bench.warm and environment.exists():
+        with tempfile.TemporaryDirectory(dir="/var/tmp") as name:  # a checkout may lie in /tmp, of which each job has its own
+            os.chmod(name, 0o755)
+            copy = shutil.copytree(environment, Path(name, "environment"), symlinks=True)
+            with package_server(bench, copy, ["numpy"]) as server:
+                results += race_packages(bench, server, PYTHON, WORKLOADS, "_numpy")
+    else:
+        bench.report.leave_out("numpy in a virtual environment (scripts/test --lane bench makes one)")
+    for subject in results:
+        bench.report.add(subject["label"], statistics.median(milliseconds(subject["ns"])), "ms", base_of(subject["label"]))
+
+
 def race_node(bench, servers):
     """Jobs that stand ready against a bare Node; then those that are started for it, which keep a processor busy for as long."""
     node = shutil.which("node")
@@ -231,8 +294,6 @@ def contest(bench, scratch):
     with contextlib.ExitStack() as stack:
         servers = {way: stack.enter_context(bench.server(f"contest-{way}", way)) for way in ways}
         subjects = {"true.immure_version": ["spawn", bench.immure, "--version"]}
-        if bench.floor:
-            subjects["true.floor"] = ["spawn", bench.floor, "exec", *TRUE]
         for name, program in PROGRAMS.items():
             subjects[f"{name}.bare"] = ["spawn", *program]
             for other, command in others.items():
@@ -263,10 +324,11 @@ def audited_setup_ms(log):
     return statistics.median(float(ms) for ms in re.findall(r"event=audit .*\bsetup_ms=([0-9.]+)", log))
 
 
-def memory(bench, log):
+def memory(bench, log, runtime="python"):
     for what in ("private", "pss"):
-        size = re.search(rf"event=template_ready runtime=python .*parked_{what}_bytes=(\d+)", log)
-        bench.report.add(f"memory.parked_{what}", int(size[1]) / 2**20, "MiB")
+        size = re.search(rf"event=template_ready runtime={runtime} .*parked_{what}_bytes=(\d+)", log)
+        name = f"memory.parked_{what}" if runtime == "python" else f"memory.{runtime}_{what}"
+        bench.report.add(name, int(size[1]) / 2**20, "MiB")
 
 
 def latency(bench):
@@ -290,12 +352,6 @@ def xargs_rate(bench):
     return n / (time.monotonic() - start)
 
 
-def floor_rate(bench):
-    """Jobs per second on two processors that are nothing but what their jails cost."""
-    words = ["fork", 2, bench.options.duration_ms, MEMORY_PAGES, WRITTEN_PAGES]
-    return float(subprocess.run([bench.floor, *map(str, words)], stdout=subprocess.PIPE, text=True, check=True).stdout)
-
-
 def throughput(bench):
     """1 to 64 clients, and `xargs -P2` of the bare interpreter before each and after the last."""
     rates, results = [], {}
@@ -306,8 +362,6 @@ def throughput(bench):
             results[clients] = bench.load(server, path, clients, 500000, bench.options.duration_ms)
         rates.append(xargs_rate(bench))
     bench.report.add("throughput.xargs", statistics.median(rates), "jobs/s")
-    if bench.floor:
-        bench.report.add("throughput.floor", floor_rate(bench), "jobs/s", "throughput.xargs")
     for clients, result in results.items():
         times = milliseconds(result["taken_ns"])
         bench.report.add(f"throughput.clients_{clients}", len(times) / result["seconds"], "jobs/s", "throughput.xargs")
@@ -316,6 +370,38 @@ def throughput(bench):
                              f"throughput.clients_1.{name}" if clients > 1 else None)
         if result["refused"]:
             bench.report.note(f"{result['refused']} jobs of {clients} clients were refused.")
+
+
+def python_floor_rate(bench, workers, script, modules):
+    """Jobs per second where nothing is done but what their jails and their script need."""
+    words = [*PYTHON[:-1], ROOT / "tests/bench/floor.py", workers, bench.options.duration_ms // 2, script, *modules]
+    return float(subprocess.run(list(map(str, words)), stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+
+def floors(bench):
+    """Ours against the least that there can be, by turns: so that what the machine does besides hits both alike."""
+    bwrap = shutil.which("bwrap")
+    subjects = {"floor.true": [bench.floor, *TRUE], "floor.immure_run": [*bench.run, *TRUE]} if bench.floor else {}
+    if subjects and bwrap and bench.works("bwrap", [bwrap, *BWRAP, *TRUE]):
+        subjects["floor.bwrap"] = [bwrap, *BWRAP, *TRUE]
+    base = {"floor.immure_run": "floor.true", "floor.bwrap": "floor.immure_run"}
+    for subject in race(bench, {label: ["spawn", *words] for label, words in subjects.items()}, PAUSE_MS):
+        bench.report.add(subject["label"], statistics.median(milliseconds(subject["ns"])), "ms", base.get(subject["label"]))
+    if not bench.warm or not bench.floor:
+        return
+    script = bench.directory / "floor.py"
+    script.write_text(WORKLOADS["stdlib"])
+    modules = re.findall(r'"([^"]+)"', re.search(r"^preload: \[(.*?)\]", shipped_policy("python"), re.M | re.S)[1])
+    with bench.server("floors", "pool") as server:
+        path = bench.request(server, "floors", code=WORKLOADS["stdlib"])
+        for clients in FLOOR_CLIENTS:
+            least, ours = [], []
+            for _ in range(FLOOR_TURNS):
+                least.append(python_floor_rate(bench, clients, script, modules))
+                result = bench.load(server, path, clients, 500000, bench.options.duration_ms // 2)
+                ours.append(len(result["taken_ns"]) / result["seconds"])
+            bench.report.add(f"floor.fork_{clients}", statistics.median(least), "jobs/s")
+            bench.report.add(f"floor.clients_{clients}", statistics.median(ours), "jobs/s", f"floor.fork_{clients}")
 
 
 def sleepers(bench):
@@ -366,7 +452,7 @@ def profile(bench):
         Path(data).unlink(missing_ok=True)
 
 
-SECTIONS = (latency, bridged_calls, throughput, sleepers, profile)
+SECTIONS = (packages, latency, bridged_calls, throughput, floors, sleepers, profile)
 
 
 def all_of_it(bench, scratch, progress):

@@ -22,6 +22,11 @@ TARGETS = {
     "stdlib.post_ready": "ratio <= 0.09",
     "print.post_pool": "ratio <= 0.18",
     "stdlib.post_pool": "ratio <= 0.09",
+    "pandas.post_ready": "ratio <= 0.06",
+    "png.post_ready": "ratio <= 0.25",
+    "print_numpy.post_ready": "ratio <= 0.18",
+    "stdlib_numpy.post_ready": "ratio <= 0.09",
+    "memory.packages_private": "value <= 8",
     "node.post_pool": "ratio <= 0.1",
     "isolate.post_pool": "ratio <= 0.1",
     "isolate.calls": "value >= 3000",
@@ -32,6 +37,10 @@ TARGETS = {
     "latency.stdlib.p99": "ratio <= 5",
     "throughput.clients_2": "ratio >= 7",
     "throughput.clients_4": "ratio >= 7",
+    "floor.immure_run": "ratio <= 1.25",
+    "floor.bwrap": "ratio >= 1",
+    "floor.clients_2": "ratio >= 0.85",
+    "floor.clients_4": "ratio >= 0.85",
     "sleepers.answered": "value >= {sleepers}",
     "sleepers.last_start": "ratio <= 2",
     "memory.parked_private": "value <= 2",
@@ -41,12 +50,17 @@ GROUPS = {
     "true": "The smallest program (/bin/true)",
     "print": "print(1)",
     "stdlib": "A script that imports and uses json, re, math, statistics, collections",
+    "pandas": "Debian's numpy and pandas, imported, and `describe()`, against the same in a bare interpreter (`python3 -s -c`)",
+    "png": "matplotlib: a figure as PNG, against the same there",
+    "print_numpy": "print(1) where numpy is preloaded, from a virtual environment, against a bare interpreter without",
+    "stdlib_numpy": "The script with the standard library, the same",
     "node": "Node: `node -e 0` against `setResult(1)`, in a Node that stands ready (`post_pool`) or is started for it",
     "isolate": "POST /run-code: `node -e 0` against `export default 42`, and calls of the caller's functions in one run",
     "tools": "Calls of a tool in one Python program, one after the other, to a server that answers at once",
     "healthz": "Client and transport alone (GET /healthz)",
     "latency": "One client, one connection, one job after the other",
     "throughput": "Several clients, the standard-library script, against `xargs -P2` of the bare interpreter",
+    "floor": "The least that jails cost: `immure run /bin/true` to its floor, bubblewrap to `immure run`, throughput to that of bare forks",
     "setup": "Setting up a jail, from the audit log",
     "memory": "A parked jail",
     "sleepers": "Many jobs at once",
@@ -59,8 +73,9 @@ with a pause of a few milliseconds in between. `post_ready` is `post_pool` in tu
 that. A command is timed from posix_spawn to wait, a request from its first byte sent to the last byte received on a connection that stays open.
 `crun` has no cgroup of its own to set up, and what it prints goes nowhere. `immure_version` (`immure --version`) is what `immure_run` costs
 before it has done anything: a second program's start, of which in many virtual machines most is the C library asking what the processor can do.
-`floor` is what the kernel takes for a jail, whoever launches it: namespaces, a root, a second process, with no policy, limits or filter; as a
-throughput, processes as large as a warm interpreter that are forked into namespaces, write to as many pages as a job does, and run nothing.
+The floor is what the kernel takes for a jail, whoever launches it, and nothing else: no policy, limits, filter or server. `floor.true` is a
+command in seven fresh namespaces with a root and a PID 1 of its own; `floor.fork_N`, N processes that fork a warm interpreter with the same
+modules into such namespaces, again and again, where it runs the script of `floor.clients_N`. Both take turns.
 """
 
 STYLE = """set terminal svg size 900,480 dynamic background "white"

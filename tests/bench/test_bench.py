@@ -31,6 +31,8 @@ def test_rows_are_complete(results):
     for row in results["rows"].values():
         assert set(row) == {"name", "value", "unit", "base", "ratio", "target", "met"}
         # That is a difference: so few rounds, on a busy machine, may make it anything.
+        if row["value"] is None and row["name"] == "floor.bwrap":
+            continue
         assert (row["value"] > 0 or row["name"] == "true.immure_run_extra") and row["unit"], row
 
 
@@ -45,6 +47,9 @@ def test_ratios_are_of_the_values(results):
 def test_targets_are_judged(results):
     for name in TARGETS:
         row = results["rows"][name]
+        if row["value"] is None and name == "floor.bwrap":
+            assert row["met"] is None and any("bubblewrap" in said or "bwrap" in said for said in results["left_out"])
+            continue
         field, operator, bound = row["target"].split()
         assert row["met"] is (row[field] <= float(bound) if operator == "<=" else row[field] >= float(bound)), row
 
@@ -53,7 +58,7 @@ def test_everybody_takes_part(results):
     for workload in ("print", "stdlib"):
         for subject in ("bare", "unshare", "immure_run", "bare_ready", "post_ready", "post_pool", "post_template", "post_off"):
             assert f"{workload}.{subject}" in results["rows"]
-    for subject in ("bare", "unshare", "immure_run", "floor"):
+    for subject in ("bare", "unshare", "immure_run"):
         assert f"true.{subject}" in results["rows"]
     for clients in (1, 2, 4, 16, 64):
         assert f"throughput.clients_{clients}" in results["rows"]
@@ -65,7 +70,9 @@ def test_the_start_of_immure_itself_is_told(results):
 
 def test_what_the_kernel_takes_for_a_jail_is_told(results):
     rows = results["rows"]
-    assert rows["true.floor"]["base"] == "true.bare" and rows["throughput.floor"]["base"] == "throughput.xargs"
+    assert rows["floor.immure_run"]["base"] == "floor.true"
+    for clients in (2, 4):
+        assert rows[f"floor.clients_{clients}"]["base"] == f"floor.fork_{clients}"
 
 
 def test_sleeping_jobs_all_answer(results):

@@ -8,7 +8,7 @@ import pytest
 from bystander import Bystander
 from harness import BUILD, ROOT, Server, descendants, wait_for
 
-SHIPPED = "max_concurrent_jobs: 8 max_timeout_ms: 600000\n" + (ROOT / "config/server.textproto").read_text()
+SHIPPED = "max_concurrent_jobs: 8 max_timeout_ms: 600000 drain_timeout_ms: 30000\n" + (ROOT / "config/server.textproto").read_text()
 NAMED = """
 import ctypes
 def ready(word):

@@ -132,6 +132,8 @@ ROWS = [
     refused("run_code_modules", "options.modules", run_code(modules={f"./m{number}": "" for number in range(65000)}), "/run-code"),
     refused("run_code_args", "options.execute.args", run_code(execute={"args": [FUNCTION] * 20000}), "/run-code"),
     refused("terminate_reason", "reason", {"reason": LONG}, "/run-code/x/terminate"),
+    refused("answers_many", None, [{"id": str(number), "data": "x"} for number in range(20000)], "/executions/x/answers"),
+    Row("answers_long", [{"id": "1", "data": LONG}], "/executions/x/answers", (404,)),
     Row("mcp_code", call_tool(code="#" * (8 * MIB)), "/mcp"),
     Row("mcp_session", call_tool(session_id=LONG), "/mcp"),
     Row("mcp_method", {"jsonrpc": "2.0", "id": 1, "method": LONG}, "/mcp", (200, 400)),

@@ -34,7 +34,7 @@ def confessing_policy(directory):
 
 COLD = """
 shipped_runtimes: false
-runtime { name: "python" interpreter: "/probe/confess" extension: "py" policy: "confess" }
+runtime { name: "python" interpreter: "/probe/confess" extension: "py" policy: "confess" self_test: "pass" }
 """
 WARM = """
 shipped_runtimes: false

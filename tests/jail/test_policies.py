@@ -177,7 +177,7 @@ def test_python_carries_multiprocessing(run, tmp_path, method):
 def test_python_sees_only_its_mounts(run):
     done = run.python("import os\nfor path in '/', '/etc', '/dev', '/usr', '/usr/lib': print(*sorted(os.listdir(path)))")
     root, etc, dev, usr, lib = done.stdout.decode().splitlines()
-    assert root.split() == ["bin", "dev", "etc", "lib", "lib64", "proc", "tmp", "usr", "workspace"]
+    assert root.split() == ["bin", "dev", "etc", "lib", "lib64", "mnt", "proc", "tmp", "usr", "workspace"]
     assert etc.split() == ["alternatives", "group", "hosts", "nsswitch.conf", "passwd"]
     assert dev.split() == ["fd", "null", "random", "shm", "stderr", "stdin", "stdout", "urandom", "zero"]
     assert usr.split() == ["bin", "lib", "share"]
@@ -275,7 +275,11 @@ needs_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="it has no
 def test_python_stops_by_name(run, attack):
     done = run.python(ATTACK, *[str(word) for word in ATTACKS[attack]])
     assert done.stdout == f"-1 {errno.EPERM}\n".encode(), done.stderr
-    assert run.verdict["denied_syscalls"] == [{"name": attack.split()[0], "count": 1}]
+    (row,) = run.verdict["denied_syscalls"]
+    assert (row["name"], row["count"]) == (attack.split()[0], 1)
+    assert [call["call"].split("(")[0] for call in row.get("calls", [])] in ([], [row["name"]])
+    if attack != "prlimit64 of PID 1":
+        assert b"; no policy should allow it: " in done.stderr or b"    rule { action: ALLOW syscall: " in done.stderr
 
 
 def test_netlink_is_answered_quietly(run):
@@ -325,6 +329,32 @@ def test_strict_stops_what_python_carries(run, code, name):
 def test_strict_ends_what_only_exploits_try(run, attack):
     done = run("/usr/bin/python3.11", "-c", ATTACK, *[str(word) for word in ATTACKS[attack]], policy="strict")
     assert done.returncode == 128 + signal.SIGSYS
+    verdict = run.verdict
+    assert [(row["name"], row["count"]) for row in verdict["denied_syscalls"]] == [(attack, 1)]
+    assert verdict["error_message"].startswith(f"The program was ended by SIGSYS, a system call that the policy forbids: {attack}")
+    assert f"immure run: denied {attack}".encode() in done.stderr and b"; no policy should allow it: " in done.stderr
+
+
+def test_a_thread_takes_its_process_along(run, tmp_path):
+    """And nobody else: a child is ended for its own calls."""
+    policy = tmp_path / "kill.textproto"
+    policy.write_text('name: "kill"\nuse: "python"\nseccomp { rule { action: KILL_PROCESS syscall: "ioctl" where { arg: "request" in: "TIOCSTI" } } }\n')
+    call = "import fcntl, threading\nthread = threading.Thread(target=fcntl.ioctl, args=(0, 0x5412))\nthread.start()\nthread.join()\nprint('on')\n"
+    done = run.python(call, policy=str(policy))
+    assert (done.returncode, done.stdout) == (128 + signal.SIGSYS, b"")
+    assert run.verdict["denied_syscalls"] == [{"name": "ioctl", "count": 1, "calls": [{"call": "ioctl(TIOCSTI)", "count": 1}]}]
+    done = run.python(f"import subprocess, sys\nprint(subprocess.run([sys.executable, '-c', {call!r}]).returncode)", policy=str(policy))
+    assert (done.returncode, done.stdout) == (0, b"-9\n")
+    assert run.verdict["denied_syscalls"][0]["count"] == 1
+
+
+def test_all_but_what_is_named_ends_the_program(run, tmp_path):
+    """A policy without NOTIFY, of the classic kind."""
+    policy = tmp_path / "classic.textproto"
+    policy.write_text('name: "classic"\nuse: "python"\nseccomp { default_action: KILL_PROCESS }\n')
+    done = run.python("print('fine', flush=True)\nimport os; os.chroot('/')", policy=str(policy))
+    assert (done.returncode, done.stdout) == (128 + signal.SIGSYS, b"fine\n")
+    assert run.verdict["denied_syscalls"] == [{"name": "chroot", "count": 1}]
 
 
 def test_strict_has_nothing_to_run(run):

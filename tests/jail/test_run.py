@@ -164,6 +164,58 @@ def test_denied_calls_are_named(run):
     assert {"name": "mount", "count": 1} in run.verdict["denied_syscalls"]
 
 
+SOME_CALLS = """
+import ctypes, fcntl, socket
+libc = ctypes.CDLL(None)
+libc.prctl(41, 1, 0, 0, 0)
+for _ in range(3):
+    try: fcntl.ioctl(0, 0x5422)
+    except OSError: pass
+try: socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+except PermissionError: pass
+libc.unshare(0x10000000)
+"""
+
+
+def test_denied_calls_say_which(run):
+    done = run.python(SOME_CALLS)
+    rows = {row["name"]: row for row in run.verdict["denied_syscalls"]}
+    assert rows["ioctl"] == {"name": "ioctl", "count": 3, "calls": [{"call": "ioctl(TIOCNOTTY)", "count": 3}]}
+    assert rows["prctl"]["calls"] == [{"call": "prctl(PR_SET_THP_DISABLE)", "count": 1}]
+    assert rows["socket"]["calls"][0]["call"] == "socket(AF_PACKET, SOCK_RAW|SOCK_CLOEXEC)"
+    assert rows["unshare"]["calls"][0]["call"] == "unshare(CLONE_NEWUSER)"
+    said = done.stderr.decode()
+    assert said == "".join(f"{'' if line.startswith(' ') else 'immure run: '}{line}\n" for line in run.verdict["hint"].splitlines())
+    assert "denied ioctl(TIOCNOTTY), 3 times; a policy's seccomp would allow it with\n" in said
+    assert "denied unshare(CLONE_NEWUSER); no policy should allow it: " in said
+    assert "rule { action: ALLOW syscall: \"unshare\"" not in said and "AF_PACKET\"" not in said
+
+
+def test_the_rules_can_be_pasted(run, tmp_path):
+    """What is denied under `python` is allowed by a policy that uses it, together with the rules of the hint."""
+    code = SOME_CALLS + "libc.setsockopt(socket.socket().fileno(), 1, 12, b'\\0\\0\\0\\0', 4)\nsocket.socket().setsockopt(1, 9, 1)\n"
+    hint = run.python(code).stderr.decode()
+    path = tmp_path / "more.textproto"
+    path.write_text('name: "more"\nuse: "python"\nseccomp {\n' + "".join(line + "\n" for line in hint.splitlines() if line[0] == " ") + "}\n")
+    done = run.python(code, policy=str(path))
+    assert done.returncode == 0, done.stderr
+    assert {row["name"] for row in run.verdict["denied_syscalls"]} == {"socket", "unshare"}
+    assert all(b"no policy should" in line for line in done.stderr.splitlines())
+
+
+def test_no_call_crowds_out_the_others(run):
+    run.python("import ctypes\nlibc = ctypes.CDLL(None)\nfor i in range(1000): libc.ioctl(i, 0x9900 + i, ctypes.byref(ctypes.c_int(i)))\n"
+               "libc.prctl(41, 1, 0, 0, 0)")
+    rows = {row["name"]: row for row in run.verdict["denied_syscalls"]}
+    assert rows["ioctl"]["count"] == 1000 and [call["count"] for call in rows["ioctl"]["calls"]] == [1] * 8
+    assert rows["prctl"]["calls"] == [{"call": "prctl(PR_SET_THP_DISABLE)", "count": 1}]
+
+
+def test_nothing_is_said_where_nothing_was_denied(run):
+    assert run.python("pass").stderr == b""
+    assert run.verdict["denied_syscalls"] == [] and "hint" not in run.verdict
+
+
 def test_a_command_that_is_not_there(run):
     done = run("/usr/bin/no-such-command")
     assert done.returncode == 125
@@ -171,6 +223,54 @@ def test_a_command_that_is_not_there(run):
     verdict = run.verdict
     assert (verdict["status"], verdict["exit_code"]) == ("setup_error", -1)
     assert "exec" in verdict["step"] and "No such file" in verdict["error_message"]
+
+
+WITHOUT_LIBRARIES = """
+name: "own"
+mount { destination: "/usr/bin" bind { source: "/usr/bin" } }
+mount { destination: "/bin" symlink { target: "usr/bin" } }
+mount { destination: "/workspace" scratch { directory: WORK } }
+mount { destination: "/away" symlink { target: "/else/where" } }
+mount { destination: "/round" symlink { target: "round" } }
+mount { destination: "/script" file { content: "#!/opt/none -x\\n" mode: 0755 } }
+mount { destination: "/linked" file { content: "#! /away\\n" mode: 0755 } }
+mount { destination: "/twice" file { content: "#!/script\\n" mode: 0755 } }
+mount { destination: "/windows" file { content: "#!/bin/sh\\r\\n" mode: 0755 } }
+env { name: "PATH" value: "/nowhere:/bin" }
+working_directory: "/workspace"
+seccomp { default_action: ALLOW }
+"""
+
+
+@pytest.mark.parametrize("command, why", [
+    ("/opt/tool/bin/x", "not in the jail, where there is no /opt"),
+    ("/usr/bin/no-such", "not in the jail, where there is no /usr/bin/no-such"),
+    ("/bin/no-such", "not in the jail, where there is no /usr/bin/no-such"),
+    ("no-such", "not in the jail, in no directory of its PATH"),
+    ("./x", "not in the jail, where there is no /workspace/x"),
+    ("/away", "a link leads to /else/where, which is not in the jail"),
+    ("/away/bin/x", "a link leads to /else/where/bin/x, which is not in the jail"),
+    ("/bin/true", "its loader /lib.* is not in the jail"),
+    ("true", "its loader /lib.* is not in the jail"),
+    ("/script", "its interpreter /opt/none is not in the jail"),
+    ("../script", "its interpreter /opt/none is not in the jail"),
+    ("/twice", "its interpreter /opt/none is not in the jail"),
+    ("/linked", "its interpreter /else/where is not in the jail"),
+    ("/windows", r"its interpreter /bin/sh\? is not in the jail"),
+])
+def test_what_an_exec_does_not_find(run, tmp_path, command, why):
+    path = tmp_path / "own.textproto"
+    path.write_text(WITHOUT_LIBRARIES)
+    done = run(command, policy=str(path))
+    assert done.returncode == 125
+    assert re.fullmatch(rf"immure run: step \d+ \(exec {re.escape(command)}\): execve: {why}: No such file or directory\n", done.stderr.decode())
+    assert run.verdict["error_message"] in done.stderr.decode()
+
+
+def test_a_link_that_leads_in_a_circle(run, tmp_path):
+    path = tmp_path / "own.textproto"
+    path.write_text(WITHOUT_LIBRARIES)
+    assert run("/round", policy=str(path)).stderr.endswith(b": execve: Too many levels of symbolic links\n")
 
 
 def policy_with(tmp_path, more):
@@ -224,15 +324,21 @@ def test_a_policy_that_is_not_there(run):
 
 
 @pytest.mark.parametrize("arguments, words", [
-    (["--", TRUE], "--policy"),
+    ([], "no command"),
     (["--policy", "python"], "no command"),
     (["--policy", "python", "--"], "no command"),
     (["--polcy", "python", "--", TRUE], "did you mean --policy?"),
     (["--policy"], "needs a value"),
-    (["--policy", "python", "--timeout", "1s", "--", TRUE], "not a whole number"),
+    (["--policy", "python", "--timeout", "1GiB", "--", TRUE], "--timeout: '1GiB' is not a whole number"),
+    (["--policy", "python", "--memory", "5s", "--", TRUE], "--memory: '5s' is not a whole number"),
+    (["--net", "host", TRUE], "--net: 'host': a command has no network"),
+    (["--env", "NO_SUCH_VARIABLE_HERE", TRUE], "--env: NO_SUCH_VARIABLE_HERE is not set here"),
+    (["--out", "/etc/passwd", TRUE], "--out: '/etc/passwd' must be a name or a glob"),
+    (["--ro", "/no/such/directory", TRUE], "--ro: /no/such/directory: No such file"),
+    (["--rw", "/usr:here", TRUE], "DEST must be an absolute path"),
     (["--policy", "python", "--cgroup", "maybe", "--", TRUE], "neither required nor best-effort"),
     (["--policy", "python", "--report", "/no/such/directory/r", "--", TRUE], "/no/such/directory/r"),
-    (["--policy", "python", "--file", "x", "--", TRUE], "NAME=VALUE"),
+    (["--policy", "python", "--file", "x", "--", TRUE], "NAME=PATH"),
     (["--policy", "python", "--memory", str(1 << 60), "--cgroup", "best-effort", "--", TRUE], "memory_bytes"),
 ])
 def test_wrong_usage_is_one_sentence_and_125(arguments, words):
@@ -264,12 +370,46 @@ def test_less_is_never_chosen_silently():
     assert subprocess.run(argv, env=environment).returncode == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_signals_cancel_the_jail(run, number):
-    """Unless they are ignored from the start, as a shell has it for what it runs in the background: this test, maybe."""
-    process = run.start("/usr/bin/python3", "-c", "print('up', flush=True)\nimport time; time.sleep(60)",
+def begin(run, number, code):
+    """A Python program that has printed "up". Signals are not ignored, as a shell has it for what it runs in the background."""
+    process = run.start("/usr/bin/python3", "-c", f"import signal, time\n{code}\nprint('up', flush=True)\ntime.sleep(60)",
                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))
     assert process.stdout.readline() == b"up\n"
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_are_the_programs_first(run, number):
+    process = begin(run, number, f"signal.signal({int(number)}, lambda *_: (print('heard', flush=True), exit(3)))")
+    process.send_signal(number)
+    output, errors = process.communicate(timeout=PATIENCE * 60)
+    assert (output, errors, process.returncode) == (b"heard\n", b"", 3)
+    assert run.verdict["status"] == "execution_error"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_program_that_a_signal_ends(run, number):
+    process = begin(run, number, f"signal.signal({int(number)}, signal.SIG_DFL)")
+    process.send_signal(number)
+    process.communicate(timeout=PATIENCE * 60)
+    assert process.returncode == 128 + number
+    assert run.verdict["signal"] == signal.Signals(number).name
+
+
+def test_a_second_signal_ends_the_jail(run):
+    process = begin(run, signal.SIGINT, "signal.signal(2, lambda *_: print('heard', flush=True))")
+    process.send_signal(signal.SIGINT)
+    assert process.stdout.readline() == b"heard\n"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=PATIENCE * 60)
+    assert (process.returncode, errors) == (130, b"immure run: cancelled by SIGINT\n")
+    assert run.verdict["status"] == "cancelled"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_jail_that_does_not_heed_signals_is_ended(run, number):
+    """SIGTERM after some seconds, SIGHUP at once."""
+    process = begin(run, number, f"signal.signal({int(number)}, signal.SIG_IGN)")
     process.send_signal(number)
     _, errors = process.communicate(timeout=PATIENCE * 60)
     assert process.returncode == 128 + number
