@@ -15,8 +15,8 @@ Q          := $(if $(filter 1,$(V)),,@)
 say         = $(if $(filter 1,$(V)),,@printf '  %-8s %s\n' $(1) $(2);)
 
 VERSION := $(shell sed -n 's/^## \[\([0-9][^]]*\)\].*/\1/p' CHANGELOG.md 2>/dev/null | head -n 1)
-# Told by /metrics; empty where the sources lie in no repository.
-COMMIT  ?= $(if $(wildcard .git),$(shell git rev-parse --short=12 HEAD 2>/dev/null))
+# Told by --version and /metrics: the repository's, or what an archive of it remembers; empty where neither is there.
+COMMIT  ?= $(shell { if [ -e .git ]; then git rev-parse HEAD; else cat config/deploy/commit; fi; } 2>/dev/null | grep -oE '^[0-9a-f]{12}')
 PKGS    := libnl-3.0 libseccomp libprotobuf-c libcjson nettle
 
 CFLAGS   ?= -O2 -g
@@ -47,7 +47,7 @@ LAYERS := base jail config policy server
 SRC_base   := $(wildcard jail/base/*.c)
 SRC_jail   := $(wildcard jail/*.c jail/plan/*.c jail/resources/*.c jail/child/*.c)
 SRC_config := $(wildcard config/*.c config/*/*.c)
-SRC_policy := $(wildcard policy/*.c policy/filter/*.c)
+SRC_policy := $(filter-out policy/embed/%,$(wildcard policy/*.c policy/*/*.c))
 SRC_server := $(filter-out server/front/main.c $(if $(HOOKS),,$(SRC_hooks)),$(wildcard server/*/*.c))
 PROTO      := $(wildcard config/*/*.proto)
 GEN        := $(PROTO:%.proto=$(BUILD)/gen/%.pb-c.c)
@@ -82,7 +82,7 @@ $(OBJ_python): PKG_CFLAGS += -isystem $(dir $(PYTHON_H))
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: faults soak storm all check unit unit-programs tools gen lint format bench fuzz fuzz-programs fuzz-corpus install uninstall \
-  clean help FORCE
+  dist sbom clean help FORCE
 
 all: $(BUILD)/immure $(FRONT) $(PYTHON)
 
@@ -101,6 +101,8 @@ help:
 	@echo 'make storm N=40   end so many processes of a server under load with SIGKILL'
 	@echo 'make install      to DESTDIR=$(DESTDIR) PREFIX=$(PREFIX)'
 	@echo 'make uninstall    the reverse'
+	@echo 'make sbom         $(BUILD)/sbom: what of other packages the compiler and the linker have opened (SPDX, CycloneDX)'
+	@echo 'make dist         $(BUILD)/dist: the commit as an archive, and its checksum; scripts/package makes Debian packages'
 	@echo 'make clean        remove $(BUILD)'
 	@echo 'Variables: V=1 CC= AR= PKG_CONFIG= EMULATOR= CFLAGS= LDFLAGS= BUILD= SAN=address,undefined; STATIC= links no library in; HOOKS=1 (for tests/fort)'
 
@@ -112,19 +114,21 @@ $(BUILD)/gen/%.o: $(BUILD)/gen/%.c
 
 gen: $(GEN)
 
-# Another commit is another program, in this one object.
-$(call obj,server/front/figures.c): CPPFLAGS_HOOKS += -DIMMURE_COMMIT='"$(or $(COMMIT),unknown)"'
-$(call obj,server/front/figures.c): $(BUILD)/gen/commit-$(or $(COMMIT),unknown)
+# Another commit is another program, in these two objects.
+NAMES_COMMIT := $(call obj,server/main.c server/front/figures.c)
+$(NAMES_COMMIT): CPPFLAGS_HOOKS += -DIMMURE_COMMIT='"$(or $(COMMIT),unknown)"'
+$(NAMES_COMMIT): $(BUILD)/gen/commit-$(or $(COMMIT),unknown)
 $(BUILD)/gen/commit-%:
 	@mkdir -p $(@D) && rm -f $(BUILD)/gen/commit-* && touch $@
 
 $(BUILD)/obj/%.o: %.c | $(GEN)
-	$(call say,CC,$<)mkdir -p $(@D) && $(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
+	$(call say,CC,$<)mkdir -p $(@D) && $(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -MD -MP -c -o $@ $<
 
 # The shipped configuration is part of the binary (config/shipped.c includes the files as they are).
 $(BUILD)/obj/config/shipped.o: $(wildcard config/*.textproto config/policies/*.textproto config/policies/parts/*.textproto \
   jail/runtime/*/prelude/*)
 $(BUILD)/obj/server/front/openapi.o: server/front/openapi.json
+$(BUILD)/obj/server/front/console.o: $(wildcard server/console/*)
 
 # The prelude as code, which saves each interpreter's start the compiling. It says which version can run it. Where that version is
 # not at hand, it is empty, and jobs compile the text (immure.pth).
@@ -148,12 +152,14 @@ $(BUILD)/policy-embed: $(call obj,$(wildcard policy/embed/*.c)) $(foreach l,$(LI
 $(EMBEDDED).c: $(BUILD)/policy-embed
 	$(call say,EMBED,$@)mkdir -p $(@D) && $(EMULATOR) $< >$@
 
+# What the linker opens is told by a file, too (scripts/sbom).
+OPENED = -Wl,--dependency-file=$@.d
 $(BUILD)/immure: $(BUILD)/obj/server/main.o $(EMBEDDED).o $(LIBS)
-	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(BUILD)/libserver.a $(BUILD)/libpolicy.a $(BUILD)/libconfig.a \
+	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(OPENED) -o $@ $(filter %.o,$^) $(BUILD)/libserver.a $(BUILD)/libpolicy.a $(BUILD)/libconfig.a \
 	  $(BUILD)/libjail.a $(BUILD)/libbase.a $(PKG_LIBS)
 
 $(FRONT): $(BUILD)/obj/server/front/main.o $(LIBS)
-	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(BUILD)/libserver.a $(BUILD)/libpolicy.a $(BUILD)/libconfig.a \
+	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(OPENED) -o $@ $(filter %.o,$^) $(BUILD)/libserver.a $(BUILD)/libpolicy.a $(BUILD)/libconfig.a \
 	  $(BUILD)/libjail.a $(BUILD)/libbase.a $(PKG_LIBS) $(FRONT_LIBS)
 
 define unit_rule
@@ -170,7 +176,7 @@ $(BUILD)/tests/unit/policy/test_embedded: $(EMBEDDED).o
 FAULTS     := -DOUTER_UIDS=4 -DRESTART_DELAY_NS=10000000ull -DBACKOFF_FREE=1000000u -DAGAIN_NS=10000000ull -DDOUBT_PAUSE_NS=NS_PER_S*100000
 FAULTS_OBJ := $(patsubst %,$(BUILD)/faults/server/%.o,warden/warden warden/state warden/selftest kit/backoff run/warm_template)
 $(BUILD)/faults/%.o: %.c | $(GEN)
-	$(call say,CC,$< $(FAULTS))mkdir -p $(@D) && $(CC) $(CPPFLAGS_ALL) $(FAULTS) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
+	$(call say,CC,$< $(FAULTS))mkdir -p $(@D) && $(CC) $(CPPFLAGS_ALL) $(FAULTS) $(CFLAGS_ALL) -MD -MP -c -o $@ $<
 $(BUILD)/tests/faults/immure: $(FAULTS_OBJ) $(BUILD)/obj/server/main.o $(EMBEDDED).o $(LIBS)
 	$(call say,LD,$@)mkdir -p $(@D) && ln -sf ../../immure-front ../../immure-python.so $(@D)/ && $(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) \
 	  $(BUILD)/libserver.a $(BUILD)/libpolicy.a $(BUILD)/libconfig.a $(BUILD)/libjail.a $(BUILD)/libbase.a $(PKG_LIBS)
@@ -180,7 +186,7 @@ $(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o $(LIBS)
 	  $(BUILD)/libconfig.a $(BUILD)/libjail.a $(BUILD)/libbase.a $(PKG_LIBS)
 
 $(BUILD)/pic/%.o: %.c | $(GEN)
-	$(call say,CC,$<)mkdir -p $(@D) && $(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -fPIC -fvisibility=hidden -MMD -MP -c -o $@ $<
+	$(call say,CC,$<)mkdir -p $(@D) && $(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -fPIC -fvisibility=hidden -MD -MP -c -o $@ $<
 
 $(BUILD)/pic/jail/runtime/python/scripts.o: $(wildcard jail/runtime/python/*.py jail/runtime/python/rehearsal/*.py)
 
@@ -190,7 +196,7 @@ $(BUILD)/libzygote.a: $(call pic,jail/zygote.c $(wildcard jail/child/*.c jail/pl
 # Whoever loads it has CPython's functions.
 LDFLAGS_SO = $(filter-out -pie,$(LDFLAGS_ALL)) -shared
 $(BUILD)/immure-python.so: $(OBJ_python) $(BUILD)/libzygote.a
-	$(call say,LD,$@)$(CC) $(LDFLAGS_SO) -o $@ $^
+	$(call say,LD,$@)$(CC) $(LDFLAGS_SO) $(OPENED) -o $@ $^
 
 # The same in no jail at all, to be held against the interpreter itself.
 $(BUILD)/tests/warm/immure-python.so: $(OBJ_python) $(call pic,tests/warm/zygote_standin.c) $(BUILD)/libzygote.a
@@ -271,6 +277,9 @@ MAN1     := $(wildcard config/deploy/man/*.1)
 MAN5     := $(wildcard config/deploy/man/*.5)
 SERVICE  := $(BUILD)/deploy/immure.service
 SYSUSERS := $(BUILD)/deploy/immure.conf
+SOCKET   := config/deploy/systemd/immure.socket
+ZSHDIR   ?= $(PREFIX)/share/zsh/site-functions
+COMPLETE := $(addprefix $(BUILD)/deploy/completions/,immure _immure immure.fish)
 
 $(SERVICE): config/deploy/systemd/immure.service FORCE
 	$(Q)mkdir -p $(@D) && sed 's|@PREFIX@|$(PREFIX)|g; s|@SYSCONFDIR@|$(SYSCONFDIR)|g' $< >$@
@@ -278,23 +287,34 @@ $(SYSUSERS): config/deploy/systemd/immure.sysusers
 	$(Q)mkdir -p $(@D) && cp $< $@
 FORCE:
 
+$(BUILD)/deploy/completions/immure: SHELL_NAME := bash
+$(BUILD)/deploy/completions/_immure: SHELL_NAME := zsh
+$(BUILD)/deploy/completions/immure.fish: SHELL_NAME := fish
+$(COMPLETE): $(BUILD)/immure
+	$(Q)mkdir -p $(@D) && $(EMULATOR) $< completions $(SHELL_NAME) >$@
+
 define INSTALLED
 $(BINDIR)|755|$(BUILD)/immure
 $(PREFIX)/libexec/immure|755|$(FRONT) $(PYTHON)
 $(if $(MAN1),$(PREFIX)/share/man/man1|644|$(MAN1))
 $(if $(MAN5),$(PREFIX)/share/man/man5|644|$(MAN5))
-$(SHAREDIR)|644|$(wildcard config/*.textproto) config/server/server.proto config/policy/policy.proto
+$(SHAREDIR)|644|$(wildcard config/*.textproto) config/server/server.proto config/policy/policy.proto config/policy/policy_test.proto
 $(SHAREDIR)/policies|644|$(wildcard config/policies/*.textproto)
 $(SHAREDIR)/policies/parts|644|$(wildcard config/policies/parts/*.textproto)
 $(SHAREDIR)/grafana|644|$(wildcard config/deploy/grafana/*.json)
+$(SHAREDIR)/prometheus|644|$(wildcard config/deploy/prometheus/*.yml)
 $(SHAREDIR)/kubernetes|644|$(wildcard config/deploy/kubernetes/*.yaml)
 $(SHAREDIR)/container|644|config/deploy/container/seccomp.json
-$(PREFIX)/lib/systemd/system|644|$(SERVICE)
+$(SHAREDIR)/apparmor|644|config/deploy/apparmor/immure
+$(PREFIX)/lib/systemd/system|644|$(SERVICE) $(SOCKET)
 $(PREFIX)/lib/sysusers.d|644|$(SYSUSERS)
+$(PREFIX)/share/bash-completion/completions|644|$(BUILD)/deploy/completions/immure
+$(ZSHDIR)|644|$(BUILD)/deploy/completions/_immure
+$(PREFIX)/share/fish/vendor_completions.d|644|$(BUILD)/deploy/completions/immure.fish
 endef
 export INSTALLED
 
-install: all $(SERVICE) $(SYSUSERS)
+install: all $(SERVICE) $(SYSUSERS) $(COMPLETE)
 	$(Q)printf '%s\n' "$$INSTALLED" | grep . | while IFS='|' read -r directory mode files; do \
 	  install -d "$(DESTDIR)$$directory" && install -m "$$mode" $$files "$(DESTDIR)$$directory/" || exit 1; done
 
@@ -302,6 +322,17 @@ uninstall:
 	$(Q)printf '%s\n' "$$INSTALLED" | grep . | while IFS='|' read -r directory mode files; do \
 	  for file in $$files; do rm -f "$(DESTDIR)$$directory/$${file##*/}"; done; done
 	$(Q)if [ -d "$(DESTDIR)$(SHAREDIR)" ]; then find "$(DESTDIR)$(SHAREDIR)" -depth -type d -empty -delete; fi
+
+sbom: all
+	$(Q)VERSION='$(VERSION)' COMMIT='$(COMMIT)' SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$( \
+	  { if [ -e .git ]; then git log -1 --format=%ct; else sed -n 2p config/deploy/commit; fi; } | grep -x '[0-9]*')} scripts/sbom $(BUILD)
+
+# The same bytes whoever makes it: of what is committed alone, in git's order, with the commit's time and nobody's name.
+DIST := immure-$(VERSION).tar.gz
+dist:
+	$(Q)mkdir -p $(BUILD)/dist && git -c tar.umask=022 archive --format=tar --prefix=immure-$(VERSION)/ -o $(BUILD)/dist/.tar HEAD && \
+	  gzip -9 --no-name <$(BUILD)/dist/.tar >$(BUILD)/dist/$(DIST) && rm $(BUILD)/dist/.tar && \
+	  cd $(BUILD)/dist && sha256sum $(DIST) >SHA256SUMS
 
 clean:
 	$(Q)rm -rf $(BUILD)

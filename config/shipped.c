@@ -36,21 +36,24 @@ FILE_TABLE(shipped_server_table, FILE_ROW("server", "config/server.textproto"));
 #define PART_ROW(name)   FILE_ROW(name, "config/policies/parts/" name ".textproto")
 
 FILE_TABLE(shipped_policy_table,
-           POLICY_ROW("python") POLICY_ROW("python-kernel") POLICY_ROW("strict") POLICY_ROW("node")
-               POLICY_ROW("node-kernel") POLICY_ROW("isolate") POLICY_ROW("bash"));
+           POLICY_ROW("python") POLICY_ROW("python-kernel") POLICY_ROW("python-data") POLICY_ROW("strict")
+               POLICY_ROW("node") POLICY_ROW("node-kernel") POLICY_ROW("isolate") POLICY_ROW("bash")
+                   POLICY_ROW("command") POLICY_ROW("shell"));
 
 FILE_TABLE(shipped_part_table,
            PART_ROW("debian") PART_ROW("cpython") PART_ROW("nodejs") PART_ROW("libc") PART_ROW("processes")
-               PART_ROW("sockets") PART_ROW("scratch") PART_ROW("limits"));
+               PART_ROW("sockets") PART_ROW("egress") PART_ROW("scratch") PART_ROW("limits"));
 FILE_TABLE(shipped_prelude_table,
            PRELUDE_ROW("python", "immure.pth") PRELUDE_ROW("python", "immure-prelude.py")
                PRELUDE_ROW("python", "immure-prelude.pyc") PRELUDE_ROW("python", "immure-bridge.py")
                    PRELUDE_ROW("python", "immure-install.py") PRELUDE_ROW("python", "immure-kernel.py")
-                       PRELUDE_ROW("node", "immure-launch.cjs") PRELUDE_ROW("node", "immure-prelude.cjs")
-                           PRELUDE_ROW("node", "immure-install.cjs") PRELUDE_ROW("node", "immure-kernel.cjs")
-                               PRELUDE_ROW("isolate", "immure-isolate.cjs")
-                                   PRELUDE_ROW("isolate", "immure-realm.js")
-                                       PRELUDE_ROW("isolate", "immure-typescript.cjs"));
+                       PRELUDE_ROW("python", "immure-results.py") PRELUDE_ROW("node", "immure-results.cjs")
+                           PRELUDE_ROW("node", "immure-launch.cjs") PRELUDE_ROW("node", "immure-prelude.cjs")
+                               PRELUDE_ROW("node", "immure-install.cjs")
+                                   PRELUDE_ROW("node", "immure-kernel.cjs")
+                                       PRELUDE_ROW("isolate", "immure-isolate.cjs")
+                                           PRELUDE_ROW("isolate", "immure-realm.js")
+                                               PRELUDE_ROW("isolate", "immure-typescript.cjs"));
 
 const struct shipped_file *shipped_server(void)
 {
@@ -75,6 +78,11 @@ static const struct shipped_file *find(const struct shipped_file *table, const c
 const struct shipped_file *shipped_policy(const char *name)
 {
     return find(shipped_policies(), name);
+}
+
+bool shipped_policy_is_for_servers(const struct shipped_file *policy)
+{
+    return strcmp(policy->name, "command") != 0 && strcmp(policy->name, "shell") != 0;
 }
 
 const struct shipped_file *shipped_parts(void)

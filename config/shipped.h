@@ -2,6 +2,7 @@
  * file to start. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct shipped_file {
@@ -14,6 +15,8 @@ const struct shipped_file *shipped_server(void);
 /* Ends with a row whose name is NULL. */
 const struct shipped_file *shipped_policies(void);
 const struct shipped_file *shipped_policy(const char *name); /* NULL: none */
+/* Whether servers have it; those of the command line alone give a program more than a caller should have. */
+bool shipped_policy_is_for_servers(const struct shipped_file *policy);
 /* Files that policies use (`part: true`); the same. */
 const struct shipped_file *shipped_parts(void);
 const struct shipped_file *shipped_part(const char *name);

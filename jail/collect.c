@@ -82,11 +82,10 @@ int jail_collect(struct jail *jail, struct jail_result *ret, struct err *reterr)
     ret->memory_peak_bytes = stat.memory_peak_bytes;
     ret->pids_peak =
         stat.pids_peak == UINT64_MAX || stat.pids_peak == 0 ? stat.pids_peak : stat.pids_peak - 1;
-    int n_denied = jail->denied < 0 ? 0 : denied_read(jail->denied, ret->denied);
-    if (n_denied < 0) {
-        return err_errno(reterr, -n_denied, "reading what a jail was denied");
+    int r = jail->denied < 0 ? 0 : denied_read(jail->denied, &ret->denied);
+    if (r < 0) {
+        return err_errno(reterr, -r, "reading what a jail was denied");
     }
-    ret->n_denied = (size_t)n_denied;
     ret->proc_absent = jail->proc_absent;
     if (jail->end == JAIL_END_SETUP && reterr) {
         *reterr = jail->err;

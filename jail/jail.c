@@ -80,7 +80,7 @@ int jail_new(const struct jail_plan *plan, struct jail_cgroup *cgroup, struct ja
         jail_cgroup_free(cgroup);
         return err_errno(reterr, ENOMEM, "making a jail");
     }
-    jail->pidfd = jail->control = jail->timer = jail->ready = jail->denied = -1;
+    jail->pidfd = jail->control = jail->timer = jail->ready = jail->denied = jail->egress = -1;
     jail->cgroup = cgroup;
     jail->plan = jail_plan_copy(plan);
     int r = jail->plan ? open_descriptors(jail, ret_childs_end) : -ENOMEM;
@@ -127,6 +127,11 @@ bool jail_is_gone(const struct jail *jail)
 int jail_pid(const struct jail *jail)
 {
     return jail->pid;
+}
+
+int jail_egress_fd(const struct jail *jail)
+{
+    return jail->egress;
 }
 
 uint64_t jail_deadline_ns(const struct jail *jail)
@@ -199,6 +204,12 @@ void jail_interrupt(struct jail *jail, enum jail_end end)
     }
 }
 
+int jail_signal(const struct jail *jail, int signal)
+{
+    bool hears = jail->state == JAIL_RUNNING && jail->end == JAIL_END_NONE && !jail->by_template;
+    return hears ? jail_tell(jail, PHASE_SIGNAL, signal) : -ESRCH;
+}
+
 bool jail_has_called(const struct jail *jail)
 {
     return jail->called;
@@ -222,15 +233,37 @@ static const char *setup_hint(const struct jail_plan *plan, uint32_t index, int 
                : "";
 }
 
-static void fail_setup(struct jail *jail, uint32_t step, int error, const char *call)
+/* What an exec did not find: "... : ", or nothing. The path may be of a file that a job has written. */
+static void describe_missing(struct child_message *message, char *ret, size_t size)
 {
+    static const char *const words[MISSING_COUNT] = {
+        [MISSING_ABSENT] = "not in the jail, where there is no %s: ",
+        [MISSING_ON_PATH] = "not in the jail, in no directory of its PATH%s: ",
+        [MISSING_LINK] = "a link leads to %s, which is not in the jail: ",
+        [MISSING_LOADER] = "its loader %s is not in the jail: ",
+        [MISSING_INTERPRETER] = "its interpreter %s is not in the jail: ",
+    };
+    for (char *c = message->path; *c; c++) {
+        *c = *c < ' ' || *c > '~' ? '?' : *c;
+    }
+    ret[0] = '\0';
+    if (words[message->missing]) {
+        snprintf(ret, size, words[message->missing], message->path);
+    }
+}
+
+static void fail_setup(struct jail *jail, struct child_message *message)
+{
+    char missing[CHILD_PATH_MAX + 64];
     if (jail->end != JAIL_END_NONE) {
         return;
     }
     jail->end = JAIL_END_SETUP;
-    err_set(&jail->err, ERR_SETUP, error, NULL, "%s%s%s%s", call, *call ? ": " : "", strerror(error),
-            setup_hint(jail->plan, step, error, call));
-    jail_plan_describe_step(jail->plan, step, jail->err.step, sizeof jail->err.step);
+    describe_missing(message, missing, sizeof missing);
+    err_set(&jail->err, ERR_SETUP, message->error, NULL, "%s%s%s%s%s", message->call,
+            *message->call ? ": " : "", missing, strerror(message->error),
+            setup_hint(jail->plan, message->step, message->error, message->call));
+    jail_plan_describe_step(jail->plan, message->step, jail->err.step, sizeof jail->err.step);
 }
 
 static void bring_loopback_up(struct jail *jail, int netlink)
@@ -283,6 +316,7 @@ static void adopt(struct jail *jail, int pidfd)
 static bool is_due(const struct jail *jail, const struct child_message *message, size_t n_fds)
 {
     bool building = jail->state == JAIL_BUILDING && jail->started_ns == 0;
+    bool has_way_out = jail->egress >= 0 || !jail_plan_has(jail->plan, JAIL_STEP_EGRESS);
     if (!io_is_bool(&message->proc_absent) || !io_is_bool(&message->is_alone)) {
         return false;
     }
@@ -290,14 +324,16 @@ static bool is_due(const struct jail *jail, const struct child_message *message,
     case CHILD_CLONED:
         return building && n_fds == 1 && jail->by_template && jail->pidfd < 0;
     case CHILD_PARKED:
-        return n_fds == 0 && ((building && jail->parks && !jail->has_parked) ||
+        return n_fds == 0 && ((building && jail->parks && !jail->has_parked && has_way_out) ||
                               (jail->kernel && jail->state == JAIL_RUNNING && !jail->has_ended_message));
     case CHILD_LOOPBACK:
         return building && n_fds == 1;
+    case CHILD_EGRESS:
+        return building && n_fds == 1 && !jail->has_parked && !has_way_out;
     case CHILD_STARTED:
-        return building && n_fds == 0 && jail->has_parked == jail->parks;
+        return building && n_fds == 0 && jail->has_parked == jail->parks && has_way_out;
     case CHILD_FAILED:
-        return n_fds == 0;
+        return n_fds == 0 && (unsigned)message->missing < MISSING_COUNT;
     case CHILD_DENIED:
         return n_fds == 1 && (jail->started_ns > 0 || jail->parks) && jail->denied < 0;
     case CHILD_ENDED:
@@ -329,7 +365,7 @@ static void note_call(struct jail *jail, const struct child_message *message)
     }
 }
 
-static void handle_message(struct jail *jail, const struct child_message *message, int fd)
+static void handle_message(struct jail *jail, struct child_message *message, int fd)
 {
     switch (message->kind) {
     case CHILD_CLONED:
@@ -349,8 +385,15 @@ static void handle_message(struct jail *jail, const struct child_message *messag
     case CHILD_LOOPBACK:
         bring_loopback_up(jail, fd);
         return;
+    case CHILD_EGRESS:
+        if (netns_is_way_out(fd)) {
+            jail->egress = fd;
+            return;
+        }
+        jail_kill(jail, JAIL_END_LOST);
+        break;
     case CHILD_FAILED:
-        fail_setup(jail, message->step, message->error, message->call);
+        fail_setup(jail, message);
         break;
     case CHILD_STARTED:
         jail->state = JAIL_RUNNING;
@@ -406,6 +449,7 @@ static void read_messages(struct jail *jail)
         }
         if (n == (ssize_t)sizeof message && is_due(jail, &message, n_fds)) {
             message.call[CHILD_CALL_MAX - 1] = '\0';
+            message.path[CHILD_PATH_MAX - 1] = '\0';
             handle_message(jail, &message, n_fds == 1 ? fd : -1);
             continue;
         }
@@ -528,6 +572,7 @@ void jail_free(struct jail *jail)
     fd_closep(&jail->timer);
     fd_closep(&jail->ready);
     fd_closep(&jail->denied);
+    fd_closep(&jail->egress);
     jail_cgroup_free(jail->cgroup);
     jail_plan_free(jail->plan);
     census_free(&jail->census);

@@ -47,8 +47,7 @@ struct jail_result {
     uint64_t cpu_ns;            /* user + system of the whole jail */
     uint64_t memory_peak_bytes; /* UINT64_MAX: the host cannot tell */
     uint64_t pids_peak;         /* without PID 1; UINT64_MAX: the host cannot tell */
-    struct jail_denied denied[JAIL_DENIED_MAX];
-    size_t n_denied;
+    struct denied_table denied;
     bool proc_absent; /* an optional PROC step was refused by the kernel */
 };
 
@@ -62,8 +61,11 @@ struct jail_spawn_options {
     uint32_t outer_uid, outer_gid; /* what plan->uid and plan->gid are outside */
     /* A template maps a whole range instead, of which plan->uid and plan->gid are part. 0: no range. */
     uint32_t range_inside, range_outside, range_count;
-    bool template;             /* the program makes jails: no process of theirs ever has its PID */
-    bool standby;              /* the program is a launcher that waits: jail/standby.h */
+    bool template;                        /* the program makes jails: no process of theirs ever has its PID */
+    bool standby;                         /* the program is a launcher that waits: jail/standby.h */
+    const struct jail_plan *standby_plan; /* what its program's plan is held against; NULL: `plan` */
+    uint64_t idle_cpu_ms;      /* of a launcher that nobody vouches for: until it has its program it is ended
+                                  (JAIL_END_CPU) when it takes more CPU time; jail_watch() looks. 0: any */
     bool kernel;               /* and waits again after each program that it has run */
     uint64_t kernel_grace_ms;  /* what a program gets to heed an interrupt before the jail is killed */
     bool waits_for_all;        /* nobody gains by a verdict that comes before the jail is gone */
@@ -92,6 +94,9 @@ void jail_kill(struct jail *jail, enum jail_end end);
 /* The same for a kernel's jail that runs a program: that is interrupted (SIGINT) first, and the jail is
  * killed if it does not wait for another within the grace. */
 void jail_interrupt(struct jail *jail, enum jail_end end);
+/* Hands a signal on to the process group that a running program began in. -ESRCH where none runs, or where
+ * the jail is a template's, which hears of none. */
+int jail_signal(const struct jail *jail, int signal);
 /* True once a kernel's program has ended and the kernel waits for another: jail_collect() has the verdict. */
 bool jail_has_called(const struct jail *jail);
 /* With that collected, or before the first: what it does from here on is nobody's call, and ends it
@@ -100,6 +105,8 @@ void jail_idle(struct jail *jail, uint64_t cpu_ms);
 
 /* The outer PID of the jail's PID 1. Only for looking (the memory watch); never for signals. */
 int jail_pid(const struct jail *jail);
+/* The listening socket of its EGRESS step, which stays its own; -1: none (yet). */
+int jail_egress_fd(const struct jail *jail);
 uint64_t jail_deadline_ns(const struct jail *jail);
 const struct jail_limits *jail_limits(const struct jail *jail);
 

@@ -22,6 +22,7 @@ struct jail {
     int pidfd, control, timer; /* control: -1 after end of file */
     int ready;        /* epoll set of these three: the one descriptor that callers watch; -1: the timer */
     bool ticks;       /* not all of them could be watched: the timer rings every few milliseconds */
+    int egress;       /* CHILD_EGRESS: the listening socket; -1: none */
     int denied;       /* CHILD_DENIED: the table; -1: none */
     bool by_template; /* PID 1 is a template's child: not ours to wait for, only to watch */
     struct jail_plan *plan;     /* kept for the names of steps, and the limits */
@@ -39,7 +40,8 @@ struct jail {
     bool interrupted;          /* the program that runs has been */
     bool killed;               /* nothing that it has said before makes it live on */
     uint64_t grace_ms;         /* from then on */
-    uint64_t idle_cpu_ms;      /* between two programs; 0: any */
+    bool stands_by;            /* and is watched until it has its program */
+    uint64_t idle_cpu_ms;      /* until then, or between two programs; 0: any */
     uint64_t spared_cpu_ns;    /* CPU time from before its job: not the job's */
     bool has_ended_message;
     bool gone; /* PID 1 too */

@@ -232,11 +232,26 @@ static int check_fds(const struct jail_plan *plan, const int fds[JAIL_FD_COUNT],
         }
     }
     for (uint32_t i = 0; i < plan->n_steps; i++) {
-        if (plan->steps[i].kind == JAIL_STEP_FILE && plan->steps[i].file.from_input &&
-            fds[JAIL_FD_INPUT] < 0) {
+        const struct jail_step *step = &plan->steps[i];
+        if (step->kind == JAIL_STEP_FILE && step->file.from_input && fds[JAIL_FD_INPUT] < 0) {
             return err_set(reterr, ERR_SETUP, EBADF, NULL, "a file step has no input descriptor");
         }
+        if (step->kind == JAIL_STEP_BIND && step->bind.given && fds[step->bind.given] < 0) {
+            return err_set(reterr, ERR_SETUP, EBADF, NULL, "a bind step has no mount");
+        }
     }
+    return 0;
+}
+
+/* The child has its own copy of the plan that it was built by. */
+static int hold_against(struct jail *jail, const struct jail_plan *plan, struct err *reterr)
+{
+    struct jail_plan *copy = jail_plan_copy(plan);
+    if (!copy) {
+        return err_errno(reterr, ENOMEM, "preparing a jail");
+    }
+    jail_plan_free(jail->plan);
+    jail->plan = copy;
     return 0;
 }
 
@@ -259,7 +274,10 @@ int jail_spawn(struct jail **ret, const struct jail_spawn_options *options, stru
     jail->parks = options->standby;
     jail->kernel = options->kernel;
     jail->grace_ms = options->kernel_grace_ms;
+    jail->stands_by = options->idle_cpu_ms > 0;
+    jail->idle_cpu_ms = options->idle_cpu_ms;
     r = launch(jail, options, childs_end, reterr);
+    r = r < 0 || !options->standby_plan ? r : hold_against(jail, options->standby_plan, reterr);
     if (r < 0) {
         jail_free(jail);
         return r;

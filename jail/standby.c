@@ -124,7 +124,7 @@ int jail_standby_program(const struct jail_plan *standby, const struct jail_plan
 {
     const struct jail_step *exec = exec_of(job);
     const char *all = jail_plan_string(job, exec->exec.argv);
-    uint32_t before = exec_of(standby)->exec.argc;
+    uint32_t before = exec_of(standby)->exec.argc - (input_fd < 0);
     const char *own = all + run_bytes(all, before);
     CLEANUP(buf_free) struct buf head = BUF_INIT;
     buf_printf(&head, "%u", exec->exec.argc - before);
@@ -133,7 +133,7 @@ int jail_standby_program(const struct jail_plan *standby, const struct jail_plan
     CLEANUP(fd_closep) int fd = memfd_create("program", MFD_CLOEXEC);
     errno = 0;
     int r = fd < 0 || head.failed || write(fd, head.data, head.len) != (ssize_t)head.len ? -ENOMEM : 0;
-    for (uint32_t i = 0; r == 0 && i < job->n_steps; i++) {
+    for (uint32_t i = 0; r == 0 && input_fd >= 0 && i < job->n_steps; i++) {
         if (is_script(&job->steps[i])) {
             r = copy_script(input_fd, job->steps[i].file.offset, job->steps[i].file.size_bytes, fd);
         }
@@ -174,6 +174,7 @@ int jail_standby_run(struct jail *jail, const struct jail_plan *plan, const int 
     const struct parent_message message = {.phase = PHASE_RUN};
     uint64_t now_ns = clock_now_ns();
     jail->plan->limits = plan->limits;
+    jail->stands_by = false;
     /* Nothing of a kernel's last program is this one's. */
     jail->end = JAIL_END_NONE;
     jail->called = jail->interrupted = false;

@@ -25,7 +25,7 @@ bool jail_standby_fits(const struct jail_plan *standby, const struct jail_plan *
 
 /* What the launcher reads: how many arguments, the arguments, each ending with NUL, then the script. It is
  * copied from the first bytes of `input_fd`, as the job's plan has it. An anonymous file, at its beginning.
- */
+ * `input_fd` -1: the script is a file in the jail, and its path the first of the arguments. */
 int jail_standby_program(const struct jail_plan *standby, const struct jail_plan *job, int input_fd,
                          int *ret_fd, struct err *reterr);
 

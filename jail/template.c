@@ -55,7 +55,7 @@ int jail_template_new(const struct jail_template_options *options, struct jail_t
                 [JAIL_FD_BRIDGE_IN] = -1,
                 [JAIL_FD_BRIDGE_OUT] = -1,
                 [JAIL_FD_WORKSPACE] = -1,
-                [JAIL_FD_IMAGE] = -1},
+                [JAIL_FD_IMAGE... JAIL_FD_BIND_LAST] = -1},
         .cgroup = options->cgroup,
         .outer_uid = options->outer_uid,
         .outer_gid = options->outer_gid,

@@ -61,7 +61,8 @@ static uint64_t memory_room_ns(const struct jail *jail, struct census *census, i
 
 static uint64_t cpu_room_ns(const struct jail *jail, const struct census *census)
 {
-    uint64_t limit_ms = jail->state == JAIL_PARKED ? jail->idle_cpu_ms : jail->plan->limits.cpu_ms;
+    bool idle = jail->state == JAIL_PARKED || jail->stands_by;
+    uint64_t limit_ms = idle ? jail->idle_cpu_ms : jail->plan->limits.cpu_ms;
     uint64_t limit_ns = limit_ms * NS_PER_MS;
     if (limit_ns == 0) {
         return LOOK_MAX_NS;
@@ -82,7 +83,8 @@ static uint64_t cpu_room_ns(const struct jail *jail, const struct census *census
 void jail_watch(struct jail *jail, int scratch_fd)
 {
     uint64_t now_ns = clock_now_ns();
-    bool lives = jail->state == JAIL_RUNNING || (jail->state == JAIL_PARKED && jail->kernel);
+    bool lives = jail->state == JAIL_RUNNING || (jail->state == JAIL_PARKED && jail->kernel) ||
+                 (jail->stands_by && jail->state != JAIL_ENDED);
     if (!lives || now_ns < jail->watch_due_ns) {
         return;
     }

@@ -16,12 +16,8 @@
 #include "jail/base/err.h"
 #include "jail/plan/plan.h"
 #include "policy/compiled.h"
+#include "policy/env.h"
 #include "policy/mounts.h"
-
-/* One argument or variable, and all together with their pointers: what execve(2) takes whatever the stack
- * limit is above 4 MiB. The kernel refuses more with E2BIG, which would look like a broken jail. */
-#define STRING_BYTES_MAX  (128u * 1024 - 1)
-#define STRINGS_BYTES_MAX (1u << 20)
 
 /* Backstop where no cgroup counts memory: address space, not memory, so far more than the limit itself. Twice
  * the limit for what is reserved and never touched, and a gibibyte for libraries, thread stacks and arenas.
@@ -172,107 +168,22 @@ static void add_rlimits(struct jail_plan *plan, const struct policy_spec *spec,
     }
 }
 
-uint64_t policy_open_files(const struct policy *policy)
+bool policy_rlimit(const struct policy *policy, uint32_t resource, uint64_t *ret_soft, uint64_t *ret_hard)
 {
     struct rlimit_row rows[RLIM_NLIMITS] = {0};
     const struct policy_spec *spec = policy_spec(policy);
     set_rlimits(rows, default_rlimits, ARRAY_SIZE(default_rlimits));
     set_rlimits(rows, spec->rlimits, spec->n_rlimits);
-    return rows[RLIMIT_NOFILE].hard;
+    *ret_soft = rows[resource].soft;
+    *ret_hard = rows[resource].hard;
+    return rows[resource].set;
 }
 
-static const struct job_env *find_env(const struct job *job, const char *name)
+uint64_t policy_open_files(const struct policy *policy)
 {
-    for (size_t i = 0; i < job->n_env; i++) {
-        if (strcmp(job->env[i].name, name) == 0) {
-            return &job->env[i];
-        }
-    }
-    return NULL;
-}
-
-static bool policy_sets(const struct policy_spec *spec, const char *name)
-{
-    for (size_t i = 0; i < spec->n_env; i++) {
-        if (strcmp(spec->env[i].name, name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void put_variable(struct buf *ret, const char *name, const char *value, uint32_t *count)
-{
-    buf_puts(ret, name);
-    buf_putc(ret, '=');
-    buf_append(ret, value, strlen(value) + 1);
-    (*count)++;
-}
-
-/* Whether `variable`, NAME=VALUE, is one that the policy or the job sets. */
-static bool is_overridden(const char *variable, const struct policy_spec *spec, const struct job *job)
-{
-    size_t len = strcspn(variable, "=");
-    for (size_t i = 0; i < spec->n_env; i++) {
-        if (strncmp(spec->env[i].name, variable, len) == 0 && spec->env[i].name[len] == '\0') {
-            return true;
-        }
-    }
-    for (size_t i = 0; i < job->n_env; i++) {
-        if (strncmp(job->env[i].name, variable, len) == 0 && job->env[i].name[len] == '\0') {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* An image's variables name what is in the image, like the interpreter that reads them: they are not held
- * against what requests may set. */
-static void put_image_environment(struct buf *ret, const struct policy_image *image,
-                                  const struct policy_spec *spec, const struct job *job, uint32_t *count)
-{
-    for (size_t i = 0; i < image->n_env; i++) {
-        if (!is_overridden(image->env[i], spec, job)) {
-            buf_append(ret, image->env[i], strlen(image->env[i]) + 1);
-            (*count)++;
-        }
-    }
-}
-
-/* The image's variables, the policy's, with the job's values where it gives any, then the job's own. Nothing
- * is inherited. */
-static int add_environment(struct jail_plan *plan, const struct policy_spec *spec,
-                           const struct policy_image *image, const struct job *job, struct jail_step *exec,
-                           struct err *reterr)
-{
-    CLEANUP(buf_free) struct buf run = BUF_INIT;
-    uint32_t count = 0;
-    if (image) {
-        put_image_environment(&run, image, spec, job, &count);
-    }
-    for (size_t i = 0; i < spec->n_env; i++) {
-        const struct job_env *own = find_env(job, spec->env[i].name);
-        put_variable(&run, spec->env[i].name, own ? own->value : spec->env[i].value, &count);
-    }
-    for (size_t i = 0; i < job->n_env; i++) {
-        if (!policy_sets(spec, job->env[i].name)) {
-            put_variable(&run, job->env[i].name, job->env[i].value, &count);
-        }
-        if (strlen(job->env[i].name) + strlen(job->env[i].value) + 1 > STRING_BYTES_MAX) {
-            return err_set(reterr, ERR_INVALID, E2BIG, "env", "must be at most %u bytes each",
-                           STRING_BYTES_MAX);
-        }
-    }
-    if (run.failed) {
-        return err_errno(reterr, ENOMEM, "building the plan");
-    }
-    if (run.len > STRINGS_BYTES_MAX) {
-        return err_set(reterr, ERR_INVALID, E2BIG, "env", "must be at most %u bytes in all",
-                       STRINGS_BYTES_MAX);
-    }
-    exec->exec.envp = jail_plan_bytes(plan, run.data, run.len, 1);
-    exec->exec.envc = count;
-    return 0;
+    uint64_t soft, hard;
+    policy_rlimit(policy, RLIMIT_NOFILE, &soft, &hard);
+    return hard;
 }
 
 static void put_strings(struct buf *ret, char *const *strings, size_t n_strings, uint32_t *count)
@@ -437,24 +348,31 @@ static void add_landlock(struct jail_plan *plan, const struct policy *policy,
 
 static void add_between_tree_and_exec(struct jail_plan *plan, const struct policy *policy, jail_ref bpf,
                                       const struct policy_ceilings *ceilings, const struct job_limits *limits,
-                                      bool bridge)
+                                      const struct policy_program *program)
 {
     jail_plan_add(plan, JAIL_STEP_PIVOT);
     jail_plan_add(plan, JAIL_STEP_ROOT_READONLY);
     jail_plan_add(plan, JAIL_STEP_STDIO);
-    if (bridge) {
+    if (program->bridge) {
         jail_plan_add(plan, JAIL_STEP_BRIDGE);
+    }
+    if (program->proxy && policy->spec->n_egress > 0) {
+        jail_plan_add(plan, JAIL_STEP_EGRESS);
     }
     jail_plan_add(plan, JAIL_STEP_CAPABILITIES)->capabilities.keep = policy->capabilities;
     jail_plan_add(plan, JAIL_STEP_NO_NEW_PRIVS);
     jail_plan_add(plan, JAIL_STEP_PROGRAM);
-    jail_plan_add(plan, JAIL_STEP_SESSION);
+    jail_plan_add(plan, JAIL_STEP_SESSION)->session.terminal = program->terminal;
     jail_plan_add(plan, JAIL_STEP_UMASK)->umask.mask = policy->spec->umask;
-    jail_ref working_directory = jail_plan_text(plan, policy->spec->working_directory);
+    jail_ref working_directory = jail_plan_text(
+        plan, program->working_directory ? program->working_directory : policy->spec->working_directory);
     jail_plan_add(plan, JAIL_STEP_WORKDIR)->workdir.path = working_directory;
     add_landlock(plan, policy, ceilings); /* it needs a descriptor, of which the job may have no more */
     add_rlimits(plan, policy->spec, ceilings, limits);
     add_speculation(plan, policy->spec);
+    if (policy_writes_for_others(program)) {
+        jail_plan_add(plan, JAIL_STEP_NO_SET_ID);
+    }
     struct jail_step *step = jail_plan_add(plan, JAIL_STEP_SECCOMP);
     step->seccomp.bpf = bpf;
     step->seccomp.length = policy->filter.length;
@@ -530,7 +448,9 @@ static int build_tree(const struct policy *policy, const struct job *job,
             return r;
         }
         add_runtime_files(*ret, program, script, job);
-        return policy_finish_image_tree(policy, *ret, reterr);
+        policy_make_bind_parents(*ret, program);
+        r = policy_finish_image_tree(policy, *ret, reterr);
+        return r < 0 ? r : policy_add_binds(*ret, program, reterr);
     }
     if (policy->spec->image[0]) {
         return err_set(reterr, ERR_INVALID, EINVAL, "image",
@@ -545,7 +465,8 @@ static int build_tree(const struct policy *policy, const struct job *job,
     policy_show_interpreter(*ret, policy->spec, program->runtime);
     policy_show_interpreter(*ret, policy->spec, policy->shown);
     add_runtime_files(*ret, program, script, job);
-    return 0;
+    policy_make_bind_parents(*ret, program);
+    return policy_add_binds(*ret, program, reterr);
 }
 
 int policy_build_plan(const struct policy *policy, const struct policy_ceilings *ceilings,
@@ -569,10 +490,10 @@ int policy_build_plan(const struct policy *policy, const struct policy_ceilings 
         return r;
     }
     put_limits(plan, policy->spec, &limits);
-    add_between_tree_and_exec(plan, policy, bpf, ceilings, &limits, program->bridge);
+    add_between_tree_and_exec(plan, policy, bpf, ceilings, &limits, program);
     struct jail_step *exec = jail_plan_add(plan, JAIL_STEP_EXEC);
     r = add_arguments(plan, program, script, job, exec, reterr);
-    r = r < 0 ? r : add_environment(plan, policy->spec, program->image, job, exec, reterr);
+    r = r < 0 ? r : env_add(plan, policy->spec, program, job, exec, reterr);
     if (r < 0) {
         return r;
     }

@@ -4,7 +4,6 @@
  * have seen. */
 #include <errno.h>
 #include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +14,6 @@
 #include "jail/plan/plan.h"
 #include "policy/compiled.h"
 #include "policy/embedded.h"
-#include "policy/filter/bpf.h"
 #include "policy/filter/names.h"
 #include "policy/filter/seccomp.h"
 #include "policy/mounts.h"
@@ -58,8 +56,7 @@ static int check_samples(const struct policy *policy, struct err *reterr)
 /* A kernel waits for its next program in a system call that PID 1 is asked about (jail/standby.h). */
 static int check_state(const struct policy *policy, struct err *reterr)
 {
-    const struct seccomp_data data = {.nr = policy_syscall_number("inotify_init1", NULL),
-                                      .arch = policy_native_arch()};
+    int nr = policy_syscall_number("inotify_init1", NULL);
     if (policy->spec->state != POLICY_STATE_KERNEL) {
         return 0;
     }
@@ -67,7 +64,7 @@ static int check_state(const struct policy *policy, struct err *reterr)
         return policy_bad(policy->spec, NULL, reterr,
                           "state: KERNEL needs a scratch mount of the directory WORK");
     }
-    return bpf_run(policy->filter.instructions, policy->filter.length, &data) == SECCOMP_RET_USER_NOTIF
+    return policy_answer(policy, nr, (uint64_t[6]){0}).action == ACTION_NOTIFY
                ? 0
                : policy_bad(policy->spec, NULL, reterr,
                             "state: KERNEL needs a filter that answers inotify_init1 with NOTIFY");

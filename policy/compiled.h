@@ -1,6 +1,7 @@
 /* What policy_compile() makes of a spec. Only policy/ looks inside. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "policy/filter/filter.h"
@@ -8,6 +9,7 @@
 struct embedded_policy;
 struct err;
 struct jail_plan;
+struct policy_program;
 struct policy_spec;
 struct runtime_config;
 
@@ -44,5 +46,11 @@ bool policy_is_mounted_over(const struct jail_plan *plan, const char *path);
 /* What the runtime's interpreter needs of the host, as far as the steps do not show it yet. */
 void policy_show_interpreter(struct jail_plan *plan, const struct policy_spec *spec,
                              const struct runtime_config *runtime);
+/* The mounts of the command line: the directories that they need, then themselves. ERR_INVALID where one
+ * would hide what the policy shows. */
+void policy_make_bind_parents(struct jail_plan *plan, const struct policy_program *program);
+int policy_add_binds(struct jail_plan *plan, const struct policy_program *program, struct err *reterr);
+/* True if what the program leaves can belong to somebody outside. */
+bool policy_writes_for_others(const struct policy_program *program);
 /* Makes the root tmpfs of `plan` large enough for one more file of `size_bytes`. */
 void policy_grow_root(struct jail_plan *plan, uint64_t size_bytes);

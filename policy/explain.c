@@ -6,12 +6,15 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "config/format/amount.h"
+#include "config/message/egress.h"
 #include "config/policy/constants.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/plan/plan.h"
 #include "policy/compiled.h"
 #include "policy/filter/conditions.h"
+#include "policy/filter/errno_names.h"
 #include "policy/filter/names.h"
 #include "policy/filter/syscall_sets.h"
 
@@ -58,27 +61,31 @@ static void put_limit_rows(const struct policy *policy, struct buf *ret)
     const struct {
         const char *word;
         uint64_t value;
-        const char *unit, *none;
+        const char *after, *none;
+        enum amount_unit unit;
     } rows[] = {
-        {"memory", limits->memory_bytes, "bytes", NULL},
-        {"processes and threads", limits->pids, "", NULL},
-        {"CPU", limits->cpu_percent, "% of one CPU", NULL},
-        {"CPU time", limits->cpu_ms, "ms", "not limited but by the wall clock"},
-        {"wall clock", limits->timeout_ms, "ms", "the server's"},
-        {"scratch", limits->scratch_bytes, "bytes", NULL},
-        {"scratch files", limits->scratch_inodes, "", NULL},
-        {"stdout, stderr", limits->output_bytes, "bytes each", NULL},
-        {"output files listed", limits->output_files, "", NULL},
-        {"output file returned", limits->output_file_bytes, "bytes", NULL},
-        {"file locks", policy->filter.locks ? limits->file_locks : 0, "", "not counted: none, or any number"},
+        {"memory", limits->memory_bytes, "", NULL, AMOUNT_BYTES},
+        {"processes and threads", limits->pids, "", NULL, AMOUNT_PLAIN},
+        {"CPU", limits->cpu_percent, "% of one CPU", NULL, AMOUNT_PLAIN},
+        {"CPU time", limits->cpu_ms, "", "not limited but by the wall clock", AMOUNT_TIME},
+        {"wall clock", limits->timeout_ms, "", "the server's", AMOUNT_TIME},
+        {"scratch", limits->scratch_bytes, "", NULL, AMOUNT_BYTES},
+        {"scratch files", limits->scratch_inodes, "", NULL, AMOUNT_PLAIN},
+        {"stdout, stderr", limits->output_bytes, "each", NULL, AMOUNT_BYTES},
+        {"output files listed", limits->output_files, "", NULL, AMOUNT_PLAIN},
+        {"output file returned", limits->output_file_bytes, "", NULL, AMOUNT_BYTES},
+        {"file locks", policy->filter.locks ? limits->file_locks : 0, "", "not counted: none, or any number",
+         AMOUNT_PLAIN},
     };
     buf_puts(ret, "\nlimits of a job\n");
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         if (rows[i].value == 0 && rows[i].none) {
             buf_printf(ret, "  %-22s %s\n", rows[i].word, rows[i].none);
         } else {
-            buf_printf(ret, "  %-22s %" PRIu64 "%s%s\n", rows[i].word, rows[i].value,
-                       *rows[i].unit ? " " : "", rows[i].unit);
+            char amount[AMOUNT_TEXT_MAX];
+            buf_printf(ret, "  %-22s %s%s%s\n", rows[i].word,
+                       amount_print(rows[i].unit, rows[i].value, amount), *rows[i].after ? " " : "",
+                       rows[i].after);
         }
     }
     if (!limits_address_space(spec)) {
@@ -86,21 +93,51 @@ static void put_limit_rows(const struct policy *policy, struct buf *ret)
     }
 }
 
-static void put_action(enum seccomp_action_kind action, const char *errno_name, struct buf *ret)
+/* The policy's own; those that follow from `limits` are in the plan. */
+static void put_rlimits(const struct policy_spec *spec, struct buf *ret)
+{
+    for (size_t i = 0; i < spec->n_rlimits; i++) {
+        const struct policy_rlimit *rlimit = &spec->rlimits[i];
+        enum amount_unit unit = policy_rlimit_unit(rlimit->resource);
+        uint64_t factor = unit == AMOUNT_TIME ? 1000 : 1;
+        const char *name = constant_name("resource", rlimit->resource);
+        char amount[AMOUNT_TEXT_MAX];
+        bool large = rlimit->soft > UINT64_MAX / factor;
+        buf_printf(ret, "  %-22s %s", name ? name : "",
+                   amount_print(unit, large ? UINT64_MAX : rlimit->soft * factor, amount));
+        if (rlimit->hard != rlimit->soft) {
+            large = rlimit->hard > UINT64_MAX / factor;
+            buf_printf(ret, ", at most %s",
+                       amount_print(unit, large ? UINT64_MAX : rlimit->hard * factor, amount));
+        }
+        buf_putc(ret, '\n');
+    }
+}
+
+void policy_answer_print(struct policy_answer answer, struct buf *ret)
 {
     static const char *const words[] = {
         [ACTION_ALLOW] = "ALLOW", [ACTION_ERRNO] = "ERRNO",   [ACTION_KILL_PROCESS] = "KILL_PROCESS",
         [ACTION_LOG] = "LOG",     [ACTION_NOTIFY] = "NOTIFY", [ACTION_COUNT] = "COUNT",
     };
-    buf_puts(ret, words[action]);
-    if (action == ACTION_ERRNO) {
-        buf_printf(ret, " %s", errno_name ? errno_name : "EPERM");
+    buf_puts(ret, words[answer.action]);
+    if (answer.action == ACTION_ERRNO) {
+        const char *name = strerrorname_np((int)answer.error);
+        if (name) {
+            buf_printf(ret, " %s", name);
+        } else {
+            buf_printf(ret, " %u", answer.error);
+        }
     }
 }
 
-/* Appends a word to lines that begin with `indent` blanks. `column`: where the line ends; 0: there is none
- * yet. */
-static void put_wrapped(const char *word, int indent, size_t *column, struct buf *ret)
+static void put_answer(enum seccomp_action_kind action, const char *errno_name, struct buf *ret)
+{
+    const struct policy_answer answer = {.action = action, .error = policy_errno_number(errno_name)};
+    policy_answer_print(answer, ret);
+}
+
+void policy_print_wrapped(const char *word, int indent, size_t *column, struct buf *ret)
 {
     if (*column == 0 || *column + 1 + strlen(word) > LINE_WIDTH) {
         buf_printf(ret, "%s%*s", *column == 0 ? "" : "\n", indent - 1, "");
@@ -133,7 +170,7 @@ static void put_calls(const struct policy *policy, uint32_t number, struct buf *
             char name[64], shown[256];
             policy_syscall_name(policy_native_arch(), entry->nr, name, sizeof name);
             const struct syscall_row *row = entry->row > 0 ? &syscall_sets()[entry->row] : NULL;
-            put_wrapped(shown_call(name, row, shown, sizeof shown), 6, &column, ret);
+            policy_print_wrapped(shown_call(name, row, shown, sizeof shown), 6, &column, ret);
         }
     }
     buf_puts(ret, column == 0 ? "      none on this architecture\n" : "\n");
@@ -143,7 +180,7 @@ static void put_filter(const struct policy *policy, struct buf *ret)
 {
     const struct policy_spec *spec = policy->spec;
     buf_puts(ret, "\nsystem calls: ");
-    put_action(spec->seccomp_default, spec->seccomp_default_errno, ret);
+    put_answer(spec->seccomp_default, spec->seccomp_default_errno, ret);
     buf_printf(ret, " but for what follows; calls of any ABI but %s are never made (SIGSYS)\n",
                policy_native_architecture());
     for (size_t i = 0; i < spec->n_rules; i++) {
@@ -152,7 +189,7 @@ static void put_filter(const struct policy *policy, struct buf *ret)
             continue;
         }
         buf_printf(ret, "%4" PRIu32 " ", rule->number);
-        put_action(rule->action, rule->errno_name, ret);
+        put_answer(rule->action, rule->errno_name, ret);
         if (rule->n_conditions > 0) {
             buf_putc(ret, ' ');
             conditions_print(rule, ret);
@@ -180,6 +217,18 @@ static void put_images(const struct policy_spec *spec, struct buf *ret)
     }
 }
 
+static void put_egress(const struct policy_spec *spec, struct buf *ret)
+{
+    if (spec->n_egress > 0) {
+        buf_puts(ret, "\nhosts that programs may reach:\n");
+    }
+    for (size_t i = 0; i < spec->n_egress; i++) {
+        buf_puts(ret, "  ");
+        egress_rule_print(&spec->egress[i], ret);
+        buf_putc(ret, '\n');
+    }
+}
+
 static void put_environment(const struct policy_spec *spec, struct buf *ret)
 {
     buf_puts(ret, "\nvariables that a request may set:");
@@ -195,7 +244,7 @@ int policy_explain(const struct policy *policy, struct buf *ret, struct err *ret
     char *const argv[] = {path};
     const struct policy_image image = {.name = policy->spec->image};
     const struct policy_program program = {
-        .argv = argv, .n_argv = 1, .image = *policy->spec->image ? &image : NULL};
+        .argv = argv, .n_argv = 1, .proxy = true, .image = *policy->spec->image ? &image : NULL};
     const struct policy_ceilings ceilings = {.cgroup = true, .landlock_abi = JAIL_LANDLOCK_NEWEST};
     const struct job job = {0};
     CLEANUP(plan_freep) struct jail_plan *plan = NULL;
@@ -205,7 +254,9 @@ int policy_explain(const struct policy *policy, struct buf *ret, struct err *ret
     }
     put_header(policy, ret);
     put_limit_rows(policy, ret);
+    put_rlimits(policy->spec, ret);
     put_environment(policy->spec, ret);
+    put_egress(policy->spec, ret);
     put_images(policy->spec, ret);
     put_filter(policy, ret);
     buf_puts(ret, "\nplan of a job that runs /program\n");
@@ -224,7 +275,7 @@ void policy_print_names(struct buf *ret)
             if (n == 0) {
                 buf_putc(ret, '\n');
             }
-            put_wrapped(name, 4, &column, ret);
+            policy_print_wrapped(name, 4, &column, ret);
         }
         buf_putc(ret, '\n');
     }
@@ -241,7 +292,7 @@ void policy_print_sets(struct buf *ret)
         size_t column = 0;
         for (const struct syscall_row *call = syscall_set_next(set); call; call = syscall_set_next(call)) {
             char shown[256];
-            put_wrapped(shown_call(call->name, call, shown, sizeof shown), 4, &column, ret);
+            policy_print_wrapped(shown_call(call->name, call, shown, sizeof shown), 4, &column, ret);
         }
         buf_putc(ret, '\n');
     }

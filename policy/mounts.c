@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "config/policy/policy_file.h"
+#include "jail/base/cleanup.h"
 
 const char *path_problem(const char *path)
 {
@@ -39,6 +40,17 @@ bool path_is_at_or_below(const char *path, const char *above)
 {
     size_t len = strlen(above);
     return strncmp(path, above, len) == 0 && (path[len] == '/' || path[len] == '\0');
+}
+
+bool path_is_harmless_device(const char *path)
+{
+    static const char *const rows[] = {"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"};
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        if (strcmp(path, rows[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 bool path_is_below(const char *path, const char *above)
@@ -101,7 +113,7 @@ static int check_place(const struct policy_spec *spec, size_t index, struct err 
     return 0;
 }
 
-static int check_one(const struct policy_spec *spec, size_t index, struct err *reterr)
+int policy_check_mount(const struct policy_spec *spec, size_t index, struct err *reterr)
 {
     const struct policy_mount *mount = &spec->mounts[index];
     if (path_is_at_or_below(mount->destination, POLICY_SCRIPT_DIRECTORY)) {
@@ -193,7 +205,7 @@ int policy_check_mounts(const struct policy_spec *spec, struct err *reterr)
     /* Before the order of the mounts: no order helps here. */
     int r = check_scratch_nesting(spec, reterr);
     for (size_t i = 0; r == 0 && i < spec->n_mounts; i++) {
-        r = check_one(spec, i, reterr);
+        r = policy_check_mount(spec, i, reterr);
     }
     r = r < 0 ? r : check_scratch_order(spec, reterr);
     return r < 0 ? r : check_working_directory(spec, reterr);

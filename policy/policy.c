@@ -2,6 +2,7 @@
  * and on the command line. */
 #include "policy/policy.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 
 #include "jail/plan/plan.h"
 #include "policy/compiled.h"
-#include "policy/filter/bpf.h"
+#include "jail/base/bpf_run.h"
 #include "policy/filter/conditions.h"
 #include "policy/filter/names.h"
 #include "policy/mounts.h"
@@ -67,18 +68,47 @@ const struct policy_spec *policy_spec(const struct policy *policy)
     return policy->spec;
 }
 
-bool policy_allows_call(const struct policy *policy, const char *syscall, const uint64_t arguments[6])
-{
-    int nr = policy_syscall_number(syscall, NULL);
-    struct seccomp_data data = {.nr = nr, .arch = policy_native_arch()};
-    memcpy(data.args, arguments, sizeof data.args);
-    uint32_t answer = bpf_run(policy->filter.instructions, policy->filter.length, &data);
-    return nr >= 0 && (answer == SECCOMP_RET_ALLOW || answer == SECCOMP_RET_LOG);
-}
-
 static bool is_allowing(enum seccomp_action_kind action)
 {
     return action == ACTION_ALLOW || action == ACTION_LOG;
+}
+
+/* PID 1 of the jail, which both are handed to, tells them apart (jail/child/init_locks.c). */
+static bool is_counted(const struct policy *policy, int nr, const uint64_t arguments[6])
+{
+    uint32_t lock = 0;
+    if (nr == policy_syscall_number("flock", NULL)) {
+        lock = JAIL_LOCK_FLOCK;
+    } else if (nr == policy_syscall_number("fcntl", NULL)) {
+        uint32_t command = (uint32_t)arguments[1];
+        lock = command == F_SETLK ? JAIL_LOCK_SETLK : command == F_SETLKW ? JAIL_LOCK_SETLKW : 0;
+    }
+    return (policy->filter.locks & lock) != 0;
+}
+
+struct policy_answer policy_answer(const struct policy *policy, int nr, const uint64_t arguments[6])
+{
+    struct seccomp_data data = {.nr = nr, .arch = policy_native_arch()};
+    memcpy(data.args, arguments, sizeof data.args);
+    uint32_t answer = bpf_run(policy->filter.instructions, policy->filter.length, &data);
+    switch (answer & SECCOMP_RET_ACTION_FULL) {
+    case SECCOMP_RET_ALLOW:
+        return (struct policy_answer){ACTION_ALLOW, 0};
+    case SECCOMP_RET_LOG:
+        return (struct policy_answer){ACTION_LOG, 0};
+    case SECCOMP_RET_ERRNO:
+        return (struct policy_answer){ACTION_ERRNO, answer & SECCOMP_RET_DATA};
+    case SECCOMP_RET_USER_NOTIF:
+        return (struct policy_answer){is_counted(policy, nr, arguments) ? ACTION_COUNT : ACTION_NOTIFY, 0};
+    default:
+        return (struct policy_answer){ACTION_KILL_PROCESS, 0};
+    }
+}
+
+bool policy_allows_call(const struct policy *policy, const char *syscall, const uint64_t arguments[6])
+{
+    int nr = policy_syscall_number(syscall, NULL);
+    return nr >= 0 && is_allowing(policy_answer(policy, nr, arguments).action);
 }
 
 /* With some arguments. */

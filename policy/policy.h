@@ -34,11 +34,20 @@ bool policy_find_on_host(const struct policy *policy, const char *path, char *re
  * bit in `known` (bit 0: argument 0) is clear. */
 bool policy_allows(const struct policy *policy, const char *syscall, unsigned known,
                    const uint64_t arguments[6]);
-/* True if they may make it with these arguments: what the filter itself says. */
+/* What the compiled filter says of the call with this number on the native architecture. */
+struct policy_answer {
+    enum seccomp_action_kind action;
+    uint32_t error; /* of ACTION_ERRNO */
+};
+struct policy_answer policy_answer(const struct policy *policy, int nr, const uint64_t arguments[6]);
+/* Appends "ERRNO ENOSYS". */
+void policy_answer_print(struct policy_answer answer, struct buf *ret);
+/* True if it lets them make it without a question: ACTION_ALLOW or ACTION_LOG. */
 bool policy_allows_call(const struct policy *policy, const char *syscall, const uint64_t arguments[6]);
 
-/* The shipped policies plus those of `paths` (files, or directories whose *.textproto, *.json and *.binpb are
- * read); a later one of the same name hides an earlier one, twice the same name within `paths` is refused. */
+/* The shipped policies that are for servers plus those of `paths` (files, or directories whose *.textproto,
+ * *.json and *.binpb are read); a later one of the same name hides an earlier one, twice the same name within
+ * `paths` is refused. */
 int policy_set_load(char *const *paths, size_t n_paths, struct policy_set **ret, struct err *reterr);
 void policy_set_free(struct policy_set *set);
 const struct policy *policy_set_find(const struct policy_set *set, const char *name);
@@ -83,6 +92,14 @@ struct policy_image {
 int policy_image_for(const struct policy *policy, const struct job *job, const char **ret,
                      struct err *reterr);
 
+/* A mount that the command line adds to the policy's own: what lies at `source` on the host, read-only or
+ * not. */
+struct policy_bind {
+    char *source, *destination; /* absolute; the mount itself is the descriptor of the job's slot `slot` */
+    bool writable;
+    uint32_t slot; /* enum jail_fd */
+};
+
 /* The program of a job run through a runtime: interpreter, its arguments, the script's path, the job's args.
  * Or, with `runtime` NULL, the command in `argv` itself (`immure run`). */
 struct policy_program {
@@ -91,9 +108,14 @@ struct policy_program {
     size_t n_argv;
     const struct policy_image *image; /* NULL: none */
     bool bridge;                      /* it has a way to its tools */
+    bool proxy;   /* there is somebody to keep a proxy to the hosts of its policy: a server */
     bool standby; /* the plan is that of a standby jail: no script, and the runtime's own word in the place of
                      its path */
     bool kernel;  /* that of a kernel: the same with the runtime's launcher of kernels */
+    const struct policy_bind *binds;
+    size_t n_binds;
+    const char *working_directory; /* NULL: the policy's */
+    bool terminal;                 /* its standard input is to be its controlling terminal */
 };
 
 /* policy + ceilings + job -> plan. Pure: opens nothing, reads nothing. The plan passes jail_plan_check(). */
@@ -103,11 +125,15 @@ int policy_build_plan(const struct policy *policy, const struct policy_ceilings 
 
 /* The descriptors that a process of its jobs may have (RLIMIT_NOFILE): no more than its jails' maker may. */
 uint64_t policy_open_files(const struct policy *policy);
+/* What its jobs' own limit of a resource is (RLIMIT_*), before those that follow from `limits`; false: none.
+ */
+bool policy_rlimit(const struct policy *policy, uint32_t resource, uint64_t *ret_soft, uint64_t *ret_hard);
 
-/* Findings of `immure policy lint`, one line each into `ret`; returns how many. `strict` adds advice. */
-int policy_lint(const struct policy *policy, bool strict, struct buf *ret);
 /* `immure policy explain`: limits, filter in words, the plan. */
 int policy_explain(const struct policy *policy, struct buf *ret, struct err *reterr);
+/* Appends a word to lines that begin with `indent` blanks. `column`: where the line ends; 0: there is none
+ * yet. */
+void policy_print_wrapped(const char *word, int indent, size_t *column, struct buf *ret);
 /* The arguments that `where` knows by name, with the names of their values. */
 void policy_print_names(struct buf *ret);
 /* The shipped syscall sets with their reasons. */

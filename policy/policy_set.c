@@ -182,6 +182,9 @@ int policy_set_load(char *const *paths, size_t n_paths, struct policy_set **ret,
         return err_errno(reterr, ENOMEM, "loading policies");
     }
     for (const struct shipped_file *file = shipped_policies(); file->name; file++) {
+        if (!shipped_policy_is_for_servers(file)) {
+            continue;
+        }
         int r = set->n_policies < POLICIES_MAX
                     ? compile_shipped(file, &set->policies[set->n_policies], reterr)
                     : too_many(reterr);

@@ -10,6 +10,7 @@
 
 #include "config/policy/policy_file.h"
 #include "config/server/config.h"
+#include "jail/base/bpf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/plan/plan.h"
@@ -299,6 +300,20 @@ static int add_mounts(struct jail_plan *plan, const struct policy_spec *spec, st
     return 0;
 }
 
+/* Who is to be killed, PID 1 of the jail kills: the kernel would not say for which call. */
+static jail_ref add_filter(struct jail_plan *plan, const struct policy_filter *filter)
+{
+    jail_ref ref =
+        jail_plan_bytes(plan, filter->instructions, filter->length * sizeof *filter->instructions, 8);
+    struct sock_filter *instructions = (void *)(plan->arena + ref);
+    for (uint32_t i = 0; !plan->failed && i < filter->length; i++) {
+        if (instructions[i].code == BPF_DO_RETURN && instructions[i].k == SECCOMP_RET_KILL_PROCESS) {
+            instructions[i].k = BPF_ANSWER_END;
+        }
+    }
+    return ref;
+}
+
 /* Up to the root, and nothing in it. */
 static struct jail_plan *begin(const struct policy *policy, uint32_t *ret_bpf, struct err *reterr)
 {
@@ -315,7 +330,7 @@ static struct jail_plan *begin(const struct policy *policy, uint32_t *ret_bpf, s
     struct jail_step *step = jail_plan_add(plan, JAIL_STEP_IDENTITY);
     step->identity.uid = spec->uid;
     step->identity.gid = spec->gid;
-    if (spec->loopback) {
+    if (spec->loopback || spec->n_egress > 0) {
         jail_plan_add(plan, JAIL_STEP_LOOPBACK);
     }
     if (spec->namespaces & CLONE_NEWUTS) {
@@ -325,8 +340,7 @@ static struct jail_plan *begin(const struct policy *policy, uint32_t *ret_bpf, s
     step = jail_plan_add(plan, JAIL_STEP_ROOT);
     step->root.size_bytes = PAGE_BYTES;
     step->root.inodes = ROOT_INODES_SPARE;
-    *ret_bpf = jail_plan_bytes(plan, policy->filter.instructions,
-                               policy->filter.length * sizeof(struct sock_filter), 8);
+    *ret_bpf = add_filter(plan, &policy->filter);
     return plan;
 }
 
@@ -338,6 +352,63 @@ int policy_build_tree(struct policy *policy, struct err *reterr)
     }
     int r = add_mounts(policy->tree, policy->spec, reterr);
     return r < 0 ? r : policy->tree->failed ? err_errno(reterr, ENOMEM, "building the plan") : 0;
+}
+
+/* ---- What the command line adds ---- */
+
+void policy_make_bind_parents(struct jail_plan *plan, const struct policy_program *program)
+{
+    for (size_t i = 0; i < program->n_binds; i++) {
+        policy_make_parents(plan, program->binds[i].destination);
+    }
+}
+
+/* Something that the steps so far put below `path`; NULL: nothing. */
+static const char *shown_below(const struct jail_plan *plan, const char *path)
+{
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        const struct jail_step *step = &plan->steps[i];
+        const char *at = step->kind == JAIL_STEP_MKDIR ? NULL : jail_step_path(plan, step);
+        if (at && path_is_below(at, path)) {
+            return at;
+        }
+    }
+    return NULL;
+}
+
+int policy_add_binds(struct jail_plan *plan, const struct policy_program *program, struct err *reterr)
+{
+    for (size_t i = 0; i < program->n_binds; i++) {
+        const struct policy_bind *bind = &program->binds[i];
+        const char *problem = path_problem(bind->destination);
+        const char *below = problem ? NULL : shown_below(plan, bind->destination);
+        if (problem || path_is_at_or_below(bind->destination, POLICY_SCRIPT_DIRECTORY)) {
+            return err_set(reterr, ERR_INVALID, EINVAL, bind->destination, "%s",
+                           problem ? problem : "is immure's own place in a jail");
+        }
+        if (below) {
+            return err_set(reterr, ERR_INVALID, EBUSY, bind->destination,
+                           "would hide %s, which the jail shows already; another place: DIR:DEST", below);
+        }
+        jail_ref source = jail_plan_text(plan, bind->source), path = jail_plan_text(plan, bind->destination);
+        struct jail_step *step = jail_plan_add(plan, JAIL_STEP_BIND);
+        step->bind.source = source;
+        step->bind.path = path;
+        step->bind.flags = JAIL_MOUNT_NOSUID | JAIL_MOUNT_NODEV | JAIL_MOUNT_RECURSIVE |
+                           (bind->writable ? 0u : JAIL_MOUNT_READONLY);
+        step->bind.given = bind->slot;
+        policy_grow_root(plan, 1);
+    }
+    return 0;
+}
+
+bool policy_writes_for_others(const struct policy_program *program)
+{
+    bool writes = false;
+    for (size_t i = 0; i < program->n_binds; i++) {
+        writes |= program->binds[i].writable;
+    }
+    return writes;
 }
 
 /* ---- Where an image is the root ---- */

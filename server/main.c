@@ -13,22 +13,38 @@
 #include "jail/base/cleanup.h"
 #include "server/cli/command.h"
 
+#ifndef IMMURE_COMMIT
+#define IMMURE_COMMIT "unknown"
+#endif
+
 struct command {
     const char *name;
     int (*run)(int argc, char **argv);
     const char *summary;
 };
 
+static int print_version(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    puts("immure " IMMURE_VERSION " (" IMMURE_COMMIT ")");
+    return EXIT_CODE_OK;
+}
+
 static const struct command commands[] = {
     {"serve", cmd_serve, "answer jobs over HTTP, each in a jail of its own"},
     {"run", cmd_run, "run one command in a jail, with this terminal's input and output"},
+    {"shell", cmd_shell, "a shell in a jail, at a terminal of its own"},
     {"check", cmd_check, "what this host offers, layer by layer, and what to do about the rest"},
-    {"policy", cmd_policy, "check and explain policy files"},
+    {"policy", cmd_policy, "list, check and explain policies"},
     {"audit", cmd_audit, "hold an audit log against its own hashes"},
     {"mcp", cmd_mcp, "the Model Context Protocol on standard input and output"},
     {"approve", cmd_approve, "show jobs that wait for an approval, and decide"},
     {"key", cmd_key, "make, list and revoke keys"},
+    {"env", cmd_env, "make, list and remove environments of Python's packages"},
     {"image", cmd_image, "import, list and remove images that jobs may run in"},
+    {"completions", cmd_completions, "what lets bash, zsh or fish complete all of this"},
+    {"version", print_version, "which immure this is"},
 };
 
 static void print_help(FILE *to)
@@ -40,7 +56,7 @@ static void print_help(FILE *to)
           "commands:\n",
           to);
     for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
-        fprintf(to, "  %-10s%s\n", commands[i].name, commands[i].summary);
+        fprintf(to, "  %-13s%s\n", commands[i].name, commands[i].summary);
     }
     fputs("\n"
           "`immure COMMAND --help` tells the options of one; `immure --version` the version.\n",
@@ -90,8 +106,7 @@ static int dispatch(int argc, char **argv)
         return EXIT_CODE_OK;
     }
     if (strcmp(name, "--version") == 0) {
-        puts("immure " IMMURE_VERSION);
-        return EXIT_CODE_OK;
+        return print_version(argc, argv);
     }
     bool help = strcmp(name, "help") == 0;
     const struct command *command = find_command(help ? argv[2] : name);

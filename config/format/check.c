@@ -56,6 +56,11 @@ int check_fail(struct checker *checker, const char *field, const char *fmt, ...)
     return r;
 }
 
+int check_go_on(struct checker *checker, int r)
+{
+    return source_go_on(checker->source, checker->reterr, r);
+}
+
 int check_memory(struct checker *checker)
 {
     return err_errno(checker->reterr, ENOMEM, "while reading %s", checker->source->name);

@@ -35,6 +35,8 @@ const char *check_other_file(const struct checker *checker, struct source_positi
 int check_fail(struct checker *checker, const char *field, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 int check_memory(struct checker *checker);
+/* source_go_on() for what has just failed. */
+int check_go_on(struct checker *checker, int r);
 
 int check_range(struct checker *checker, const char *field, uint64_t value, uint64_t min, uint64_t max);
 /* Permission bits, which people read in octal. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <nettle/base64.h>
+#include <nettle/hmac.h>
 #include <nettle/memops.h>
 #include <nettle/sha2.h>
 
@@ -52,6 +53,16 @@ void sha256_hex_of(const void *data, size_t size, char ret[SHA256_HEX])
 {
     unsigned char digest[SHA256_BYTES];
     sha256_of(data, size, digest);
+    sha256_to_hex(digest, ret);
+}
+
+void hmac_sha256_hex_of(const char *key, const void *data, size_t size, char ret[SHA256_HEX])
+{
+    struct hmac_sha256_ctx ctx;
+    unsigned char digest[SHA256_BYTES];
+    hmac_sha256_set_key(&ctx, strlen(key), (const uint8_t *)key);
+    hmac_sha256_update(&ctx, size, data);
+    hmac_sha256_digest(&ctx, SHA256_BYTES, digest);
     sha256_to_hex(digest, ret);
 }
 

@@ -1,4 +1,4 @@
-/* SHA-256, base64 and constant-time comparison, through nettle: the only file that includes it. */
+/* SHA-256, its HMAC, base64 and constant-time comparison, through nettle: the only file that includes it. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,6 +15,8 @@ void sha256_to_hex(const unsigned char hash[SHA256_BYTES], char ret[SHA256_HEX])
 /* -EINVAL for what is not 64 hexadecimal digits. */
 int sha256_from_hex(const char *hex, unsigned char ret[SHA256_BYTES]);
 void sha256_hex_of(const void *data, size_t size, char ret[SHA256_HEX]);
+/* HMAC-SHA256 of RFC 2104. */
+void hmac_sha256_hex_of(const char *key, const void *data, size_t size, char ret[SHA256_HEX]);
 
 /* True if equal; time does not depend on where they differ. */
 bool secure_equal(const void *a, const void *b, size_t size);

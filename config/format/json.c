@@ -302,6 +302,15 @@ size_t json_string_length(const struct json *value)
     return text ? strlen(text) : 0;
 }
 
+struct json_slice json_escaped(const struct json *string, const char *text)
+{
+    const char *first = text + json_offset(string) + 1, *end = first;
+    while (*end != '"') {
+        end += *end == '\\' ? 2 : 1;
+    }
+    return (struct json_slice){first, (size_t)(end - first), JSON_STRING};
+}
+
 bool json_bool(const struct json *value)
 {
     return value && (node_of(value)->type & 0xff) == cJSON_True;

@@ -41,6 +41,8 @@ size_t json_count(const struct json *array_or_object);
 size_t json_offset(const struct json *value);      /* of its first byte in the text that was parsed */
 const char *json_string(const struct json *value); /* NULL: not a string. Holds no NUL */
 size_t json_string_length(const struct json *value);
+/* A string as it stands between its quotes in the text that was parsed. */
+struct json_slice json_escaped(const struct json *string, const char *text);
 bool json_bool(const struct json *value);
 /* False where it is not a whole number that the type holds. Exact, also above 2^53; 1.0 and 1e3 are whole. */
 bool json_u64(const struct json *value, uint64_t *ret);

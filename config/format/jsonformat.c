@@ -113,6 +113,7 @@ static int read_integer(struct reader *reader, const ProtobufCFieldDescriptor *f
             return fail(reader, value, "\"%.60s\" %s", text, wrong);
         }
         if (builder_put_integer(field, slot, false, magnitude)) {
+            source_note_unit(reader->source, amount_unit(text, strlen(text)));
             return 0;
         }
         return fail(reader, value, "\"%.60s\" " AMOUNT_TOO_LARGE, text);
@@ -376,7 +377,13 @@ static int read_member(struct reader *reader, struct builder *builder, const str
 static int read_members(struct reader *reader, struct builder *builder, const struct json *object)
 {
     for (const struct json *member = json_first(object); member; member = json_next(member)) {
+        size_t path_len = reader->path.len;
         int r = read_member(reader, builder, member);
+        fieldpath_pop(&reader->path, path_len);
+        if (r < 0 && reader->source->errors) {
+            reader->source->errors->incomplete |= find_field(builder, json_key(member)) != NULL;
+            r = source_go_on(reader->source, reader->reterr, r);
+        }
         if (r < 0) {
             return r;
         }
@@ -407,8 +414,8 @@ int jsonformat_parse(const ProtobufCMessageDescriptor *descriptor, struct source
         return fail_memory(&reader);
     }
     r = read_members(&reader, &builder, json_root(doc));
-    if (r < 0) {
-        return r;
+    if (r < 0 || (source->errors && source->errors->incomplete)) {
+        return r < 0 ? r : -EINVAL;
     }
     *ret = builder_take(&builder);
     return 0;

@@ -14,7 +14,8 @@ struct source_place {
     char *path;
     char *variable; /* that has set the field; NULL: a file */
     char *own_path; /* what another file calls it; NULL: the same */
-    bool cut;       /* not all that stands there was adopted */
+    unsigned unit;
+    bool cut; /* not all that stands there was adopted */
     struct source_position at;
 };
 
@@ -30,7 +31,29 @@ void source_free(struct source *source)
         free(source->files[i]);
     }
     free(source->files);
-    *source = SOURCE_NAMED(source->name);
+    *source = (struct source){.name = source->name, .errors = source->errors};
+}
+
+int source_go_on(const struct source *source, struct err *reterr, int r)
+{
+    struct source_errors *errors = source->errors;
+    if (r >= 0 || !errors || !reterr || reterr->kind != ERR_CONFIG) {
+        return r;
+    }
+    struct err *larger = reallocarray(errors->rows, errors->n + 1, sizeof *larger);
+    if (!larger) {
+        return r;
+    }
+    errors->rows = larger;
+    larger[errors->n++] = *reterr;
+    err_clear(reterr);
+    return 0;
+}
+
+void source_errors_clear(struct source_errors *errors)
+{
+    free(errors->rows);
+    *errors = (struct source_errors){0};
 }
 
 /* The capacity is the power of two that holds the count. */
@@ -71,6 +94,11 @@ int source_note_variable(struct source *source, const char *path, const char *va
     return 0;
 }
 
+void source_note_unit(struct source *source, unsigned unit)
+{
+    source->places[source->n_places - 1].unit = unit;
+}
+
 static const char *file_of(const struct source *source, struct source_position at)
 {
     return at.file > 0 ? source->files[at.file - 1] : source->name;
@@ -97,7 +125,7 @@ static int number_of(struct source *source, const char *file)
 }
 
 static int adopt_place(struct source *source, const char *path, int file, const char *own_path,
-                       struct source_position at, bool cut)
+                       struct source_position at, bool cut, unsigned unit)
 {
     struct source_place *place = file < 0 ? NULL : add(source, path);
     if (!place) {
@@ -105,6 +133,7 @@ static int adopt_place(struct source *source, const char *path, int file, const 
     }
     place->own_path = strdup(own_path);
     place->cut = cut;
+    place->unit = unit;
     place->at = (struct source_position){.line = at.line, .column = at.column, .file = (unsigned)file};
     return place->own_path ? 0 : -ENOMEM;
 }
@@ -123,7 +152,7 @@ int source_adopt(struct source *source, const char *path, const struct source *o
     /* What is packed, and has no places, is known by its file at least. */
     int r = find(other, other_path, len) ? 0
                                          : adopt_place(source, path, number_of(source, other->name),
-                                                       other_path, (struct source_position){0}, cut);
+                                                       other_path, (struct source_position){0}, cut, 0);
     for (size_t i = 0; r == 0 && i < other->n_places; i++) {
         const struct source_place *from = &other->places[i];
         char there[256];
@@ -132,7 +161,7 @@ int source_adopt(struct source *source, const char *path, const struct source *o
         }
         snprintf(there, sizeof there, "%s%s", path, from->path + len);
         r = adopt_place(source, there, number_of(source, file_of(other, from->at)), own_path_of(from),
-                        from->at, from->cut || (cut && from->path[len] == '\0'));
+                        from->at, from->cut || (cut && from->path[len] == '\0'), from->unit);
     }
     return r;
 }
@@ -187,6 +216,26 @@ struct source_position source_position(const struct source *source, const char *
     return place && !place->variable ? place->at : (struct source_position){0};
 }
 
+unsigned source_unit(const struct source *source, const char *path)
+{
+    const struct source_place *place = find(source, path, strlen(path));
+    return place ? place->unit : 0;
+}
+
+bool source_has(const struct source *source, const char *path)
+{
+    return find(source, path, strlen(path)) != NULL;
+}
+
+const char *source_own_path(const struct source *source, const char *path, char ret[SOURCE_PATH_TEXT_MAX])
+{
+    const struct source_place *place = find_nearest(source, path);
+    bool other = place && place->own_path;
+    snprintf(ret, SOURCE_PATH_TEXT_MAX, "%s%s", other ? place->own_path : "",
+             other ? path + strlen(place->path) : path);
+    return ret;
+}
+
 const char *source_where(const struct source *source, struct source_position at,
                          char ret[SOURCE_PLACE_TEXT_MAX])
 {
@@ -213,7 +262,7 @@ int source_fail(const struct source *source, const char *path, struct err *reter
     const struct source_place *place = find_nearest(source, path);
     struct source_position at = place ? place->at : (struct source_position){0};
     source_place_text(place && place->variable ? place->variable : file_of(source, at), at, item);
-    const char *own = place && place->own_path ? place->own_path : "";
-    const char *rest = *own ? path + strlen(place->path) : path;
-    return err_set(reterr, ERR_CONFIG, EINVAL, item, "%s%s%s%s", own, rest, *path ? ": " : "", text);
+    char own[SOURCE_PATH_TEXT_MAX];
+    source_own_path(source, path, own);
+    return err_set(reterr, ERR_CONFIG, EINVAL, item, "%s%s%s", own, *path ? ": " : "", text);
 }

@@ -8,6 +8,15 @@
 struct err;
 struct source_place;
 
+/* What is wrong with a file, where reading goes on behind it. */
+struct source_errors {
+    struct err *rows;
+    size_t n;
+    bool incomplete; /* what was read cannot be looked at further: more than an unknown field is missing */
+};
+
+#define SOURCE_PATH_TEXT_MAX 256
+
 /* Of a field in its file; line 0: not known, as in a binary file. */
 struct source_position {
     unsigned line, column;
@@ -20,6 +29,7 @@ struct source {
     size_t n_places;
     char **files; /* others that fields have come from */
     size_t n_files;
+    struct source_errors *errors; /* not owned; NULL: reading ends at the first */
 };
 
 #define SOURCE_NAMED(text) ((struct source){.name = (text)})
@@ -32,6 +42,11 @@ int source_note(struct source *source, const char *path, unsigned line, unsigned
 /* The same for a field that an environment variable has set instead. */
 int source_note_variable(struct source *source, const char *path, const char *variable);
 
+/* The field that was noted last is written with a unit (config/format/amount.h). */
+void source_note_unit(struct source *source, unsigned unit);
+/* That unit; 0: none. */
+unsigned source_unit(const struct source *source, const char *path);
+
 /* The field at `path` has come from another source, which has it at `other_path`: it and what is in it is
  * pointed at where it was written, by the names that it has there. `cut`: not all of it has come. */
 int source_adopt(struct source *source, const char *path, const struct source *other, const char *other_path,
@@ -40,8 +55,17 @@ int source_adopt(struct source *source, const char *path, const struct source *o
  */
 bool source_has_adopted(const struct source *source, const struct source *other, const char *other_path);
 
+/* Whether reading goes on: an error about a file is moved from `reterr` to `source->errors`, where there is
+ * that, and 0 returned; else `r`. */
+int source_go_on(const struct source *source, struct err *reterr, int r);
+void source_errors_clear(struct source_errors *errors);
+
 /* Where the field was written, or else the nearest one around it. */
 struct source_position source_position(const struct source *source, const char *path);
+/* Whether the field itself was written, or what is in it. */
+bool source_has(const struct source *source, const char *path);
+/* The field's name in the file that wrote it, into `ret`. */
+const char *source_own_path(const struct source *source, const char *path, char ret[SOURCE_PATH_TEXT_MAX]);
 /* The same for people: "FILE:LINE:COLUMN", or FILE alone. */
 #define SOURCE_PLACE_TEXT_MAX 256
 const char *source_where(const struct source *source, struct source_position at,

@@ -143,6 +143,7 @@ static int parse_amount(struct parser *parser, const ProtobufCFieldDescriptor *f
     if (!builder_put_integer(field, slot, false, amount)) {
         return fail(parser, "%.*s " AMOUNT_TOO_LARGE, shown(parser), token->start);
     }
+    source_note_unit(parser->source, amount_unit(text.data ? text.data : "", text.len));
     return next(parser);
 }
 
@@ -283,7 +284,8 @@ static int parse_enum(struct parser *parser, const ProtobufCFieldDescriptor *fie
 /* Fields of names and numbers of the kernel's, which need no quotes. */
 static bool takes_words(const ProtobufCFieldDescriptor *field)
 {
-    static const char *const names[] = {"arg", "in", "not_in", "all_of", "none_of", "mask"};
+    static const char *const names[] = {"arg",  "in",     "not_in", "all_of", "none_of", "mask",
+                                        "call", "answer", "signal", "denied", "method"};
     bool found = false;
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
         found = found || strcmp(field->name, names[i]) == 0;
@@ -327,6 +329,68 @@ static int parse_string(struct parser *parser, const ProtobufCFieldDescriptor *f
 
 static int parse_field(struct parser *parser, struct builder *builder);
 
+/* Moves behind a value, however wrong, by its brackets. */
+static int skip_value(struct parser *parser)
+{
+    unsigned depth = 0;
+    do {
+        bool symbol = parser->lex.token.kind == TEXT_SYMBOL;
+        bool opens = symbol && strchr("{[<", *parser->lex.token.start) != NULL;
+        bool closes = symbol && strchr("}]>", *parser->lex.token.start) != NULL;
+        if (parser->lex.token.kind == TEXT_END || (closes && depth == 0)) {
+            return -EINVAL;
+        }
+        bool more = textlex_at_symbol(&parser->lex, '-');
+        depth = opens ? depth + 1 : closes ? depth - 1 : depth;
+        bool string = parser->lex.token.kind == TEXT_STRING;
+        int r = next(parser);
+        if (r < 0) {
+            return r;
+        }
+        if (depth == 0 && !more && !(string && parser->lex.token.kind == TEXT_STRING)) {
+            return 0;
+        }
+    } while (true);
+}
+
+/* Where errors are gathered, moves behind the field that began at `start` and was not understood. */
+static int skip_field(struct parser *parser, const struct textlex *start, int r)
+{
+    if (!parser->source->errors || start->token.kind != TEXT_IDENTIFIER ||
+        source_go_on(parser->source, parser->reterr, r) < 0) {
+        return r;
+    }
+    parser->lex = *start;
+    int skipped = next(parser);
+    skipped = skipped < 0 ? skipped : take_symbol(parser, ':');
+    skipped = skipped < 0 ? skipped : skip_value(parser);
+    skipped = skipped < 0 ? skipped : take_symbol(parser, ';');
+    skipped = skipped != 0 ? skipped : take_symbol(parser, ',');
+    const struct source_errors *errors = parser->source->errors;
+    if (skipped < 0 && strcmp(parser->reterr->item, errors->rows[errors->n - 1].item) == 0) {
+        err_clear(parser->reterr); /* a token that is none is met twice */
+    }
+    return skipped < 0 ? skipped : 0;
+}
+
+/* One field; of one that is wrong what lies behind it is read all the same where errors are gathered. */
+static int parse_or_skip_field(struct parser *parser, struct builder *builder)
+{
+    struct textlex start = parser->lex;
+    size_t path_len = parser->path.len;
+    bool known = start.token.kind == TEXT_IDENTIFIER &&
+                 builder_field(builder, start.token.start, start.token.len) != NULL;
+    int r = parse_field(parser, builder);
+    if (r == 0 || !parser->source->errors) {
+        return r;
+    }
+    fieldpath_pop(&parser->path, path_len);
+    parser->source->errors->incomplete |= known;
+    r = skip_field(parser, &start, r);
+    parser->source->errors->incomplete |= r < 0;
+    return r;
+}
+
 /* `closer` is '}', '>', or NUL for the whole file. */
 static int parse_fields(struct parser *parser, struct builder *builder, char closer)
 {
@@ -335,7 +399,7 @@ static int parse_fields(struct parser *parser, struct builder *builder, char clo
                    : parser->lex.token.kind == TEXT_END) {
             break;
         }
-        int r = parse_field(parser, builder);
+        int r = parse_or_skip_field(parser, builder);
         if (r < 0) {
             return r;
         }
@@ -528,8 +592,8 @@ int textformat_parse(const ProtobufCMessageDescriptor *descriptor, struct source
         return fail_memory(&parser);
     }
     r = parse_fields(&parser, &builder, '\0');
-    if (r < 0) {
-        return r;
+    if (r < 0 || (source->errors && source->errors->incomplete)) {
+        return r < 0 ? r : -EINVAL;
     }
     *ret = builder_take(&builder);
     return 0;

@@ -64,6 +64,7 @@ struct job {
     char *session_id;    /* NULL: a workspace of its own */
     char *image;         /* the image that it is to run in; "": the policy's; NULL: as the policy says */
     bool session_kept;   /* no job of a session that is to be made */
+    bool results;        /* what it shows is wanted, the value of its last expression among it */
     bool announce;       /* the warden says when the program has started */
     char *kept_id;       /* the id under which the warden keeps its result; NULL: nobody asks later */
     uint64_t created_ms; /* of one that is kept: when it was asked for, since the epoch */
@@ -109,9 +110,16 @@ const char *job_kernel_to_string(enum job_kernel kernel); /* "new", ...; NULL fo
 enum job_session { JOB_SESSION_NONE, JOB_SESSION_NEW, JOB_SESSION_KEPT, JOB_SESSION_COUNT };
 const char *job_session_to_string(enum job_session session); /* "new", ...; NULL for JOB_SESSION_NONE */
 
+struct job_denied_call {
+    char *call; /* with those arguments that tell what it wanted: "ioctl(FIONREAD)" */
+    uint64_t count;
+};
+
 struct job_denied {
     char *name; /* the system call's, in the kernel's words; "?" for those past the table */
     uint64_t count;
+    struct job_denied_call *calls; /* a few different ones of them, where it has such arguments */
+    size_t n_calls;
 };
 
 struct job_output_file {
@@ -145,5 +153,6 @@ struct job_result {
     char *image;      /* that it ran in, NAME@DIGEST, or NAME where it has none; NULL: in none */
     char *step;       /* of a setup error; else NULL */
     char *error_text; /* one sentence; else NULL */
+    char *hint;       /* lines about the calls that were denied: rules that would allow them; else NULL */
 };
 void job_result_clear(struct job_result *result);

@@ -16,6 +16,7 @@
 #define ROW(own, ...) BIND(struct msg_config, Immure__MsgConfig, own, own, __VA_ARGS__)
 static const struct bind_row config_rows[] = {
     ROW(audit),
+    ROW(egress),
     BIND_SOME(BIND_TEXTS, struct msg_config, Immure__MsgConfig, held, n_held, held_policy),
     BIND_SOME(BIND_EACH, struct msg_config, Immure__MsgConfig, policies, n_policies, policy,
               .table = &policy_table, .most = MSG_POLICIES_MAX),
@@ -54,23 +55,33 @@ static const struct bind_table refused_table = {
     .name = "refused", BIND_TABLE_OF(struct msg_refused, immure__msg_refused__descriptor, refused_rows)};
 
 #define ROW(own, ...) BIND(struct msg_warm, Immure__MsgWarm, own, own, __VA_ARGS__)
-static const struct bind_row warm_rows[] = {ROW(runtime), ROW(parked), ROW(building), ROW(pss_bytes),
-                                            ROW(templates_replaced)};
+static const struct bind_row warm_rows[] = {ROW(runtime),   ROW(parked),    ROW(building),
+                                            ROW(in_images), ROW(pss_bytes), ROW(templates_replaced)};
 #undef ROW
 static const struct bind_table warm_table = {
     .name = "state.warm", BIND_TABLE_OF(struct msg_warm, immure__msg_warm__descriptor, warm_rows)};
+
+#define ROW(own, ...) BIND(struct msg_failing, Immure__MsgFailing, own, own, __VA_ARGS__)
+static const struct bind_row failing_rows[] = {ROW(runtime), ROW(why)};
+#undef ROW
+static const struct bind_table failing_table = {
+    .name = "state.failing",
+    BIND_TABLE_OF(struct msg_failing, immure__msg_failing__descriptor, failing_rows)};
 
 #define ROW(own, ...) BIND(struct msg_state, Immure__MsgState, own, own, __VA_ARGS__)
 static const struct bind_row state_rows[] = {
     ROW(ready),
     ROW(why),
     ROW(draining),
+    ROW(begins_nothing),
     ROW(enforced_by_cgroup),
     ROW(degraded),
     ROW(front_restarts),
     ROW(leftovers_swept),
     ROW(superseded),
     BIND_SOME(BIND_EACH_ROOM, struct msg_state, Immure__MsgState, warm, n_warm, warm, .table = &warm_table),
+    BIND_SOME(BIND_EACH_ROOM, struct msg_state, Immure__MsgState, failing, n_failing, failing,
+              .table = &failing_table),
     ROW(sessions),
     ROW(kernels),
     ROW(jobs_elsewhere),
@@ -86,12 +97,19 @@ static const struct bind_row state_rows[] = {
     ROW(reloaded_ms),
     ROW(log_lines_lost),
     ROW(audit_lines_lost),
+    ROW(audit_stopped),
     ROW(session_bytes),
     ROW(session_bytes_most),
 };
 #undef ROW
 static const struct bind_table state_table = {
     .name = "state", BIND_TABLE_OF(struct msg_state, immure__msg_state__descriptor, state_rows)};
+
+#define ROW(own, ...) BIND(struct msg_egress, Immure__MsgEgress, own, own, __VA_ARGS__)
+static const struct bind_row egress_rows[] = {ROW(id), ROW(policy, .least = 1)};
+#undef ROW
+static const struct bind_table egress_table = {
+    .name = "egress", BIND_TABLE_OF(struct msg_egress, immure__msg_egress__descriptor, egress_rows)};
 
 /* On the stack for one message: most need no more. */
 #define USUAL_BYTES 8192
@@ -126,6 +144,9 @@ static const struct kind {
     [MSG_KEEP] = {"keep", IMMURE__MSG__KIND_KEEP, &keep_table},
     [MSG_KEPT_QUERY] = {"kept_query", IMMURE__MSG__KIND_KEPT_QUERY, &kept_query_table},
     [MSG_KEPT_ANSWER] = {"kept_answer", IMMURE__MSG__KIND_KEPT_ANSWER, &kept_answer_table},
+    [MSG_RELAY] = {"relay", IMMURE__MSG__KIND_RELAY, &relay_table},
+    [MSG_RELAY_ANSWER] = {"relay_answer", IMMURE__MSG__KIND_RELAY_ANSWER, &relay_answer_table},
+    [MSG_EGRESS] = {"egress", IMMURE__MSG__KIND_EGRESS, &egress_table},
 };
 
 const char *msg_type_to_string(enum msg_type type)

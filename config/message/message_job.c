@@ -99,6 +99,7 @@ static const struct bind_row job_rows[] = {
     ROW(announce),
     ROW(image, .valid = is_image_or_own, .why = "is not an image's name"),
     ROW(session_kept),
+    ROW(results),
     ROW(kept_id, .valid = job_id_is_valid, .why = "is not the id of a job"),
     ROW(created_ms, BIND_WITH(struct job, kept_id)),
     ROW(early_ms),
@@ -132,8 +133,20 @@ void msg_outputs_clear(struct msg_outputs *outputs)
 
 /* ---- Results ---- */
 
+#define ROW(own, ...) BIND(struct job_denied_call, Immure__MsgDeniedCall, own, own, __VA_ARGS__)
+static const struct bind_row denied_call_rows[] = {ROW(call), ROW(count)};
+#undef ROW
+static const struct bind_table denied_call_table = {
+    .name = "done.denied.call",
+    BIND_TABLE_OF(struct job_denied_call, immure__msg_denied_call__descriptor, denied_call_rows)};
+
 #define ROW(own, ...) BIND(struct job_denied, Immure__MsgDenied, own, own, __VA_ARGS__)
-static const struct bind_row denied_rows[] = {ROW(name), ROW(count)};
+static const struct bind_row denied_rows[] = {
+    ROW(name),
+    ROW(count),
+    BIND_SOME(BIND_EACH, struct job_denied, Immure__MsgDenied, calls, n_calls, call,
+              .table = &denied_call_table),
+};
 #undef ROW
 static const struct bind_table denied_table = {
     .name = "done.denied", BIND_TABLE_OF(struct job_denied, immure__msg_denied__descriptor, denied_rows)};
@@ -179,6 +192,7 @@ static const struct bind_row result_rows[] = {
     ROW(kernel, .most = JOB_KERNEL_COUNT - 1),
     ROW(image),
     ROW(session, .most = JOB_SESSION_COUNT - 1),
+    ROW(hint),
 };
 #undef FLAGGED
 #undef ROW

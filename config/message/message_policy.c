@@ -16,6 +16,7 @@ static const struct bind_row policy_rows[] = {
     ROW(approval, .most = 2),
     ROW(kernel),
     ROW(loopback),
+    ROW(egress),
     ROW(has_lists),
     BIND_SOME(BIND_TEXTS, struct msg_policy, Immure__MsgPolicy, images, n_images, image),
     BIND_SOME(BIND_TEXTS, struct msg_policy, Immure__MsgPolicy, preload, n_preload, preload),

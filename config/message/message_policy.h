@@ -14,7 +14,7 @@ struct msg_policy {
     char *image;              /* "": none */
     struct job_limits limits; /* 0: none */
     unsigned approval;        /* enum approval_mode of config/policy */
-    bool kernel, loopback;
+    bool kernel, loopback, egress;
     bool has_lists; /* they were short enough to be told */
     char **images, **preload;
     size_t n_images, n_preload;

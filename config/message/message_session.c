@@ -8,6 +8,22 @@
 
 #define ID .valid = session_id_is_valid, .why = "is not a session's name"
 
+static const struct bind_row name_rows[] = {
+    BIND(struct session_name, Immure__MsgSessionName, session_id, session_id, ID)};
+static const struct bind_table name_table = {
+    .name = "session_query.other",
+    BIND_TABLE_OF(struct session_name, immure__msg_session_name__descriptor, name_rows)};
+
+static int check_query(const void *object, struct err *reterr)
+{
+    const struct msg_session_query *query = object;
+    bool is_fork = query->what == SESSION_FORK;
+    bool has_other = query->what == SESSION_DIFF || query->what == SESSION_RESTORE;
+    return (is_fork ? query->n_others > 0 : query->n_others == has_other)
+               ? 0
+               : err_set(reterr, ERR_INVALID, EBADMSG, "session_query.other", "is not what is asked for");
+}
+
 #define ROW(own, ...) BIND(struct msg_session_query, Immure__MsgSessionQuery, own, own, __VA_ARGS__)
 #define OF(...)       BIND_CASES(struct msg_session_query, what, __VA_ARGS__)
 static const struct bind_row query_rows[] = {
@@ -16,12 +32,15 @@ static const struct bind_row query_rows[] = {
     ROW(key),
     ROW(session_id, OF(~(1u << SESSION_LIST)), ID),
     ROW(path, OF(1u << SESSION_FILE_GET | 1u << SESSION_FILE_PUT | 1u << SESSION_FILE_DELETE)),
+    BIND_SOME(BIND_EACH_ROOM, struct msg_session_query, Immure__MsgSessionQuery, others, n_others, other,
+              .table = &name_table),
 };
 #undef OF
 #undef ROW
 const struct bind_table session_query_table = {
     .name = "session_query",
-    BIND_TABLE_OF(struct msg_session_query, immure__msg_session_query__descriptor, query_rows)};
+    BIND_TABLE_OF(struct msg_session_query, immure__msg_session_query__descriptor, query_rows),
+    .check = check_query};
 
 /* A refusal has a kind and a text, anything else neither. */
 #define ROW(own, ...) BIND(struct msg_session_answer, Immure__MsgSessionAnswer, own, own, __VA_ARGS__)
@@ -32,6 +51,9 @@ static const struct bind_row answer_rows[] = {
     ROW(retry_after_ms),
     ROW(size),
     ROW(made),
+    ROW(files),
+    ROW(left_out),
+    ROW(kernel, .most = SESSION_KERNEL_COUNT - 1),
 };
 #undef ROW
 const struct bind_table session_answer_table = {
@@ -49,7 +71,10 @@ static const struct bind_table session_table = {
     .name = "session", BIND_TABLE_OF(struct session_row, immure__msg_session__descriptor, session_rows)};
 
 #define ROW(own, ...) BIND(struct session_file, Immure__MsgSessionFile, own, own, __VA_ARGS__)
-static const struct bind_row file_rows[] = {ROW(path, .least = 1), ROW(size), ROW(modified_ms)};
+static const struct bind_row file_rows[] = {
+    ROW(path, .least = 1), ROW(size), ROW(modified_ms), ROW(change, .most = SESSION_CHANGE_COUNT - 1),
+    ROW(size_before),
+};
 #undef ROW
 static const struct bind_table file_table = {
     .name = "file", BIND_TABLE_OF(struct session_file, immure__msg_session_file__descriptor, file_rows)};

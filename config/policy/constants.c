@@ -5,13 +5,17 @@
 
 #include <asm/ioctls.h>
 #include <fcntl.h>
+#include <linux/bpf.h>
 #include <linux/fs.h>
 #include <linux/futex.h>
+#include <linux/fiemap.h>
+#include <linux/if_tun.h>
 #include <linux/membarrier.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
@@ -31,6 +35,16 @@
 #endif
 #ifndef SO_ZEROCOPY
 #define SO_ZEROCOPY 60
+#endif
+#ifndef PR_SET_MDWE
+#define PR_SET_MDWE 65
+#define PR_GET_MDWE 66
+#endif
+#ifndef PR_GET_AUXV
+#define PR_GET_AUXV 0x41555856
+#endif
+#ifndef PR_SET_MEMORY_MERGE
+#define PR_SET_MEMORY_MERGE 67
 #endif
 #ifndef PR_SET_VMA
 #define PR_SET_VMA 0x53564d41
@@ -92,11 +106,19 @@ static const struct named_argument arguments[] = {
     {"ptrace", "op", 0, 64, "ptrace"},
     {"ptrace", "pid", 1, 32, NULL},
     {"clock_gettime", "clockid", 0, 32, "clockid"},
+    {"clock_settime", "clockid", 0, 32, "clockid"},
     {"clock_nanosleep", "clockid", 0, 32, "clockid"},
     {"timer_create", "clockid", 0, 32, "clockid"},
     {"timerfd_create", "clockid", 0, 32, "clockid"},
+    {"bpf", "cmd", 0, 32, "bpf"},
     {"open", "flags", 1, 32, "open"},
     {"openat", "flags", 2, 32, "open"},
+    {"sendto", "flags", 3, 32, "msg"},
+    {"recvfrom", "flags", 3, 32, "msg"},
+    {"sendmsg", "flags", 2, 32, "msg"},
+    {"recvmsg", "flags", 2, 32, "msg"},
+    {"sendmmsg", "flags", 3, 32, "msg"},
+    {"recvmmsg", "flags", 3, 32, "msg"},
     {"kill", "pid", 0, 32, NULL},
     {"kill", "sig", 1, 32, NULL},
     {"tgkill", "tgid", 0, 32, NULL},
@@ -131,6 +153,9 @@ static const struct {
     OF("family", AF_TIPC),
     OF("family", AF_XDP),
     OF("family", AF_RDS),
+    OF("family", AF_NFC),
+    OF("family", AF_QIPCRTR),
+    OF("family", AF_SMC),
     OF("type", SOCK_STREAM),
     OF("type", SOCK_DGRAM),
     OF("type", SOCK_RAW),
@@ -167,6 +192,7 @@ static const struct {
     OF("clone", CLONE_NEWPID),
     OF("clone", CLONE_NEWNET),
     OF("clone", CLONE_IO),
+    OF("clone", SIGCHLD), /* what the parent gets at its child's end */
     OF("request", TCGETS),
     OF("request", TCSETS),
     OF("request", TCSETSW),
@@ -205,6 +231,15 @@ static const struct {
     OF("request", FICLONERANGE),
     OF("request", FS_IOC_GETFLAGS),
     OF("request", FS_IOC_SETFLAGS),
+    OF("request", FS_IOC_FIEMAP),
+    OF("request", FIGETBSZ),
+    OF("request", BLKGETSIZE64),
+    OF("request", TIOCSETD),
+    OF("request", TIOCEXCL),
+    OF("request", TIOCMGET),
+    OF("request", TIOCGPTPEER),
+    OF("request", SIOCETHTOOL),
+    OF("request", TUNSETIFF),
     OF("option", PR_SET_PDEATHSIG),
     OF("option", PR_GET_PDEATHSIG),
     OF("option", PR_GET_DUMPABLE),
@@ -235,6 +270,12 @@ static const struct {
     OF("option", PR_CAP_AMBIENT),
     OF("option", PR_GET_SPECULATION_CTRL),
     OF("option", PR_SET_SPECULATION_CTRL),
+    OF("option", PR_SET_SYSCALL_USER_DISPATCH),
+    OF("option", PR_SCHED_CORE),
+    OF("option", PR_SET_MDWE),
+    OF("option", PR_GET_MDWE),
+    OF("option", PR_GET_AUXV),
+    OF("option", PR_SET_MEMORY_MERGE),
     OF("option", PR_SET_VMA),
     OF("resource", RLIMIT_CPU),
     OF("resource", RLIMIT_FSIZE),
@@ -427,6 +468,17 @@ static const struct {
     OF("open", O_CLOEXEC),
     OF("open", O_TMPFILE),
     OF("open", O_PATH),
+    OF("msg", MSG_OOB),
+    OF("msg", MSG_PEEK),
+    OF("msg", MSG_TRUNC),
+    OF("msg", MSG_DONTWAIT),
+    OF("msg", MSG_ERRQUEUE),
+    OF("msg", MSG_NOSIGNAL),
+    OF("msg", MSG_ZEROCOPY),
+    OF("msg", MSG_FASTOPEN),
+    OF("bpf", BPF_MAP_CREATE),
+    OF("bpf", BPF_PROG_LOAD),
+    OF("bpf", BPF_BTF_LOAD),
 #undef OF
 };
 
@@ -487,6 +539,17 @@ const char *constant_name(const char *kind, uint64_t value)
         }
     }
     return NULL;
+}
+
+bool constant_is_flag(const char *kind)
+{
+    static const char *const kinds[] = {"clone", "prot", "map", "open", "memfd", "mode", "persona", "msg"};
+    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+        if (strcmp(kind, kinds[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 const char *constant_row(const char *kind, size_t index)

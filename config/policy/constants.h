@@ -32,6 +32,9 @@ const struct named_argument *argument_row(size_t index);
 bool constant_find(const char *kind, const char *name, size_t length, uint64_t *ret);
 /* The name of exactly that value, or NULL. */
 const char *constant_name(const char *kind, uint64_t value);
+/* Whether values of that kind are flags, of which several may be set. Types of sockets are not: those have
+ * both. */
+bool constant_is_flag(const char *kind);
 /* The names of a kind in turn; NULL: no more. */
 const char *constant_row(const char *kind, size_t index);
 void constant_suggest(const char *kind, struct suggestion *suggestion);

@@ -7,7 +7,6 @@
 #include <linux/sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "config/format/check.h"
 #include "config/format/digest.h"
@@ -77,7 +76,14 @@ void policy_spec_free(struct policy_spec *spec)
         free(spec->files[i]);
     }
     free(spec->files);
+    for (size_t i = 0; i < spec->n_waivers; i++) {
+        free(spec->waivers[i].rule);
+        free(spec->waivers[i].about);
+        free(spec->waivers[i].reason);
+    }
+    free(spec->waivers);
     free(spec->rlimits);
+    policy_egress_free(spec);
     policy_mounts_free(spec);
     policy_seccomp_free(spec);
     free(spec);
@@ -173,7 +179,7 @@ static int capabilities_from_message(struct checker *checker, const Immure__Poli
 {
     for (size_t i = 0; i < message->n_capability; i++) {
         size_t before = check_enter(checker, "capability", i);
-        int r = check_capability(checker, message->capability, i);
+        int r = check_go_on(checker, check_capability(checker, message->capability, i));
         check_leave(checker, before);
         if (r < 0) {
             return r;
@@ -204,7 +210,7 @@ static int env_from_message(struct checker *checker, const Immure__Policy *messa
         spec->env[i].at = check_position(checker, "name");
         r = check_variable_name(checker, "name", variable->name, strlen(variable->name));
         for (size_t j = 0; r == 0 && j < i; j++) {
-            if (strcmp(spec->env[j].name, variable->name) == 0) {
+            if (spec->env[j].name && strcmp(spec->env[j].name, variable->name) == 0) {
                 char other[SOURCE_PLACE_TEXT_MAX];
                 r = check_fail(checker, "name", "%s is given by env[%zu] already%s", variable->name, j,
                                check_other_file(checker, spec->env[j].at, other));
@@ -213,6 +219,7 @@ static int env_from_message(struct checker *checker, const Immure__Policy *messa
         spec->n_env = i + 1;
         r = r < 0 ? r : check_copy(checker, variable->name, &spec->env[i].name);
         r = r < 0 ? r : check_copy(checker, variable->value, &spec->env[i].value);
+        r = check_go_on(checker, r);
         check_leave(checker, before);
     }
     return r;
@@ -230,6 +237,7 @@ static int env_allow_from_message(struct checker *checker, const Immure__Policy 
         }
         size_t before = check_enter(checker, "env_allow", i);
         r = check_variable_name(checker, NULL, pattern, len > 0 && pattern[len - 1] == '*' ? len - 1 : len);
+        r = check_go_on(checker, r);
         check_leave(checker, before);
     }
     return r < 0 ? r
@@ -304,52 +312,6 @@ static int working_directory_from_message(struct checker *checker, const Immure_
     return r < 0 ? r : check_copy(checker, path, &spec->working_directory);
 }
 
-static int rlimit_from_message(struct checker *checker, const Immure__Rlimit *message,
-                               const struct policy_spec *spec, struct policy_rlimit *ret)
-{
-    static const struct {
-        bool known;
-        uint32_t resource;
-    } resources[] = {
-#define RESOURCE(name) [IMMURE__RLIMIT_RESOURCE__##name] = {true, RLIMIT_##name}
-        RESOURCE(AS),      RESOURCE(CORE),     RESOURCE(CPU),    RESOURCE(DATA),       RESOURCE(FSIZE),
-        RESOURCE(MEMLOCK), RESOURCE(MSGQUEUE), RESOURCE(NICE),   RESOURCE(NOFILE),     RESOURCE(NPROC),
-        RESOURCE(RSS),     RESOURCE(RTPRIO),   RESOURCE(RTTIME), RESOURCE(SIGPENDING), RESOURCE(STACK),
-#undef RESOURCE
-    };
-    size_t n = (size_t)message->resource;
-    if (n >= ARRAY_SIZE(resources) || !resources[n].known) {
-        return check_fail(checker, "resource", "there is no such resource");
-    }
-    *ret = (struct policy_rlimit){
-        .resource = resources[n].resource,
-        .soft = message->soft,
-        .hard = message->has_hard ? message->hard : message->soft,
-        .at = check_position(checker, "resource"),
-    };
-    for (size_t i = 0; i < spec->n_rlimits; i++) {
-        if (spec->rlimits[i].resource == ret->resource) {
-            char other[SOURCE_PLACE_TEXT_MAX];
-            return check_fail(checker, "resource", "has a limit already (rlimit[%zu])%s", i,
-                              check_other_file(checker, spec->rlimits[i].at, other));
-        }
-    }
-    return ret->soft > ret->hard ? check_fail(checker, "soft", "must not be above the hard limit") : 0;
-}
-
-static int rlimits_from_message(struct checker *checker, const Immure__Policy *message,
-                                struct policy_spec *spec)
-{
-    int r = check_new_array(checker, message->n_rlimit, sizeof *spec->rlimits, &spec->rlimits);
-    for (size_t i = 0; r == 0 && i < message->n_rlimit; i++) {
-        size_t before = check_enter(checker, "rlimit", i);
-        r = rlimit_from_message(checker, message->rlimit[i], spec, &spec->rlimits[i]);
-        spec->n_rlimits = i + 1;
-        check_leave(checker, before);
-    }
-    return r;
-}
-
 static int limits_from_message(struct checker *checker, const Immure__Policy *message,
                                struct policy_spec *spec)
 {
@@ -358,12 +320,31 @@ static int limits_from_message(struct checker *checker, const Immure__Policy *me
     size_t before = fieldpath_push(&checker->path, "limits");
     int r = 0;
 #define X(field, min, max)                                                                                   \
-    r = r < 0 ? r : check_range(checker, #field, limits->field, min, max);                                   \
+    r = r < 0 ? r : check_go_on(checker, check_range(checker, #field, limits->field, min, max));             \
     spec->limits.field = limits->field;
     LIMITS(X)
 #undef X
     spec->limits.address_space = limits->address_space;
     fieldpath_pop(&checker->path, before);
+    return r;
+}
+
+static int waivers_from_message(struct checker *checker, const Immure__Policy *message,
+                                struct policy_spec *spec)
+{
+    int r = check_new_array(checker, message->n_lint_waive, sizeof *spec->waivers, &spec->waivers);
+    for (size_t i = 0; r == 0 && i < message->n_lint_waive; i++) {
+        const Immure__LintWaive *waive = message->lint_waive[i];
+        struct policy_waiver *waiver = &spec->waivers[i];
+        size_t before = check_enter(checker, "lint_waive", i);
+        spec->n_waivers = i + 1;
+        r = check_name(checker, "rule", waive->rule, false, "-");
+        r = r < 0 ? r : check_copy(checker, waive->rule, &waiver->rule);
+        r = r < 0 ? r : check_copy(checker, waive->about, &waiver->about);
+        r = r < 0 ? r : check_copy(checker, waive->reason, &waiver->reason);
+        r = check_go_on(checker, r);
+        check_leave(checker, before);
+    }
     return r;
 }
 
@@ -420,17 +401,29 @@ static int spec_from_message(struct checker *checker, const Immure__Policy *mess
         images_from_message,
         working_directory_from_message,
         policy_seccomp_from_message,
-        rlimits_from_message,
+        policy_rlimits_from_message,
         limits_from_message,
+        policy_egress_from_message,
+        waivers_from_message,
         state_from_message,
         approval_from_message,
         speculation_from_message,
     };
+    struct source_errors *errors = checker->source->errors;
+    size_t n_errors = errors ? errors->n : 0;
     int r = 0;
     for (size_t i = 0; r == 0 && i < ARRAY_SIZE(parts); i++) {
         r = parts[i](checker, message, spec);
+        /* Without its mounts a policy has no place to work in, which is not what is wrong with it. */
+        if (r < 0 && parts[i] == working_directory_from_message && errors && errors->n > 0) {
+            err_clear(checker->reterr);
+            errors->incomplete = true;
+            r = 0;
+        }
+        r = check_go_on(checker, r);
     }
-    return r;
+    bool good = !errors || (errors->n == n_errors && !errors->incomplete);
+    return r == 0 && !good ? -EINVAL : r;
 }
 
 /* A part is checked where it is used, with what it is used with. */
@@ -513,6 +506,21 @@ int policy_spec_decode_text(const char *origin, const char *data, size_t size, s
     CLEANUP(policy_text_clear) struct policy_text text = {.source = SOURCE_NAMED(origin)};
     int r = read_message(data, size, &text, false, reterr);
     return r < 0 ? r : finish(&text, data, size, ret, reterr);
+}
+
+int policy_spec_read(struct source *source, const char *data, size_t size, struct policy_spec **ret,
+                     struct err *reterr)
+{
+    CLEANUP(buf_free) struct buf file = BUF_INIT;
+    CLEANUP(policy_text_clear) struct policy_text text = {.source = *source};
+    int r = data ? 0 : protofile_read(source->name, &file, reterr);
+    const char *bytes = data ? data : file.data ? file.data : "";
+    size = data ? size : file.len;
+    r = r < 0 ? r : read_message(bytes, size, &text, true, reterr);
+    r = r < 0 ? r : finish(&text, bytes, size, ret, reterr);
+    *source = text.source;
+    text.source = SOURCE_NAMED(source->name);
+    return r;
 }
 
 int policy_text_load(const char *path, struct buf *ret, struct err *reterr)

@@ -5,10 +5,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config/format/amount.h"
 #include "config/format/source.h"
 #include "jail/base/err.h"
 
 struct buf;
+struct egress_rule;
 
 enum policy_mount_kind {
     POLICY_MOUNT_BIND,
@@ -90,6 +92,13 @@ struct policy_limits {
     uint32_t file_locks;
 };
 
+/* A finding of lint that is meant. */
+struct policy_waiver {
+    char *rule;
+    char *about;  /* what the finding is about; NULL: anything */
+    char *reason; /* NULL: none */
+};
+
 /* How much a policy wants a protection that only some processors offer; in the order of jail/plan/plan.h's.
  */
 enum policy_speculation {
@@ -134,9 +143,13 @@ struct policy_spec {
     struct policy_rlimit *rlimits;
     size_t n_rlimits;
     struct policy_limits limits;
+    struct egress_rule *egress; /* hosts that programs may reach */
+    size_t n_egress;
     enum policy_state state;
     enum policy_speculation store_bypass, indirect_branch, core_sharing;
     enum approval_mode approval;
+    struct policy_waiver *waivers; /* not part of what is embedded */
+    size_t n_waivers;
     /* For errors that are found by whoever knows the kernel's names. */
     struct source_position working_directory_at, seccomp_at, default_errno_at, architectures_at;
     char sha256[65]; /* of the file's bytes; where it uses others, of the text of all together */
@@ -151,12 +164,18 @@ int policy_spec_load(const char *path, struct policy_spec **ret, struct err *ret
 /* The same for a text that lies nowhere: it can use what is shipped. */
 int policy_spec_decode_text(const char *origin, const char *text, size_t size, struct policy_spec **ret,
                             struct err *reterr);
+/* The same with what lint needs: `source`, with a name and nothing else, or with a place for `errors`, then
+ * knows where each field stands; source_free(). `data` NULL: its name is a file's. */
+int policy_spec_read(struct source *source, const char *data, size_t size, struct policy_spec **ret,
+                     struct err *reterr);
 /* Appends the text of a policy together with all that it uses: what its sha256 is of. What uses nothing is as
  * it stands in its file, or as text if that holds another form. */
 int policy_text_load(const char *path, struct buf *ret, struct err *reterr);
 int policy_text_decode(const char *origin, const char *data, size_t size, struct buf *ret,
                        struct err *reterr);
 void policy_spec_free(struct policy_spec *spec);
+/* What the numbers of a limit count: bytes, seconds (AMOUNT_TIME), or neither. */
+enum amount_unit policy_rlimit_unit(uint32_t resource);
 
 /* Where a field of the policy was written: "FILE:LINE:COLUMN", or FILE alone. */
 const char *policy_where(const struct policy_spec *spec, const struct source_position *at,

@@ -8,11 +8,16 @@
 struct Immure__Policy;
 struct Immure__SeccompRule;
 struct checker;
+struct named_argument;
 struct policy_spec;
 
 /* Each holds its part to its rules and copies it. What a failure leaves in the spec, policy_spec_free()
  * frees. */
 int policy_mounts_from_message(struct checker *checker, const struct Immure__Policy *message,
+                               struct policy_spec *spec);
+int policy_rlimits_from_message(struct checker *checker, const struct Immure__Policy *message,
+                                struct policy_spec *spec);
+int policy_egress_from_message(struct checker *checker, const struct Immure__Policy *message,
                                struct policy_spec *spec);
 int policy_seccomp_from_message(struct checker *checker, const struct Immure__Policy *message,
                                 struct policy_spec *spec);
@@ -29,5 +34,10 @@ struct where_choices {
 int policy_where_from_message(struct checker *checker, const struct Immure__SeccompRule *rule,
                               struct where_choices *ret, char **ret_words);
 
+/* The value that a text says, of names and numbers joined by '|'. NULL: an argument without a name. */
+int policy_value_from_text(struct checker *checker, const struct named_argument *argument, const char *text,
+                           uint64_t *ret);
+
 void policy_mounts_free(struct policy_spec *spec);
+void policy_egress_free(struct policy_spec *spec);
 void policy_seccomp_free(struct policy_spec *spec);

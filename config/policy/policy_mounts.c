@@ -203,15 +203,29 @@ static int mount_from_message(struct checker *checker, const Immure__Mount *mess
     return check_against_earlier(checker, spec, ret);
 }
 
+static void mount_clear(struct policy_mount *mount)
+{
+    free(mount->destination);
+    free(mount->source);
+    free(mount->content);
+    *mount = (struct policy_mount){0};
+}
+
 int policy_mounts_from_message(struct checker *checker, const Immure__Policy *message,
                                struct policy_spec *spec)
 {
     int r = check_new_array(checker, message->n_mount, sizeof *spec->mounts, &spec->mounts);
     for (size_t i = 0; r == 0 && i < message->n_mount; i++) {
         size_t before = check_enter(checker, "mount", i);
-        r = mount_from_message(checker, message->mount[i], spec, &spec->mounts[i]);
-        spec->n_mounts = i + 1;
+        struct policy_mount *mount = &spec->mounts[spec->n_mounts];
+        r = mount_from_message(checker, message->mount[i], spec, mount);
         check_leave(checker, before);
+        if (r < 0) {
+            mount_clear(mount);
+            r = check_go_on(checker, r);
+        } else {
+            spec->n_mounts++;
+        }
     }
     return r;
 }
@@ -219,9 +233,7 @@ int policy_mounts_from_message(struct checker *checker, const Immure__Policy *me
 void policy_mounts_free(struct policy_spec *spec)
 {
     for (size_t i = 0; i < spec->n_mounts; i++) {
-        free(spec->mounts[i].destination);
-        free(spec->mounts[i].source);
-        free(spec->mounts[i].content);
+        mount_clear(&spec->mounts[i]);
     }
     free(spec->mounts);
 }

@@ -162,7 +162,7 @@ static int rules_from_message(struct checker *checker, const Immure__Seccomp *me
     int r = 0;
     for (size_t i = 0; r == 0 && i < message->n_rule; i++) {
         size_t before = check_enter(checker, "rule", i);
-        r = choices_from_message(checker, message->rule[i], (uint32_t)i + 1, spec);
+        r = check_go_on(checker, choices_from_message(checker, message->rule[i], (uint32_t)i + 1, spec));
         check_leave(checker, before);
     }
     return r;

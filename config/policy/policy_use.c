@@ -169,7 +169,7 @@ static int decode_used(const struct user *user, const char *name, struct used *u
         }
         snprintf(used->name, sizeof used->name, "shipped:%s", name);
     }
-    used->source = SOURCE_NAMED(used->name);
+    used->source = (struct source){.name = used->name, .errors = user->source->errors};
     int r = check_circle(user, used->name);
     r = r < 0 || shipped ? r : protofile_read(used->name, &data, user->reterr);
     ProtobufCMessage *message = NULL;
@@ -196,7 +196,7 @@ struct left_out {
     bool found[WITHOUT_MAX];
 };
 
-enum { OUT_MOUNT, OUT_ENV, OUT_ENV_ALLOW, OUT_PRELOAD, OUT_RLIMIT, OUT_SYSCALL, OUT_SET, N_OUT };
+enum { OUT_MOUNT, OUT_ENV, OUT_ENV_ALLOW, OUT_PRELOAD, OUT_RLIMIT, OUT_EGRESS, OUT_SYSCALL, OUT_SET, N_OUT };
 
 static const char *name_of_rlimit(int resource)
 {
@@ -248,6 +248,9 @@ static bool item_goes(struct left_out out[N_OUT], const char *list, void *item)
     if (strcmp(list, "rlimit") == 0) {
         return leaves_out(&out[OUT_RLIMIT], name_of_rlimit((int)(*(Immure__Rlimit **)item)->resource));
     }
+    if (strcmp(list, "egress") == 0) {
+        return leaves_out(&out[OUT_EGRESS], (*(Immure__Egress **)item)->host);
+    }
     if (strcmp(list, "rule") == 0) {
         Immure__SeccompRule *rule = *(Immure__SeccompRule **)item;
         bool named = rule->n_syscall + rule->n_set > 0;
@@ -292,6 +295,7 @@ static int list_left_out(const struct user *user, const char **rlimits, struct l
         [OUT_ENV_ALLOW] = {"env_allow", "variable", without->env_allow, without->n_env_allow, {0}},
         [OUT_PRELOAD] = {"preload", "module", without->preload, without->n_preload, {0}},
         [OUT_RLIMIT] = {"rlimit", "limit of", (char *const *)rlimits, without->n_rlimit, {0}},
+        [OUT_EGRESS] = {"egress", "host", without->egress, without->n_egress, {0}},
         [OUT_SYSCALL] = {"syscall", "system call", without->syscall, without->n_syscall, {0}},
         [OUT_SET] = {"set", "set", without->set, without->n_set, {0}},
     };
@@ -546,7 +550,7 @@ static int flatten(const struct user *by, unsigned *n_files, struct source *sour
     if (user.message->n_use == 0) {
         return user.message->without ? source_fail(source, "without", reterr, "needs `use`") : 0;
     }
-    CLEANUP(source_free) struct source flat = SOURCE_NAMED(source->name);
+    CLEANUP(source_free) struct source flat = {.name = source->name, .errors = source->errors};
     CLEANUP(builder_close) struct builder into = BUILDER_INIT;
     const char *rlimits[WITHOUT_MAX];
     struct left_out out[N_OUT] = {0};
@@ -555,7 +559,12 @@ static int flatten(const struct user *by, unsigned *n_files, struct source *sour
     r = r < 0 ? r : list_left_out(&user, rlimits, out);
     for (; r == 0 && user.index < user.message->n_use; user.index++) {
         r = add_used(&user, &merge, (Immure__Policy *)into.message);
+        if (r < 0 && source->errors) {
+            source->errors->incomplete = true;
+            r = source_go_on(source, reterr, r);
+        }
     }
+    r = r == 0 && source->errors && source->errors->incomplete ? -EINVAL : r;
     r = r < 0 ? r : check_left_out(&user, out);
     if (r < 0) {
         return r;

@@ -40,6 +40,16 @@ static int fail_argument(struct checker *checker, const char *call, const char *
                       suggestion_text(&suggestion, "", near));
 }
 
+/* `number`: of an argument without a name. */
+static struct subject subject_from(const struct named_argument *argument, uint32_t number)
+{
+    return (struct subject){
+        .number = argument ? argument->number : number,
+        .bits = argument && argument->bits < 64 ? (UINT64_C(1) << argument->bits) - 1 : UINT64_MAX,
+        .kind = argument ? argument->kind : NULL,
+    };
+}
+
 /* The same argument of each call; a number need not be known, and is then read whole. */
 static int subject_of(struct checker *checker, const Immure__SeccompRule *rule, const char *name,
                       struct subject *ret)
@@ -53,11 +63,7 @@ static int subject_of(struct checker *checker, const Immure__SeccompRule *rule, 
         if (!argument && !digit) {
             return fail_argument(checker, rule->syscall[i], name);
         }
-        struct subject subject = {
-            .number = argument ? argument->number : (uint32_t)(name[0] - '0'),
-            .bits = argument && argument->bits < 64 ? (UINT64_C(1) << argument->bits) - 1 : UINT64_MAX,
-            .kind = argument ? argument->kind : NULL,
-        };
+        const struct subject subject = subject_from(argument, (uint32_t)(name[0] - '0'));
         if (i > 0 && (subject.number != ret->number || subject.bits != ret->bits)) {
             return check_fail(checker, "arg", "%s of %.40s is another argument than of %.40s", name,
                               rule->syscall[i], rule->syscall[0]);
@@ -118,6 +124,13 @@ static int value_of(struct checker *checker, const struct subject *subject, cons
                : 0;
 }
 
+int policy_value_from_text(struct checker *checker, const struct named_argument *argument, const char *text,
+                           uint64_t *ret)
+{
+    const struct subject subject = subject_from(argument, 0);
+    return value_of(checker, &subject, text, ret);
+}
+
 static int values_of(struct checker *checker, const struct subject *subject, const char *field,
                      char *const *texts, size_t n, uint64_t mask, struct terms *ret)
 {
@@ -162,11 +175,8 @@ static bool join_two(struct terms *terms)
 static int check_flags(struct checker *checker, const struct subject *subject, const char *field,
                        const struct terms *terms)
 {
-    static const char *const kinds[] = {"clone", "prot", "map", "open", "memfd", "mode", "persona"};
-    bool flags = !subject->kind, type = subject->kind && strcmp(subject->kind, "type") == 0;
-    for (size_t i = 0; !flags && i < ARRAY_SIZE(kinds); i++) {
-        flags = strcmp(subject->kind, kinds[i]) == 0;
-    }
+    bool flags = !subject->kind || constant_is_flag(subject->kind),
+         type = subject->kind && strcmp(subject->kind, "type") == 0;
     for (size_t i = 0; i < terms->n; i++) {
         uint64_t value = terms->rows[i].value;
         if (value == 0 || !(flags || (type && (value & SOCK_TYPE_MASK) == 0))) {

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
 #include "config/format/source.h"
@@ -51,6 +52,10 @@ void server_config_free(struct server_config *config)
         bind_clear(&callback_table, &config->egress[i]);
     }
     free(config->egress);
+    for (size_t i = 0; i < config->n_egress_secrets; i++) {
+        char *value = config->egress_secrets[i].value;
+        explicit_bzero(value, value ? strlen(value) : 0);
+    }
     config->n_runtimes += config->n_runtimes_aside; /* which lie behind them */
     for (size_t i = 0; i < config->n_runtimes; i++) {
         found_clear(&config->runtimes[i]);
@@ -189,6 +194,16 @@ void server_config_set_runtime_aside(struct server_config *config, size_t index)
     config->n_runtimes_aside++;
 }
 
+bool server_config_has_door(const struct server_config *config, const char *name)
+{
+    for (size_t i = 0; i < config->n_doors; i++) {
+        if (strcmp(config->doors[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool server_config_allows_callback(const struct server_config *config, const struct callback_url *url,
                                    const char *text)
 {
@@ -201,6 +216,27 @@ bool server_config_allows_callback(const struct server_config *config, const str
     return config->callback_any && (url->is_literal || callback_url_is_localhost(url));
 }
 
+const struct egress_secret_config *server_config_egress_secret(const struct server_config *config,
+                                                               const char *name)
+{
+    for (size_t i = 0; i < config->n_egress_secrets; i++) {
+        if (strcmp(config->egress_secrets[i].name, name) == 0) {
+            return &config->egress_secrets[i];
+        }
+    }
+    return NULL;
+}
+
+bool server_config_egress_is_private(const struct server_config *config, const char *host)
+{
+    for (size_t i = 0; i < config->n_egress_private_hosts; i++) {
+        if (strcasecmp(config->egress_private_hosts[i], host) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool server_config_has_callbacks(const struct server_config *config)
 {
     return config->n_callbacks > 0 || config->callback_any;
@@ -208,5 +244,5 @@ bool server_config_has_callbacks(const struct server_config *config)
 
 bool server_config_connects(const struct server_config *config)
 {
-    return server_config_has_callbacks(config) || config->n_egress > 0;
+    return server_config_has_callbacks(config) || config->n_egress > 0 || *config->otlp_endpoint;
 }

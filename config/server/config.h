@@ -14,7 +14,9 @@
 struct buf;
 struct source;
 
-#define KEY_HASH_BYTES SHA256_BYTES
+#define KEY_HASH_BYTES            SHA256_BYTES
+#define CALLBACK_SECRET_BYTES_MIN 16u
+#define EGRESS_SECRET_BYTES_MAX   4096u
 
 enum log_format { LOG_FORMAT_LOGFMT, LOG_FORMAT_JSON };
 enum template_scope { TEMPLATE_SCOPE_ALL, TEMPLATE_SCOPE_TEAM, TEMPLATE_SCOPE_KEY };
@@ -35,6 +37,7 @@ struct key_config {
     char *expires;         /* "": never */
     uint64_t expires_s;    /* since the epoch; 0: never */
     bool approver;
+    char *callback_secret; /* "": none */
     unsigned account; /* 1 and up: its number in tables of whoever serves requests, never another key's */
 };
 
@@ -55,11 +58,19 @@ struct prelude_config {
     size_t size;
 };
 
+/* The part of a prelude that shows values, wherever in the jail it is. */
+#define PRELUDE_RESULTS "/immure-results."
+
 /* What an interpreter needs of the host, at the place where the host has it. */
 struct interpreter_need {
     char *path;
     char *target; /* of a symbolic link; NULL: the host's own file or directory */
 };
+
+#define PYTHON_ENVIRONMENT_DEBIAN       "debian"
+#define PYTHON_ENVIRONMENT_DISTRIBUTION "/usr/lib/python3/dist-packages"
+#define PACKAGES_MAX                    256u
+#define SELF_TEST_OUTPUT_MAX_BYTES      1024u
 
 struct runtime_config {
     char *name;
@@ -71,10 +82,11 @@ struct runtime_config {
     size_t n_args;
     char *extension;
     char *policy;
-    char *template;  /* "": none */
-    char *standby;   /* "": none */
-    char *kernel;    /* "": none */
-    char *self_test; /* "": by the extension */
+    char *template;         /* "": none */
+    char *standby;          /* "": none */
+    char *kernel;           /* "": none */
+    char *self_test;        /* "": by the extension */
+    char *self_test_output; /* "": anything; otherwise what that program has to print */
     uint32_t warm_jails;
     uint32_t template_max_jobs; /* 0: any number */
     uint64_t template_ttl_ms;   /* 0: for ever */
@@ -82,9 +94,14 @@ struct runtime_config {
     bool evaluator; /* of POST /run-code, and of nothing else */
     struct prelude_config *preludes;
     size_t n_preludes;
-    char *description;     /* of it and */
-    uint64_t memory_bytes; /* its memory: what callers are told */
-    char *version;         /* "": not known */
+    char *description;        /* of it and */
+    uint64_t memory_bytes;    /* its memory: what callers are told */
+    char *version;            /* "": not known */
+    char *python_environment; /* "": none; of Debian's packages PYTHON_ENVIRONMENT_DEBIAN */
+    char **preload;
+    size_t n_preload;
+    char **packages; /* names and versions */
+    size_t n_packages;
     /* Found on the host (server/host/interpreter.h), and not packed. */
     char *startup; /* a file that the interpreter executes when it starts; NULL: not known */
     struct interpreter_need *needs;
@@ -110,6 +127,12 @@ struct package_index_config {
     bool private_addresses;
 };
 
+/* What headers of policies' `egress` may hold. */
+struct egress_secret_config {
+    char *name, *file;
+    char *value; /* visible ASCII; never logged, overwritten when it is freed */
+};
+
 /* Meanings, units and defaults: config/server/server.proto. Owned; server_config_free(). */
 struct server_config {
     struct source *source; /* where its fields stand; NULL where it was unpacked */
@@ -130,6 +153,8 @@ struct server_config {
     uint64_t queue_ms, mcp_queue_ms, max_queue_ms;
     uint32_t max_queued_jobs; /* 0: four for each slot */
     bool cgroup_best_effort;
+    char **doors; /* that are open beside our own */
+    size_t n_doors;
     char **policy_paths;
     size_t n_policy_paths;
     struct runtime_config *runtimes; /* behind the last one: those that were set aside */
@@ -140,14 +165,20 @@ struct server_config {
     uint64_t header_timeout_ms, request_timeout_ms, idle_timeout_ms;
     uint32_t max_connections, max_connections_per_address;
     uint64_t max_unread_bytes, max_unread_bytes_per_key, reply_stall_ms;
-    uint64_t drain_timeout_ms;
+    uint64_t drain_timeout_ms, drain_idle_ms;
     uint64_t front_timeout_ms; /* 0: a front that hangs is left alone */
     bool metrics_open;
+    bool console; /* /ui/ is served */
     enum log_format log_format;
     enum log_level log_level;
     char *audit_log;
-    uint64_t audit_log_bytes;  /* of a file before it is rotated; 0: never */
-    uint32_t audit_code_bytes; /* of a job's code in its line */
+    uint64_t audit_log_bytes;                        /* of a file before it is rotated; 0: never */
+    char *otlp_endpoint, *otlp_header, *otlp_secret; /* "": none */
+    struct callback_url otlp_url;                    /* of the endpoint */
+    uint32_t otlp_sample_percent;
+    bool audit_stop;                            /* no job begins whose line cannot be written */
+    uint32_t audit_keep_files, audit_keep_days; /* 0: no such limit */
+    uint32_t audit_code_bytes;                  /* of a job's code in its line */
     uint32_t outer_uid_base;
     bool sub_uids;
     uint64_t max_output_bytes;
@@ -174,6 +205,10 @@ struct server_config {
     char *package_index_ca_file;
     uint64_t max_egress_bytes, egress_timeout_ms;
     uint32_t max_egress_connections;
+    struct egress_secret_config *egress_secrets;
+    size_t n_egress_secrets;
+    char **egress_private_hosts;
+    size_t n_egress_private_hosts;
     char *approval_directory; /* "": approvals are kept in memory */
     uint64_t approval_expiry_ms, max_approval_job_bytes, max_approval_bytes, max_approval_wait_ms;
     uint32_t max_approvals_per_key, max_approvals;
@@ -181,6 +216,8 @@ struct server_config {
     uint32_t memory_free_percent, kernel_memory_percent;
     enum template_scope template_scope;
     uint32_t max_templates; /* where the scope is not all */
+    uint32_t max_image_templates;
+    uint64_t max_image_template_bytes;
 };
 
 /* ---- config/server/load.c ---- */
@@ -229,9 +266,15 @@ bool key_has_expired(const struct key_config *key);
 /* NULL: the configuration has no team of that name. */
 const struct team_config *server_config_team(const struct server_config *config, const char *name);
 
+bool server_config_has_door(const struct server_config *config, const char *name);
 /* Whether there can be any. */
 bool server_config_has_callbacks(const struct server_config *config);
-/* Whether the front is to connect to anything. */
+/* NULL: the configuration has none of that name. */
+const struct egress_secret_config *server_config_egress_secret(const struct server_config *config,
+                                                               const char *name);
+/* Whether a host of a policy's `egress` may have addresses that are not public. */
+bool server_config_egress_is_private(const struct server_config *config, const char *host);
+/* Whether the front is to connect to anything but the hosts of policies. */
 bool server_config_connects(const struct server_config *config);
 
 /* ---- config/server/environment.c ---- */

@@ -12,7 +12,9 @@
 #include "config/format/source.h"
 #include "config/server/server.pb-c.h"
 #include "config/server/config.h"
+#include "config/server/config_numbers.h"
 #include "config/server/config_table.h"
+#include "config/server/egress_secret.h"
 #include "config/server/key_file.h"
 #include "config/server/package_index.h"
 #include "config/shipped.h"
@@ -104,6 +106,10 @@ static int check_key(struct checker *checker, struct key_config *key, const stru
     if (*key->expires && !key_file_read_time(key->expires, &key->expires_s)) {
         return check_fail(checker, "expires", "must be like 2027-01-31 or 2027-01-31T12:00:00Z");
     }
+    if (*key->callback_secret && strlen(key->callback_secret) < CALLBACK_SECRET_BYTES_MIN) {
+        return check_fail(checker, "callback_secret", "must have at least %u bytes",
+                          CALLBACK_SECRET_BYTES_MIN);
+    }
     for (size_t i = 0; i < key->n_policies; i++) {
         size_t before = check_enter(checker, "policy", i);
         bool all = strcmp(key->policies[i], "*") == 0;
@@ -179,6 +185,7 @@ static int check_runtime_name(struct checker *checker, const char *field, const 
     return check_name(checker, field, name, true, "_.+-");
 }
 
+#define DRAIN_MARGIN_MS     5000 /* for a job to begin and to be answered */
 #define WARM_JAILS_MAX      1000
 #define TEMPLATE_TTL_MAX_MS (365ull * 24 * 3600 * 1000)
 
@@ -265,6 +272,33 @@ static int check_interpreter(struct checker *checker, const char *interpreter)
                                     : check_name(checker, "interpreter", interpreter, true, "+-._");
 }
 
+static int check_packages(struct checker *checker, const struct runtime_config *runtime)
+{
+    const char *environment = runtime->python_environment;
+    int r = check_names(checker, "preload", runtime->preload, runtime->n_preload, true, "_./@-");
+    if (r < 0 || environment[0] == '\0' || strcmp(environment, PYTHON_ENVIRONMENT_DEBIAN) == 0) {
+        return r;
+    }
+    return environment[0] == '/' ? check_absolute_path(checker, "python_environment", environment)
+                                 : check_fail(checker, "python_environment",
+                                              "\"%.60s\" is neither \"" PYTHON_ENVIRONMENT_DEBIAN
+                                              "\" nor the absolute path of a virtual environment",
+                                              environment);
+}
+
+/* What is printed stays in a pipe until the program has ended. */
+static int check_self_test(struct checker *checker, const struct runtime_config *runtime)
+{
+    if (runtime->self_test_output[0] != '\0' && runtime->self_test[0] == '\0') {
+        return check_fail(checker, "self_test_output", "there is no self_test that would print it; add one");
+    }
+    if (strlen(runtime->self_test_output) > SELF_TEST_OUTPUT_MAX_BYTES) {
+        return check_fail(checker, "self_test_output", "more than %u bytes; print less",
+                          SELF_TEST_OUTPUT_MAX_BYTES);
+    }
+    return 0;
+}
+
 static int check_runtime(struct checker *checker, struct runtime_config *runtime,
                          const struct server_config *config)
 {
@@ -274,6 +308,8 @@ static int check_runtime(struct checker *checker, struct runtime_config *runtime
     r = r < 0 ? r : check_interpreter(checker, runtime->interpreter);
     r = r < 0 ? r : check_name(checker, "extension", runtime->extension, true, "");
     r = r < 0 ? r : check_name(checker, "policy", runtime->policy, false, "_-");
+    r = r < 0 ? r : check_packages(checker, runtime);
+    r = r < 0 ? r : check_self_test(checker, runtime);
     r = r < 0 ? r : find_preludes(checker, runtime);
     return r < 0 ? r : check_template(checker, runtime);
 }
@@ -332,6 +368,10 @@ static int check_texts(struct checker *checker, const struct server_config *conf
         return check_fail(checker, "audit_code_bytes",
                           "code goes to the file of `audit_log`, and there is none");
     }
+    if (r == 0 && config->audit_stop && !*config->audit_log) {
+        return check_fail(checker, "audit_on_failure",
+                          "STOP needs the file of `audit_log`, and there is none");
+    }
     return r;
 }
 
@@ -353,12 +393,64 @@ static int check_callbacks(struct checker *checker, struct server_config *config
     return 0;
 }
 
+static int check_otlp(struct checker *checker, struct server_config *config)
+{
+    const char *why = NULL;
+    if (*config->otlp_endpoint && callback_url_parse(config->otlp_endpoint, &config->otlp_url, &why) < 0) {
+        return check_fail(checker, "otlp_endpoint", "\"%.100s\" %s", config->otlp_endpoint, why);
+    }
+    if (strchr(config->otlp_endpoint, '?')) {
+        return check_fail(checker, "otlp_endpoint", "\"%.100s\" must not hold a query",
+                          config->otlp_endpoint);
+    }
+    if (!*config->otlp_header != !*config->otlp_secret) {
+        return check_fail(checker, *config->otlp_header ? "otlp_header" : "otlp_secret",
+                          "otlp_header and otlp_secret need each other; set both or none");
+    }
+    if (config->otlp_header[strspn(config->otlp_header,
+                                   "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")] !=
+        '\0') {
+        return check_fail(checker, "otlp_header", "must be a header's name: letters, digits, - and _");
+    }
+    if (*config->otlp_secret && !server_config_egress_secret(config, config->otlp_secret)) {
+        return check_fail(checker, "otlp_secret", "there is no egress_secret \"%.100s\"",
+                          config->otlp_secret);
+    }
+    return 0;
+}
+
+static int check_doors(struct checker *checker, const struct server_config *config)
+{
+    static const char *const known[] = {"piston", "dify", "librechat"};
+    for (size_t i = 0; i < config->n_doors; i++) {
+        size_t j = 0;
+        while (j < ARRAY_SIZE(known) && strcmp(config->doors[i], known[j]) != 0) {
+            j++;
+        }
+        if (j == ARRAY_SIZE(known)) {
+            check_enter(checker, "door", i);
+            return check_fail(checker, NULL, "must be \"piston\", \"dify\" or \"librechat\", not \"%.60s\"",
+                              config->doors[i]);
+        }
+    }
+    return 0;
+}
+
 static int check_default_timeout(struct checker *checker, bool is_given, struct server_config *config)
 {
     if (!is_given && config->default_timeout_ms > config->max_timeout_ms) {
         config->default_timeout_ms = config->max_timeout_ms;
     }
     return check_range(checker, "default_timeout_ms", config->default_timeout_ms, 1, config->max_timeout_ms);
+}
+
+/* No job is to be cut short by a shutdown where nobody has said so. */
+static void choose_drain_timeout(bool is_given, struct server_config *config)
+{
+    if (!is_given) {
+        uint64_t enough_ms = config->max_timeout_ms + DRAIN_MARGIN_MS;
+        config->drain_timeout_ms = enough_ms < MS_PER_DAY ? enough_ms : MS_PER_DAY;
+    }
 }
 
 /* A file of keys says that callers are to have one, so that taking the last one out of it opens nothing. */
@@ -392,8 +484,12 @@ int config_from_message(const Immure__Server *message, const struct source *sour
     int r = bind_read_config(&server_table, message, &checker, config);
     r = r < 0 ? r : check_texts(&checker, config);
     r = r < 0 ? r : check_default_timeout(&checker, message->has_default_timeout_ms, config);
+    choose_drain_timeout(message->has_drain_timeout_ms, config);
     r = r < 0 ? r : check_callbacks(&checker, config);
+    r = r < 0 ? r : check_doors(&checker, config);
     r = r < 0 ? r : package_indexes_check(&checker, config);
+    r = r < 0 ? r : egress_secrets_check(&checker, config);
+    r = r < 0 ? r : check_otlp(&checker, config);
     r = r < 0 ? r : check_runtimes(&checker, config);
     r = r < 0 ? r : check_keys(&checker, config);
     r = r < 0 ? r : check_teams(&checker, config);

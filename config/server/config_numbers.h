@@ -29,8 +29,12 @@
     X(max_unread_bytes_per_key, 0, 1024 * 1024 * MIB)                                                        \
     X(reply_stall_ms, 1, MS_PER_DAY)                                                                         \
     X(drain_timeout_ms, 0, MS_PER_DAY)                                                                       \
+    X(drain_idle_ms, 1, MS_PER_DAY)                                                                          \
     X(front_timeout_ms, 0, MS_PER_DAY)                                                                       \
     X(audit_log_bytes, 0, 1024 * 1024 * MIB)                                                                 \
+    X(audit_keep_files, 0, 1000000)                                                                          \
+    X(otlp_sample_percent, 0, 100)                                                                           \
+    X(audit_keep_days, 0, 36500)                                                                             \
     X(audit_code_bytes, 0, AUDIT_CODE_MAX)                                                                   \
     X(outer_uid_base, 1000, UINT32_MAX - 65536)                                                              \
     X(max_output_bytes, 1, 1024 * MIB)                                                                       \
@@ -67,7 +71,9 @@
     X(memory_free_bytes, 0, 1ull << 50)                                                                      \
     X(memory_free_percent, 0, 100)                                                                           \
     X(kernel_memory_percent, 0, 100)                                                                         \
-    X(max_templates, 1, 256)
+    X(max_templates, 1, 256)                                                                                 \
+    X(max_image_templates, 0, 256)                                                                           \
+    X(max_image_template_bytes, 0, 1ull << 50)
 
 /* What a key may ask for at most: limit, least, most; 0: no ceiling of its own. The least is the least that a
  * job may have. */

@@ -33,6 +33,7 @@ static const struct bind_row key_rows[] = {
 #undef X
         ROW(expires),
     ROW(approver, ALWAYS),
+    ROW(callback_secret),
 };
 #undef TEXTS
 #undef ROW
@@ -52,6 +53,14 @@ static const struct bind_row index_rows[] = {
 };
 static const struct bind_table index_table = {
     BIND_TABLE_OF(struct package_index_config, immure__package_index__descriptor, index_rows)};
+
+static const struct bind_row secret_rows[] = {
+    BIND(struct egress_secret_config, Immure__EgressSecret, name, name),
+    BIND(struct egress_secret_config, Immure__EgressSecret, file, file),
+    BIND(struct egress_secret_config, Immure__EgressSecret, value, value),
+};
+static const struct bind_table secret_table = {
+    BIND_TABLE_OF(struct egress_secret_config, immure__egress_secret__descriptor, secret_rows)};
 
 static const struct bind_row prelude_rows[] = {
     BIND(struct prelude_config, Immure__Prelude, path, path),
@@ -77,12 +86,16 @@ static const struct bind_row runtime_rows[] = {
     ROW(standby),
     ROW(kernel),
     ROW(self_test),
+    ROW(self_test_output),
     ROW(optional, ALWAYS),
     ROW(evaluator, ALWAYS),
     SOME(BIND_EACH, preludes, prelude, .table = &prelude_table),
     ROW(description),
     ROW(memory_bytes, ALWAYS),
     ROW(version),
+    ROW(python_environment),
+    SOME(BIND_TEXTS, preload, preload),
+    SOME(BIND_TEXTS, packages, package),
 };
 #undef SOME
 #undef ROW
@@ -103,6 +116,9 @@ static const struct bind_row server_rows[] = {
     ROW(environment),
     ROW(default_runtime),
     ROW(audit_log),
+    ROW(otlp_endpoint),
+    ROW(otlp_header),
+    ROW(otlp_secret),
     ROW(image_directory),
     ROW(session_directory),
     ROW(approval_directory),
@@ -111,16 +127,21 @@ static const struct bind_row server_rows[] = {
 #undef X
         ROW(default_timeout_ms, ALWAYS),
     ENUM(cgroup_best_effort, cgroup, 2),
+    ENUM(audit_stop, audit_on_failure, 2),
     ENUM(log_format, log_format, 2),
     ENUM(log_level, log_level, 4),
     ENUM(template_scope, template_scope, 3),
     ROW(sub_uids, ALWAYS),
     ROW(metrics_open, ALWAYS),
+    ROW(console, ALWAYS),
     SOME(BIND_EACH, callbacks, callback, .table = &callback_table),
     ROW(callback_ca_file),
     INDEX(INSTALLER_PIP, pip_index),
     INDEX(INSTALLER_NPM, npm_registry),
     ROW(package_index_ca_file),
+    SOME(BIND_EACH, egress_secrets, egress_secret, .table = &secret_table),
+    SOME(BIND_TEXTS, egress_private_hosts, egress_private_host),
+    SOME(BIND_TEXTS, doors, door),
     SOME(BIND_TEXTS, policy_paths, policy_path),
     SOME(BIND_EACH_OWN, keys, key, .table = &key_table),
     ROW(key_file),
@@ -131,6 +152,7 @@ const struct bind_table server_table = {
     BIND_TABLE_OF(struct server_config, immure__server__descriptor, server_rows)};
 
 _Static_assert((int)LOG_DEBUG == (int)IMMURE__LOG_LEVEL__DEBUG - 1, "levels differ");
+_Static_assert((int)IMMURE__AUDIT_ON_FAILURE__STOP == 2, "ways to fail differ");
 _Static_assert((int)LOG_FORMAT_JSON == (int)IMMURE__LOG_FORMAT__JSON - 1, "formats differ");
 _Static_assert((int)TEMPLATE_SCOPE_KEY == (int)IMMURE__TEMPLATE_SCOPE__KEY - 1, "scopes differ");
 _Static_assert((int)IMMURE__CGROUP_MODE__BEST_EFFORT == 2, "cgroup modes differ");

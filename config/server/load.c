@@ -13,6 +13,7 @@
 #include "config/server/config.h"
 #include "config/server/config_message.h"
 #include "config/server/config_table.h"
+#include "config/server/egress_secret.h"
 #include "config/server/environment.h"
 #include "config/server/key_file.h"
 #include "config/server/server.pb-c.h"
@@ -27,6 +28,7 @@ static void config_freep(struct server_config **config)
 
 static void server_freep(Immure__Server **message)
 {
+    egress_secrets_wipe(*message);
     immure__server__free_unpacked(*message, NULL);
 }
 
@@ -175,6 +177,7 @@ int server_config_load(const char *path, char *const *env, struct server_config 
         r = add_shipped_runtimes(message, reterr);
     }
     r = r < 0 ? r : key_file_append(message, &source, reterr);
+    r = r < 0 ? r : egress_secrets_read(message, &source, reterr);
     r = r < 0 ? r : environment_apply(env, message, &source, reterr);
     CLEANUP(config_freep) struct server_config *config = NULL;
     r = r < 0 ? r : config_from_message(message, &source, &config, reterr);

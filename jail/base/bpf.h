@@ -27,6 +27,10 @@
 #define BPF_IF_GE  (BPF_JMP | BPF_JGE | BPF_K)
 #define BPF_IF_ANY (BPF_JMP | BPF_JSET | BPF_K) /* of these bits */
 
+/* Of a jail's filter: PID 1 is handed the call as for SECCOMP_RET_USER_NOTIF, and ends its process. The
+ * kernel does not tell PID 1 which of the two it was; PID 1 asks the filter itself. */
+#define BPF_ANSWER_END (SECCOMP_RET_USER_NOTIF | 1u)
+
 #define BPF_DO(code, k)           BPF_STMT((code), (uint32_t)(k))
 #define BPF_SKIP(how, k, yes, no) BPF_JUMP((how), (uint32_t)(k), (uint8_t)(yes), (uint8_t)(no))
 

@@ -142,16 +142,21 @@ int child_pass_over_pid(struct child *child)
     return pid < 0 && errno == EFAULT ? 0 : pid < 0 ? -errno : -ESRCH;
 }
 
+void child_describe_failure(const struct child *child, uint32_t step, int error, struct child_message *ret)
+{
+    memset(ret, 0, sizeof *ret);
+    ret->kind = CHILD_FAILED;
+    ret->step = step;
+    ret->error = -error;
+    for (size_t i = 0; i < CHILD_CALL_MAX - 1 && child->call[i]; i++) {
+        ret->call[i] = child->call[i];
+    }
+}
+
 void child_report_failure(const struct child *child, uint32_t step, int error)
 {
     struct child_message message;
-    memset(&message, 0, sizeof message);
-    message.kind = CHILD_FAILED;
-    message.step = step;
-    message.error = -error;
-    for (size_t i = 0; i < CHILD_CALL_MAX - 1 && child->call[i]; i++) {
-        message.call[i] = child->call[i];
-    }
+    child_describe_failure(child, step, error, &message);
     child_send(child, &message, -1);
 }
 

@@ -55,6 +55,7 @@ struct child {
     char parent_path[PATH_MAX];
     const char *call;      /* the system call under way, for the error */
     uint64_t standby_call; /* STANDBY_PARKED: the id of the launcher's call */
+    bool ended_program;    /* we have, for a call that its filter kills for */
     bool interrupted;      /* a kernel's program has been, and its launcher may not know yet */
     int program_fd;        /* the file that a kernel's last program came in; -1: none yet */
     /* Set by the program's process, which shares memory with PID 1 until exec. */
@@ -79,7 +80,9 @@ void child_answer(const struct child *child, uint64_t id, int error);
 int child_pass_over_pid(struct child *child);
 /* Closes every descriptor but 0, 1, 2 and those the child was given. */
 int child_close_others(struct child *child);
-/* Reports a failed step (JAIL_NO_STEP: what comes before the first) to the parent, if it is still there. */
+/* The word on a failed step (JAIL_NO_STEP: what comes before the first). */
+void child_describe_failure(const struct child *child, uint32_t step, int error, struct child_message *ret);
+/* Sends it to the parent, if that is still there. */
 void child_report_failure(const struct child *child, uint32_t step, int error);
 
 /* Opens the parent directory of `path` in the new root, beneath it and through no link, and points

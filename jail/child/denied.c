@@ -10,9 +10,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/seccomp.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define TABLE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
@@ -52,7 +54,91 @@ int denied_new(struct denied_table **ret, int *ret_fd, const char **ret_call)
     return 0;
 }
 
-void denied_count(struct denied_table *table, int32_t nr, uint32_t arch)
+unsigned denied_told_arguments(int32_t nr)
+{
+    enum { FIRST = 1, SECOND = 2, THIRD = 4, FOURTH = 8 };
+    switch (nr) {
+    case SYS_clone:
+    case SYS_unshare:
+    case SYS_prctl:
+    case SYS_setrlimit:
+    case SYS_getrlimit:
+    case SYS_personality:
+    case SYS_membarrier:
+    case SYS_seccomp:
+    case SYS_ptrace:
+    case SYS_clock_gettime:
+    case SYS_clock_settime:
+    case SYS_clock_nanosleep:
+    case SYS_timer_create:
+    case SYS_timerfd_create:
+    case SYS_bpf:
+        return FIRST;
+    case SYS_setns:
+    case SYS_ioctl:
+    case SYS_fcntl:
+    case SYS_memfd_create:
+    case SYS_futex:
+#ifdef SYS_open
+    case SYS_open:
+    case SYS_mknod:
+#endif
+        return SECOND;
+    case SYS_openat:
+    case SYS_mknodat:
+    case SYS_madvise:
+    case SYS_mprotect:
+    case SYS_sendmsg:
+    case SYS_recvmsg:
+        return THIRD;
+    case SYS_sendto:
+    case SYS_recvfrom:
+    case SYS_sendmmsg:
+    case SYS_recvmmsg:
+        return FOURTH;
+    case SYS_prlimit64:
+        return FIRST | SECOND;
+    case SYS_setsockopt:
+    case SYS_getsockopt:
+        return SECOND | THIRD;
+    case SYS_mmap:
+        return THIRD | FOURTH;
+    case SYS_socket:
+    case SYS_socketpair:
+        return FIRST | SECOND | THIRD;
+    default:
+        return 0;
+    }
+}
+
+static void count_call(struct denied_table *table, const struct seccomp_data *data, bool ends)
+{
+    struct jail_denied_call call = {.nr = data->nr, .arch = data->arch, .count = 1, .ended = ends};
+    unsigned told = denied_told_arguments(call.nr), alike = 0;
+    for (unsigned i = 0; i < sizeof call.args / sizeof call.args[0]; i++) {
+        call.args[i] = told & 1u << i ? data->args[i] : 0;
+    }
+    for (uint32_t i = 0; i < table->n_calls; i++) {
+        struct jail_denied_call *row = &table->calls[i];
+        if (row->nr != call.nr || row->arch != call.arch) {
+            continue;
+        }
+        if (memcmp(row->args, call.args, sizeof call.args) == 0) {
+            row->count++;
+            row->ended += ends;
+            return;
+        }
+        alike++;
+    }
+    if (table->n_calls < JAIL_DENIED_CALLS_MAX && alike < JAIL_DENIED_EACH_MAX) {
+        table->calls[table->n_calls] = call;
+        __atomic_store_n(&table->n_calls, table->n_calls + 1, __ATOMIC_RELEASE);
+    } else if (ends) {
+        table->calls[table->n_calls - 1] = call; /* the one that matters most */
+    }
+}
+
+static void count_row(struct denied_table *table, int32_t nr, uint32_t arch)
 {
     uint32_t n = table->n_rows;
     for (uint32_t i = 0; i < n; i++) {
@@ -72,9 +158,16 @@ void denied_count(struct denied_table *table, int32_t nr, uint32_t arch)
     __atomic_store_n(&table->n_rows, n + 1, __ATOMIC_RELEASE);
 }
 
+void denied_count(struct denied_table *table, const struct seccomp_data *call, bool ends)
+{
+    count_row(table, call->nr, call->arch);
+    count_call(table, call, ends);
+}
+
 void denied_clear(struct denied_table *table)
 {
     __atomic_store_n(&table->n_rows, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&table->n_calls, 0, __ATOMIC_RELEASE);
 }
 
 bool denied_is_table(int fd)
@@ -84,16 +177,14 @@ bool denied_is_table(int fd)
            fstat(fd, &stat) == 0 && stat.st_size == (off_t)sizeof(struct denied_table);
 }
 
-int denied_read(int fd, struct jail_denied ret[JAIL_DENIED_MAX])
+int denied_read(int fd, struct denied_table *ret)
 {
-    struct denied_table table;
-    ssize_t n = pread(fd, &table, sizeof table, 0);
+    ssize_t n = pread(fd, ret, sizeof *ret, 0);
     if (n < 0) {
         return -errno;
     }
-    if (n != (ssize_t)sizeof table || table.n_rows > JAIL_DENIED_MAX) {
-        return 0;
+    if (n != (ssize_t)sizeof *ret || ret->n_rows > JAIL_DENIED_MAX || ret->n_calls > JAIL_DENIED_CALLS_MAX) {
+        ret->n_rows = ret->n_calls = 0;
     }
-    memcpy(ret, table.rows, table.n_rows * sizeof *ret);
-    return (int)table.n_rows;
+    return 0;
 }

@@ -21,6 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "jail/base/bpf_run.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/io.h"
@@ -28,6 +29,7 @@
 #include "jail/child/apply.h"
 #include "jail/child/child.h"
 #include "jail/child/denied.h"
+#include "jail/child/missing.h"
 
 #define PROGRAM_STACK_BYTES (64 * 1024)
 #define REAPED_PER_ROUND    64
@@ -66,7 +68,7 @@ static pid_t start_program(struct child *child, uint32_t index)
 }
 
 /* Counts it where the parent can read it, whatever becomes of us. */
-static void count_denied(struct child *child, int32_t nr, uint32_t arch)
+static void count_denied(struct child *child, const struct seccomp_data *call, bool ends)
 {
     if (!child->denied) {
         const struct child_message message = {.kind = CHILD_DENIED};
@@ -76,7 +78,33 @@ static void count_denied(struct child *child, int32_t nr, uint32_t arch)
         }
         close(fd);
     }
-    denied_count(child->denied, nr, arch);
+    denied_count(child->denied, call, ends);
+}
+
+/* Whether the filter's answer is that the call ends its process: it is asked again, about the same registers.
+ * In doubt it is. */
+static bool must_end(const struct child *child, const struct seccomp_data *call)
+{
+    const struct jail_plan *plan = child->plan;
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        const struct jail_step *step = &plan->steps[i];
+        if (step->kind == JAIL_STEP_SECCOMP) {
+            uint32_t answer =
+                bpf_run((const void *)(plan->arena + step->seccomp.bpf), step->seccomp.length, call);
+            return answer != SECCOMP_RET_USER_NOTIF;
+        }
+    }
+    return true;
+}
+
+/* The call is not answered: nobody waits for that any more. A process of the program's own, which may have
+ * handed the call on and ended, is none the worse for it. */
+static void end_caller(struct child *child, pid_t program, pid_t caller)
+{
+    child->ended_program |= caller == program || tgkill(program, caller, 0) == 0;
+    if (caller <= 1 || (kill(caller, SIGKILL) < 0 && errno != ESRCH)) {
+        _exit(1); /* and all with us */
+    }
 }
 
 /* Refuses one system call that the filter handed to us, or lets it go on: one that takes a lock, as long as
@@ -97,8 +125,13 @@ static void answer_notification(struct child *child, pid_t program)
         child_answer(child, request.id, 0);
         return;
     }
+    bool ends = must_end(child, &request.data);
     if (!init_is_standing_by(child)) {
-        count_denied(child, request.data.nr, request.data.arch);
+        count_denied(child, &request.data, ends);
+    }
+    if (ends) {
+        end_caller(child, program, (pid_t)request.pid);
+        return;
     }
     child_answer(child, request.id, is_lock ? ENOLCK : EPERM);
 }
@@ -208,11 +241,11 @@ static bool serve_until_end(struct child *child, pid_t program, int signals, int
         [SIGNALS] = {.fd = signals, .events = POLLIN},
         [LISTENER] = {.fd = child->listener, .events = POLLIN},
         [LISTENER_SOURCE] = {.fd = listener_source, .events = POLLIN},
-        [CONTROL] = {.fd = child->control}, /* only whether the parent is gone */
+        /* Of a template's jail, only whether the parent is gone: what comes there is the parked process's. */
+        [CONTROL] = {.fd = child->control, .events = child->in_process ? 0 : POLLIN},
     };
     /* The program may have ended before SIGCHLD was blocked. */
     for (enum reaped reaped; (reaped = reap(program, &end->wstatus)) != REAPED_PROGRAM;) {
-        watched[CONTROL].events = child->standby == STANDBY_PARKED || child->kernel ? POLLIN : 0;
         if (poll(watched, WATCHED, reaped == REAPED_ALL ? -1 : 0) < 0) {
             if (errno != EINTR) {
                 _exit(1);
@@ -284,6 +317,9 @@ void init_serve(struct child *child, pid_t program, int signals, int listener_so
     bool is_known = serve_until_end(child, program, signals, listener_source, end);
     end->kind = CHILD_ENDED;
     end->time_ns = clock_now_ns();
+    if (child->ended_program && WIFSIGNALED(end->wstatus) && WTERMSIG(end->wstatus) == SIGKILL) {
+        end->wstatus = SIGSYS; /* what the kernel ends it by */
+    }
     if (!is_known && !is_alone()) {
         /* At once: what is left may take long to end, and the deadline with it in the middle. */
         child_send(child, end, -1);
@@ -300,6 +336,18 @@ void init_serve(struct child *child, pid_t program, int signals, int listener_so
     _exit(0);
 }
 
+/* The program's process has failed, in one of its steps. */
+static void report_program(const struct child *child)
+{
+    struct child_message message;
+    const struct jail_step *step = &child->plan->steps[child->failed_step];
+    child_describe_failure(child, child->failed_step, -child->failed_error, &message);
+    if (step->kind == JAIL_STEP_EXEC && child->failed_error == ENOENT) {
+        missing_find(child, step, &message);
+    }
+    child_send(child, &message, -1);
+}
+
 void init_main(struct child *child, uint32_t index)
 {
     /* Before there is a program, so that its failure is one of the building. */
@@ -314,7 +362,7 @@ void init_main(struct child *child, uint32_t index)
         _exit(1);
     }
     if (child->failed_error > 0) {
-        child_report_failure(child, child->failed_step, -child->failed_error);
+        report_program(child);
         _exit(1);
     }
     struct child_message end;

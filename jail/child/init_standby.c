@@ -155,6 +155,10 @@ void init_standby_hear(struct child *child, pid_t program)
     if (n != (ssize_t)sizeof message) {
         _exit(1);
     }
+    if (message.phase == PHASE_SIGNAL && n_fds == 0 && !init_is_standing_by(child)) {
+        kill(-program, message.error);
+        return;
+    }
     if (child->kernel && message.phase == PHASE_INTERRUPT && n_fds == 0) {
         if (child->standby == STANDBY_DONE) {
             child->interrupted = true;

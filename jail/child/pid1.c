@@ -43,18 +43,12 @@ extern void *__libc_stack_end;
  * with some of them closed may have been given their numbers. */
 static int clear_program_fds(struct child *child)
 {
-    int *const ours[] = {&child->control,
-                         &child->fds[JAIL_FD_SCRATCH],
-                         &child->fds[JAIL_FD_INPUT],
-                         &child->fds[JAIL_FD_BRIDGE_IN],
-                         &child->fds[JAIL_FD_BRIDGE_OUT],
-                         &child->fds[JAIL_FD_WORKSPACE],
-                         &child->fds[JAIL_FD_IMAGE]};
     child->call = "fcntl";
-    for (size_t i = 0; i < ARRAY_SIZE(ours); i++) {
-        if (*ours[i] >= 0 && *ours[i] < JAIL_PROGRAM_FDS) {
-            *ours[i] = fcntl(*ours[i], F_DUPFD_CLOEXEC, JAIL_PROGRAM_FDS);
-            if (*ours[i] < 0) {
+    for (size_t slot = JAIL_FD_STDERR; slot < JAIL_FD_COUNT; slot++) {
+        int *fd = slot == JAIL_FD_STDERR ? &child->control : &child->fds[slot];
+        if (*fd >= 0 && *fd < JAIL_PROGRAM_FDS) {
+            *fd = fcntl(*fd, F_DUPFD_CLOEXEC, JAIL_PROGRAM_FDS);
+            if (*fd < 0) {
                 return -errno;
             }
         }

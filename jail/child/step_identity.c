@@ -8,8 +8,10 @@
 #include <grp.h>
 #include <linux/capability.h>
 #include <linux/securebits.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -19,6 +21,7 @@
 #include "jail/child/child.h"
 
 #define CAPABILITIES_MAX 64
+#define EGRESS_BACKLOG   128 /* connections that nobody has taken yet; the kernel holds more back */
 
 /* Dies with the parent. The kernel forgets this whenever the ids change, so it comes after; and a parent that
  * was gone before cannot be noticed by it, so the control socket is asked. */
@@ -83,6 +86,33 @@ int step_LOOPBACK(struct child *child, const struct jail_step *step)
     }
     child->call = "RTM_NEWLINK";
     return child_receive(child, PHASE_LOOPBACK);
+}
+
+/* Nobody in here keeps the socket: what connects to it reaches whoever the parent hands it to. */
+int step_EGRESS(struct child *child, const struct jail_step *step)
+{
+    (void)step;
+    child->call = "socket";
+    CLEANUP(fd_closep) int listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (listening < 0) {
+        return -errno;
+    }
+    const struct sockaddr_in address = {.sin_family = AF_INET,
+                                        .sin_port = htons(JAIL_EGRESS_PORT),
+                                        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    child->call = "bind";
+    if (bind(listening, (const struct sockaddr *)&address, sizeof address) < 0) {
+        return -errno;
+    }
+    child->call = "listen";
+    if (listen(listening, EGRESS_BACKLOG) < 0) {
+        return -errno;
+    }
+    struct child_message message;
+    memset(&message, 0, sizeof message);
+    message.kind = CHILD_EGRESS;
+    child->call = "sendmsg";
+    return child_send(child, &message, listening);
 }
 
 int step_HOSTNAME(struct child *child, const struct jail_step *step)
@@ -178,9 +208,12 @@ int step_NO_NEW_PRIVS(struct child *child, const struct jail_step *step)
 
 int step_SESSION(struct child *child, const struct jail_step *step)
 {
-    (void)step;
     child->call = "setsid";
     if (setsid() < 0) {
+        return -errno;
+    }
+    child->call = "ioctl";
+    if (step->session.terminal && ioctl(STDIN_FILENO, TIOCSCTTY, 0) < 0) {
         return -errno;
     }
     /* clone3 has reset the handlers, but what the parent ignores (SIGPIPE, or SIGHUP under nohup) is still

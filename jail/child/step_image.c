@@ -29,7 +29,9 @@ static int make_bind_point(struct child *child, const struct jail_step *step)
     const char *name;
     child->call = "open";
     CLEANUP(fd_closep)
-    int source = open(jail_plan_string(child->plan, step->bind.source), O_PATH | O_CLOEXEC);
+    int source = step->bind.given
+                     ? fcntl(child->fds[step->bind.given], F_DUPFD_CLOEXEC, JAIL_PROGRAM_FDS)
+                     : open(jail_plan_string(child->plan, step->bind.source), O_PATH | O_CLOEXEC);
     if (source < 0) {
         return errno == ENOENT && (step->bind.flags & JAIL_MOUNT_OPTIONAL) ? 0 : -errno;
     }

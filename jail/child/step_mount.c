@@ -78,10 +78,30 @@ static bool is_missing(int error)
     return error == ENOENT || error == ENOTDIR;
 }
 
+/* A mount that the parent made can be restricted only once it is attached here. Nothing but us runs yet. */
+static int attach_given(struct child *child, int tree, jail_ref path, uint32_t flags, bool directory)
+{
+    int r = attach(child, tree, jail_plan_string(child->plan, path), directory);
+    return r < 0 ? r : restrict_tree(child, tree, flags, flags & JAIL_MOUNT_RECURSIVE ? AT_RECURSIVE : 0);
+}
+
+static int bind_given(struct child *child, const struct jail_step *step)
+{
+    int tree = child->fds[step->bind.given];
+    struct stat st;
+    child->call = "fstat";
+    return fstat(tree, &st) < 0
+               ? -errno
+               : attach_given(child, tree, step->bind.path, step->bind.flags, S_ISDIR(st.st_mode));
+}
+
 int step_BIND(struct child *child, const struct jail_step *step)
 {
     uint32_t flags = step->bind.flags;
     unsigned recursive = flags & JAIL_MOUNT_RECURSIVE ? AT_RECURSIVE : 0;
+    if (step->bind.given) {
+        return bind_given(child, step);
+    }
     child->call = "open_tree";
     CLEANUP(fd_closep)
     int tree = open_tree(AT_FDCWD, jail_plan_string(child->plan, step->bind.source),
@@ -172,21 +192,15 @@ int step_PROC(struct child *child, const struct jail_step *step)
     return attach(child, tree, jail_plan_string(child->plan, step->proc.path), true);
 }
 
-/* A mount that the parent made can be restricted only once it is attached here. Nothing but us runs yet. */
-static int attach_given(struct child *child, int tree, jail_ref path, uint32_t flags)
-{
-    int r = attach(child, tree, jail_plan_string(child->plan, path), true);
-    return r < 0 ? r : restrict_tree(child, tree, flags, 0);
-}
-
 int step_SCRATCH(struct child *child, const struct jail_step *step)
 {
-    return attach_given(child, child->fds[JAIL_FD_SCRATCH], step->scratch.path, step->scratch.flags);
+    return attach_given(child, child->fds[JAIL_FD_SCRATCH], step->scratch.path, step->scratch.flags, true);
 }
 
 int step_WORKSPACE(struct child *child, const struct jail_step *step)
 {
-    return attach_given(child, child->fds[JAIL_FD_WORKSPACE], step->workspace.path, step->workspace.flags);
+    return attach_given(child, child->fds[JAIL_FD_WORKSPACE], step->workspace.path, step->workspace.flags,
+                        true);
 }
 
 int step_SUBMOUNT(struct child *child, const struct jail_step *step)

@@ -130,8 +130,7 @@ int step_SECCOMP(struct child *child, const struct jail_step *step)
     return 0;
 }
 
-/* The PATH of the program's own environment. */
-static const char *search_path(char *const *envp)
+const char *step_search_path(char *const *envp)
 {
     for (; *envp; envp++) {
         if (strncmp(*envp, "PATH=", 5) == 0) {
@@ -139,6 +138,22 @@ static const char *search_path(char *const *envp)
         }
     }
     return "/usr/bin:/bin";
+}
+
+bool step_next_on_path(const char **from, const char *name, char *full)
+{
+    if (!*from) {
+        return false;
+    }
+    size_t length = strcspn(*from, ":"), name_length = strlen(name);
+    full[0] = '\0';
+    if (length > 0 && length + name_length + 2 <= PATH_MAX) {
+        memcpy(full, *from, length);
+        full[length] = '/';
+        memcpy(full + length + 1, name, name_length + 1);
+    }
+    *from = (*from)[length] ? *from + length + 1 : NULL;
+    return true;
 }
 
 int step_EXEC(struct child *child, const struct jail_step *step)
@@ -151,20 +166,13 @@ int step_EXEC(struct child *child, const struct jail_step *step)
     }
     /* A bare name is looked up inside the jail. */
     int error = ENOENT;
-    size_t name_length = strlen(path);
-    for (const char *from = search_path(child->envp);;) {
-        size_t length = strcspn(from, ":");
-        char full[PATH_MAX];
-        if (length > 0 && length + name_length + 2 <= sizeof full) {
-            memcpy(full, from, length);
-            full[length] = '/';
-            memcpy(full + length + 1, path, name_length + 1);
+    char full[PATH_MAX];
+    const char *from = step_search_path(child->envp);
+    while (step_next_on_path(&from, path, full)) {
+        if (full[0]) {
             execve(full, child->argv, child->envp);
             error = errno == ENOENT || errno == ENOTDIR ? error : errno;
         }
-        if (!from[length]) {
-            return -error;
-        }
-        from += length + 1;
     }
+    return -error;
 }

@@ -201,6 +201,8 @@ static bool step_is_readable(const struct jail_step *step)
         return io_is_bool(&step->file.from_input);
     case JAIL_STEP_SECCOMP:
         return io_is_bool(&step->seccomp.notify);
+    case JAIL_STEP_SESSION:
+        return io_is_bool(&step->session.terminal);
     default:
         return step->kind < JAIL_STEP_COUNT;
     }

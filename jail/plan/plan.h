@@ -32,8 +32,11 @@ enum jail_fd {
     JAIL_FD_BRIDGE_OUT, /* and the end that it writes */
     JAIL_FD_WORKSPACE,  /* a detached mount: keeper_copy() */
     JAIL_FD_IMAGE,      /* a detached mount of an image's root directory */
+    JAIL_FD_BIND,       /* detached mounts that BIND steps attach instead of opening their sources */
+    JAIL_FD_BIND_LAST = JAIL_FD_BIND + 7,
     JAIL_FD_COUNT,
 };
+#define JAIL_BINDS_GIVEN_MAX ((size_t)(JAIL_FD_BIND_LAST - JAIL_FD_BIND + 1))
 
 /* Where the program finds its end of the bridge (jail/runtime/README.md), if its plan has one. */
 enum { JAIL_BRIDGE_IN = 3, JAIL_BRIDGE_OUT = 4, JAIL_PROGRAM_FDS = 5 };
@@ -56,6 +59,9 @@ enum {
     JAIL_PROC_TEMPLATE =
         1 << 9, /* PROC: writable, for a template that writes id maps; its jobs mount their own */
 };
+
+/* Where the EGRESS step listens, on the lo of the jail. */
+#define JAIL_EGRESS_PORT 3128
 
 /* Directories in a scratch's root. SUBMOUNT steps put them where the policy wants them. */
 #define SCRATCH_WORK "work" /* the working directory: input files in, output files out */
@@ -107,6 +113,7 @@ struct jail_step {
         struct {
             jail_ref source, path; /* source: absolute on the host */
             uint32_t flags;
+            uint32_t given; /* 0: the child opens the source; else the slot (enum jail_fd) of a mount of it */
         } bind;
         struct {
             jail_ref path;
@@ -135,6 +142,9 @@ struct jail_step {
         struct {
             uint64_t keep; /* bit n: capability number n stays (permitted, effective, inheritable, ambient) */
         } capabilities;
+        struct {
+            bool terminal; /* descriptor 0 is to be its controlling terminal */
+        } session;
         struct {
             uint32_t mask;
         } umask;

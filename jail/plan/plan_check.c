@@ -276,6 +276,14 @@ static verdict check_scratch(const struct jail_plan *plan, const struct jail_ste
     return check_path(plan, step->scratch.path, false);
 }
 
+static verdict check_given(const struct jail_step *step)
+{
+    uint32_t slot = step->bind.given;
+    return slot == 0 || (slot >= JAIL_FD_BIND && slot <= JAIL_FD_BIND_LAST)
+               ? NULL
+               : "a mount that is given has one of the slots for them";
+}
+
 /* The name becomes part of an option of overlayfs, in which ':', ',' and '\\' mean something. */
 static verdict check_image(const struct jail_plan *plan, const struct jail_step *step)
 {
@@ -299,6 +307,14 @@ static verdict check_symlink(const struct jail_plan *plan, const struct jail_ste
     return check_path(plan, step->symlink.path, false);
 }
 
+/* A network that is shared is the host's: its loopback is nobody's to listen on. */
+static verdict check_egress(const struct jail_plan *plan)
+{
+    return (plan->namespaces & CLONE_NEWNET) && jail_plan_has(plan, JAIL_STEP_LOOPBACK)
+               ? NULL
+               : "egress needs a network namespace whose lo is up";
+}
+
 /* What a step holds, whatever stands around it. */
 static verdict check_content(const struct jail_plan *plan, const struct jail_step *step)
 {
@@ -308,6 +324,8 @@ static verdict check_content(const struct jail_plan *plan, const struct jail_ste
         return check_identity(plan, step);
     case JAIL_STEP_LOOPBACK:
         return plan->namespaces & CLONE_NEWNET ? NULL : "loopback needs a network namespace";
+    case JAIL_STEP_EGRESS:
+        return check_egress(plan);
     case JAIL_STEP_HOSTNAME:
         return check_hostname(plan, step);
     case JAIL_STEP_ROOT:
@@ -324,6 +342,7 @@ static verdict check_content(const struct jail_plan *plan, const struct jail_ste
     case JAIL_STEP_BIND:
         words = check_path(plan, step->bind.source, true);
         words = words ? words : check_path(plan, step->bind.path, false);
+        words = words ? words : check_given(step);
         return words ? words : check_flags(step->kind, step->bind.flags);
     case JAIL_STEP_TMPFS:
         words = check_tmpfs(plan, step);
@@ -369,6 +388,7 @@ static verdict check_content(const struct jail_plan *plan, const struct jail_ste
     case JAIL_STEP_NO_NEW_PRIVS:
     case JAIL_STEP_PROGRAM:
     case JAIL_STEP_SESSION:
+    case JAIL_STEP_NO_SET_ID:
         return NULL;
     case JAIL_STEP_COUNT:
         break;

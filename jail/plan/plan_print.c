@@ -249,6 +249,10 @@ static void put_content(struct buf *ret, const struct jail_plan *plan, const str
         break;
     case JAIL_STEP_BIND:
         put_attach(ret, plan, step->bind.source, step->bind.path, step->bind.flags);
+        buf_puts(ret, step->bind.given ? " given" : "");
+        break;
+    case JAIL_STEP_SESSION:
+        buf_puts(ret, step->session.terminal ? "with a terminal" : "");
         break;
     case JAIL_STEP_TMPFS:
         put_string(ret, plan, step->tmpfs.path);

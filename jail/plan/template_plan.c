@@ -2,6 +2,7 @@
 #include "jail/plan/template_plan.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/sched.h>
@@ -14,11 +15,16 @@
 #include "jail/plan/plan.h"
 
 #define PROGRAM_PATH TEMPLATE_SCRIPT_DIRECTORY "/template"
-#define PRELOAD      "LD_PRELOAD=" PROGRAM_PATH
+#define PRELOAD      "LD_PRELOAD="
+
+/* Of a standby jail, beside the preludes of Python's runtime. */
+#define PRELOADED_PATH "/usr/local/lib/immure/immure-python.so"
 
 /* A template's root has room for a policy's inline files and mount points. */
 #define ROOT_BYTES  (4ull << 20) /* the program aside */
 #define ROOT_INODES 4096
+
+#define TEMPORARY_INODES 256
 
 #define FILTER_ALIGN 8
 
@@ -35,6 +41,7 @@ static const enum fate fates[JAIL_STEP_COUNT] = {
     [JAIL_STEP_PROPAGATION] = FATE_BOTH,
     [JAIL_STEP_IDENTITY] = FATE_SPECIAL,
     [JAIL_STEP_LOOPBACK] = FATE_RUN,
+    [JAIL_STEP_EGRESS] = FATE_RUN,
     [JAIL_STEP_HOSTNAME] = FATE_BOTH,
     [JAIL_STEP_ROOT] = FATE_SPECIAL,
     [JAIL_STEP_ROOT_INHERITED] = FATE_RUN,
@@ -60,6 +67,7 @@ static const enum fate fates[JAIL_STEP_COUNT] = {
     [JAIL_STEP_WORKDIR] = FATE_RUN,
     [JAIL_STEP_RLIMIT] = FATE_RUN,
     [JAIL_STEP_SPECULATION] = FATE_RUN,
+    [JAIL_STEP_NO_SET_ID] = FATE_RUN,
     [JAIL_STEP_LANDLOCK] = FATE_RUN,
     [JAIL_STEP_SECCOMP] = FATE_RUN,
     [JAIL_STEP_EXEC] = FATE_SPECIAL,
@@ -172,9 +180,10 @@ static int check_fit(const struct jail_plan *plan, struct err *reterr)
     return check_nothing_is_hidden(plan, reterr);
 }
 
-/* How the template begins: its program with its name before `argv`; or, preloaded into it, the interpreter
- * with `argv` as it is. */
-static void add_exec(struct jail_plan *plan, const struct jail_step *exec, char *const *argv, bool preloaded)
+/* How the template begins: its program with its name before `argv`; or, with what lies at `preloaded` (NULL:
+ * nothing), the interpreter with `argv` as it is. */
+static void add_exec(struct jail_plan *plan, const struct jail_step *exec, char *const *argv,
+                     const char *preloaded)
 {
     CLEANUP(buf_free) struct buf words = BUF_INIT;
     CLEANUP(buf_free) struct buf variables = BUF_INIT;
@@ -192,7 +201,8 @@ static void add_exec(struct jail_plan *plan, const struct jail_step *exec, char 
         buf_append(&variables, variable, strlen(variable) + 1);
     }
     if (preloaded) {
-        buf_append(&variables, PRELOAD, sizeof PRELOAD);
+        buf_append(&variables, PRELOAD, strlen(PRELOAD));
+        buf_append(&variables, preloaded, strlen(preloaded) + 1);
         template.exec.envc++;
         template.exec.envp = jail_plan_bytes(plan, variables.data, variables.len, 1);
     } else {
@@ -203,13 +213,22 @@ static void add_exec(struct jail_plan *plan, const struct jail_step *exec, char 
     *jail_plan_add(plan, JAIL_STEP_EXEC) = template;
 }
 
-/* Copied rather than bound: where it lies on the host, the template's uid may have no way to. */
-static void add_program(struct jail_plan *plan, uint64_t size_bytes)
+static void make_parents(struct jail_plan *plan, const char *path)
 {
-    if (!makes_directory(plan, TEMPLATE_SCRIPT_DIRECTORY)) {
-        add_mkdir(plan, jail_plan_text(plan, TEMPLATE_SCRIPT_DIRECTORY));
+    char parent[PATH_MAX];
+    for (const char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
+        snprintf(parent, sizeof parent, "%.*s", (int)(at - path), path);
+        if (!makes_directory(plan, parent)) {
+            add_mkdir(plan, jail_plan_text(plan, parent));
+        }
     }
-    jail_ref path = jail_plan_text(plan, PROGRAM_PATH);
+}
+
+/* Copied rather than bound: where it lies on the host, the template's uid may have no way to. */
+static void add_program(struct jail_plan *plan, const char *at, uint64_t size_bytes)
+{
+    make_parents(plan, at);
+    jail_ref path = jail_plan_text(plan, at);
     struct jail_step *file = jail_plan_add(plan, JAIL_STEP_FILE);
     file->file.path = path;
     file->file.mode = 0555;
@@ -222,9 +241,20 @@ static uint64_t template_capabilities(bool keep_setid)
     return keep_setid ? 1ull << CAP_SETUID | 1ull << CAP_SETGID : 0;
 }
 
-int jail_plan_for_template(const struct jail_plan *plan, uint64_t size_bytes, char *const *argv,
-                           bool preloaded, uint32_t uid, bool keep_setid, struct jail_plan **ret,
-                           struct err *reterr)
+/* Under the scratch that each job attaches. */
+static void add_temporary(struct jail_plan *plan, jail_ref path, uint64_t size_bytes)
+{
+    struct jail_step *step = jail_plan_add(plan, JAIL_STEP_TMPFS);
+    step->tmpfs.path = path;
+    step->tmpfs.size_bytes = size_bytes;
+    step->tmpfs.inodes = TEMPORARY_INODES;
+    step->tmpfs.mode = 01777;
+    step->tmpfs.flags = JAIL_MOUNT_NOSUID | JAIL_MOUNT_NODEV | JAIL_MOUNT_NOEXEC;
+}
+
+int jail_plan_for_template(const struct jail_plan *plan, uint64_t size_bytes, uint64_t temporary_bytes,
+                           char *const *argv, bool preloaded, uint32_t uid, bool keep_setid,
+                           struct jail_plan **ret, struct err *reterr)
 {
     int r = check_fit(plan, reterr);
     if (r < 0) {
@@ -241,7 +271,7 @@ int jail_plan_for_template(const struct jail_plan *plan, uint64_t size_bytes, ch
     for (uint32_t i = 0; i < plan->n_steps; i++) {
         struct jail_step step = plan->steps[i];
         if (step.kind == JAIL_STEP_PIVOT) {
-            add_program(own, size_bytes);
+            add_program(own, PROGRAM_PATH, size_bytes);
         }
         if (fates[step.kind] == FATE_BOTH || fates[step.kind] == FATE_TEMPLATE) {
             add(own, &step);
@@ -260,6 +290,9 @@ int jail_plan_for_template(const struct jail_plan *plan, uint64_t size_bytes, ch
             add(own, &step);
         } else if (step.kind == JAIL_STEP_SCRATCH) {
             add_mkdir(own, step.scratch.path);
+            if (temporary_bytes > 0) {
+                add_temporary(own, step.scratch.path, temporary_bytes);
+            }
         } else if (step.kind == JAIL_STEP_SUBMOUNT &&
                    !makes_directory(own, jail_plan_string(own, step.submount.path))) {
             add_mkdir(own, step.submount.path);
@@ -267,7 +300,7 @@ int jail_plan_for_template(const struct jail_plan *plan, uint64_t size_bytes, ch
             step.capabilities.keep = template_capabilities(keep_setid);
             add(own, &step);
         } else if (step.kind == JAIL_STEP_EXEC) {
-            add_exec(own, &step, argv, preloaded);
+            add_exec(own, &step, argv, preloaded ? PROGRAM_PATH : NULL);
         }
     }
     r = jail_plan_check(own, reterr);
@@ -347,6 +380,7 @@ static void add_carried(struct jail_plan *to, const struct jail_plan *from, stru
     case JAIL_STEP_PROPAGATION:
     case JAIL_STEP_IDENTITY:
     case JAIL_STEP_LOOPBACK:
+    case JAIL_STEP_EGRESS:
     case JAIL_STEP_ROOT_INHERITED:
     case JAIL_STEP_CAPABILITIES:
     case JAIL_STEP_NO_NEW_PRIVS:
@@ -355,6 +389,7 @@ static void add_carried(struct jail_plan *to, const struct jail_plan *from, stru
     case JAIL_STEP_UMASK:
     case JAIL_STEP_RLIMIT:
     case JAIL_STEP_SPECULATION:
+    case JAIL_STEP_NO_SET_ID:
         break; /* refer to nothing */
     default:
         to->failed = true; /* what it refers to would be left behind */
@@ -425,5 +460,57 @@ int jail_plan_for_run(const struct jail_plan *plan, struct jail_plan **ret, stru
         return r;
     }
     *ret = run;
+    return 0;
+}
+
+static int check_standby_fit(const struct jail_plan *plan, struct err *reterr)
+{
+    if (!jail_plan_has(plan, JAIL_STEP_SCRATCH)) {
+        return refuse(reterr, "it has no scratch");
+    }
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        const char *path = jail_step_path(plan, &plan->steps[i]);
+        if (path && lies_below(path, TEMPLATE_SCRIPT_DIRECTORY)) {
+            return refuse(reterr, "it puts something beside the script");
+        }
+        if (path && lies_below(PRELOADED_PATH, path) && plan->steps[i].kind != JAIL_STEP_MKDIR) {
+            return refuse(reterr, "it mounts something over immure's files");
+        }
+    }
+    return 0;
+}
+
+int jail_plan_for_standby(const struct jail_plan *plan, uint64_t size_bytes, char *const *argv,
+                          struct jail_plan **ret, struct err *reterr)
+{
+    int r = check_standby_fit(plan, reterr);
+    struct jail_plan *own = r < 0 ? NULL : copy_without_steps(plan);
+    if (!own) {
+        return r < 0 ? r : err_errno(reterr, ENOMEM, "planning a standby jail");
+    }
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        struct jail_step step = plan->steps[i];
+        if (step.kind == JAIL_STEP_ROOT) {
+            step.root.size_bytes += size_bytes + ROOT_BYTES;
+            step.root.inodes += ROOT_INODES;
+        }
+        if (step.kind == JAIL_STEP_IMAGE) {
+            add_program(own, PRELOADED_PATH, size_bytes);
+        }
+        if (step.kind == JAIL_STEP_EXEC) {
+            add_exec(own, &step, argv, PRELOADED_PATH);
+        } else {
+            add(own, &step);
+        }
+        if (step.kind == JAIL_STEP_SCRATCH) {
+            add_script_directory(own, jail_plan_string(own, step.scratch.path));
+        }
+    }
+    r = jail_plan_check(own, reterr);
+    if (r < 0) {
+        jail_plan_free(own);
+        return r;
+    }
+    *ret = own;
     return 0;
 }

@@ -77,14 +77,14 @@ static int namespace_for(const struct hostdir_ids *ids)
     return r;
 }
 
-static int map_ids(int mount, const struct hostdir_ids *ids, struct err *reterr)
+static int map_ids(int mount, const struct hostdir_ids *ids, unsigned recursive, struct err *reterr)
 {
     CLEANUP(fd_closep) int userns = namespace_for(ids);
     if (userns < 0) {
         return err_errno(reterr, -userns, "making a user namespace for a directory's owners");
     }
     struct mount_attr attr = {.attr_set = MOUNT_ATTR_IDMAP, .userns_fd = (unsigned)userns};
-    if (mount_setattr(mount, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0) {
+    if (mount_setattr(mount, "", AT_EMPTY_PATH | recursive, &attr, sizeof attr) < 0) {
         int code = errno;
         return err_set(reterr, ERR_HOST, code, NULL,
                        "id-mapped mounts do not work on its file system here (%s)", strerror(code));
@@ -92,19 +92,21 @@ static int map_ids(int mount, const struct hostdir_ids *ids, struct err *reterr)
     return 0;
 }
 
-int hostdir_mount(int dirfd, const struct hostdir_ids *ids, int *ret_fd, struct err *reterr)
+int hostdir_mount(int dirfd, const struct hostdir_ids *ids, bool recursive, int *ret_fd, struct err *reterr)
 {
-    CLEANUP(fd_closep) int mount = open_tree(dirfd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+    unsigned below = recursive ? AT_RECURSIVE : 0;
+    CLEANUP(fd_closep)
+    int mount = open_tree(dirfd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | below);
     if (mount < 0) {
         int code = errno;
         return err_set(reterr, ERR_HOST, code, NULL, "it cannot be made a mount of its own (%s)",
                        strerror(code));
     }
     struct mount_attr attr = {.attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, .propagation = MS_PRIVATE};
-    if (mount_setattr(mount, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0) {
+    if (mount_setattr(mount, "", AT_EMPTY_PATH | below, &attr, sizeof attr) < 0) {
         return err_errno(reterr, errno, "restricting the mount of a directory");
     }
-    int r = ids ? map_ids(mount, ids, reterr) : 0;
+    int r = ids ? map_ids(mount, ids, below, reterr) : 0;
     if (r == 0) {
         *ret_fd = TAKE_FD(mount);
     }

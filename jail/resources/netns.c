@@ -1,4 +1,5 @@
-/* Loopback of a jail, brought up by the parent: libnl allocates, which the child must not.
+/* Loopback of a jail, and what listens on it, as its parent sees it. It is brought up by the parent: libnl
+ * allocates, which the child must not.
  *
  * The socket was opened inside the jail's network namespace and stays bound to it. The kernel checks both who
  * opened it and who sends, and the parent owns the user namespace that the network namespace belongs to. */
@@ -6,7 +7,9 @@
 
 #include <errno.h>
 #include <linux/rtnetlink.h>
+#include <fcntl.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <netlink/msg.h>
 #include <netlink/netlink.h>
 #include <netlink/socket.h>
@@ -14,6 +17,7 @@
 
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
+#include "jail/plan/plan.h"
 
 #define LOOPBACK_INDEX 1 /* the first interface of every network namespace */
 
@@ -105,4 +109,22 @@ int netns_loopback_up(int netlink_fd, struct err *reterr)
     (void)TAKE_FD(fd); /* nl_socket_free() closes it */
     r = set_up(sock, reterr);
     return r < 0 ? r : check_up(sock, reterr);
+}
+
+static int socket_option(int fd, int option)
+{
+    int value = -1;
+    socklen_t size = sizeof value;
+    return getsockopt(fd, SOL_SOCKET, option, &value, &size) < 0 ? -1 : value;
+}
+
+bool netns_is_way_out(int fd)
+{
+    struct sockaddr_in address = {.sin_family = AF_UNSPEC};
+    socklen_t size = sizeof address;
+    return socket_option(fd, SO_DOMAIN) == AF_INET && socket_option(fd, SO_TYPE) == SOCK_STREAM &&
+           socket_option(fd, SO_PROTOCOL) == IPPROTO_TCP && socket_option(fd, SO_ACCEPTCONN) == 1 &&
+           getsockname(fd, (struct sockaddr *)&address, &size) == 0 && size == sizeof address &&
+           address.sin_addr.s_addr == htonl(INADDR_LOOPBACK) && address.sin_port == htons(JAIL_EGRESS_PORT) &&
+           (fcntl(fd, F_GETFL) & O_NONBLOCK);
 }

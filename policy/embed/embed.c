@@ -88,6 +88,10 @@ static int put_each(bool rows)
             fprintf(stderr, "embed: %s: %s\n", err.item, err.text);
             return -1;
         }
+        if (policy->spec->n_egress > 0) {
+            fprintf(stderr, "embed: %s: a shipped policy names no host\n", file->name);
+            return -1;
+        }
         if (rows) {
             put_row(policy, policy_sha256(policy));
             continue;

@@ -300,11 +300,17 @@ static int check_counted(const struct policy_spec *spec, struct policy_filter *f
     return 0;
 }
 
+/* Whether PID 1 of the jail hears of it. */
+static bool is_told(enum seccomp_action_kind action)
+{
+    return action == ACTION_NOTIFY || action == ACTION_KILL_PROCESS;
+}
+
 static bool notifies(const struct policy_spec *spec, const struct policy_filter *filter)
 {
-    bool notify = spec->seccomp_default == ACTION_NOTIFY || filter->locks != 0;
+    bool notify = is_told(spec->seccomp_default) || filter->locks != 0;
     for (size_t i = 0; i < filter->n_entries; i++) {
-        notify |= spec->rules[filter->entries[i].rule].action == ACTION_NOTIFY;
+        notify |= is_told(spec->rules[filter->entries[i].rule].action);
     }
     return notify;
 }

@@ -22,7 +22,7 @@ struct filter_entry {
 struct policy_filter {
     struct sock_filter *instructions;
     uint32_t length;
-    bool notify;                  /* some call may be answered with SECCOMP_RET_USER_NOTIF */
+    bool notify;                  /* PID 1 of the jail is asked about some call, or kills for one */
     uint32_t locks;               /* JAIL_LOCK_*: of those, the ones that are counted, not denied */
     struct filter_entry *entries; /* sorted by number; calls without an entry get the default action */
     size_t n_entries;

@@ -78,6 +78,11 @@ int policy_syscall_number(const char *name, bool *ret_known)
     return nr >= 0 ? nr : -1;
 }
 
+bool policy_syscall_is_of(const char *architecture, const char *name)
+{
+    return seccomp_syscall_resolve_name_arch(seccomp_arch_resolve_name(architecture), name) >= 0;
+}
+
 const char *policy_syscall_name(uint32_t arch, int nr, char *ret, size_t size)
 {
     /* 0 would be libseccomp's word for the native one. */

@@ -10,6 +10,8 @@
 /* The number of a call on the native architecture, or -1; `ret_known` (may be NULL): some architecture has
  * it. */
 int policy_syscall_number(const char *name, bool *ret_known);
+/* True if an architecture, in libseccomp's words, has the call. */
+bool policy_syscall_is_of(const char *architecture, const char *name);
 /* "openat" for a number of an AUDIT_ARCH_*; never NULL ("syscall_999"). Into `ret` of `size` bytes. */
 const char *policy_syscall_name(uint32_t arch, int nr, char *ret, size_t size);
 /* The native architecture in libseccomp's words ("x86_64") and as AUDIT_ARCH_*. */

@@ -21,7 +21,7 @@
 
 #include "jail/base/bpf.h"
 #include "jail/base/cleanup.h"
-#include "policy/filter/bpf.h"
+#include "jail/base/bpf_run.h"
 
 #define NONE      UINT32_MAX /* no place in the new filter: it has failed */
 #define ROOM      BPF_MAXINSNS

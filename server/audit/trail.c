@@ -6,7 +6,6 @@
  * over. */
 #include "server/audit/trail.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -23,11 +22,19 @@
 #include "jail/base/err.h"
 #include "jail/base/io.h"
 #include "server/audit/chain.h"
+#include "server/audit/files.h"
 #include "server/kit/json_out.h"
 #include "server/kit/log.h"
 
-/* A rotated file's name ends in the number of its last line, so that names sort as the lines do. */
-#define ROTATED_DIGITS 12
+/* What the disk must have room for before a job begins: the ends of those that run. And how much it is asked
+ * for at once. */
+#define RESERVE_LEAST ((uint64_t)64 << 10)
+#define RESERVE_BYTES ((int64_t)256 << 10)
+
+/* Files that have been kept for long enough: the warden has other duties. */
+#define REMOVED_AT_ONCE 32
+
+#define MS_PER_DAY ((uint64_t)24 * 3600 * 1000)
 
 struct audit_trail {
     struct audit_trail_options options;
@@ -37,7 +44,12 @@ struct audit_trail {
     bool regular;       /* else nothing is found in it, and it is not rotated: /dev/null, a pipe */
     bool begun;         /* lines have been written, and the lock is ours */
     bool unsure;        /* a write went wrong: the end is to be looked for again */
+    int failure;        /* an errno: why something could not be written, or a file not be left; 0: nothing
+                         * since it last could */
+    bool to_leave;      /* the file could not be left when it was time */
     uint64_t bytes;     /* in the file */
+    uint64_t reserved;  /* up to there the disk has room for the file */
+    uint64_t begun_ms;  /* when its first line was written; 0: nobody knows */
     uint64_t rotate_at; /* 0: never */
     struct audit_link last;
     size_t torn_bytes; /* of a line that a crash cut off, whose hash is `last`'s; 0: none */
@@ -45,14 +57,6 @@ struct audit_trail {
     uint64_t lost;     /* lines that could not be written since the last one that could */
     uint64_t lost_in_all;
     struct buf line; /* kept between lines */
-};
-
-/* ---- The end of a chain ---- */
-
-struct chain_end {
-    bool found;             /* a whole line */
-    struct audit_link last; /* it, but for the hash where a torn one follows: that one's */
-    size_t torn_bytes;
 };
 
 static int not_a_chain(const char *path, struct err *reterr)
@@ -68,121 +72,29 @@ static int cannot(const char *verb, const char *path, int code, struct err *rete
                    io_path_error(path, code, why));
 }
 
-static const char *last_line_feed(const char *data, size_t size)
-{
-    return size > 0 ? memrchr(data, '\n', size) : NULL;
-}
-
-/* `tail` is the end of a file; `whole`: and its beginning. */
-static int read_end(const char *tail, size_t size, bool whole, struct chain_end *ret)
-{
-    const char *feed = last_line_feed(tail, size);
-    const char *torn = feed ? feed + 1 : tail;
-    size_t torn_bytes = size - (size_t)(torn - tail);
-    *ret = (struct chain_end){.torn_bytes = torn_bytes};
-    if (feed) {
-        const char *before = last_line_feed(tail, (size_t)(feed - tail));
-        const char *line = before ? before + 1 : tail;
-        const char *kind;
-        size_t kind_size;
-        if ((!before && !whole) ||
-            !audit_chain_parse(line, (size_t)(feed - line), &ret->last, &kind, &kind_size)) {
-            return -EINVAL;
-        }
-        ret->found = true;
-        ret->last.seq++;
-        sha256_hex_of(line, (size_t)(feed - line), ret->last.sha256);
-    } else if (!whole) {
-        return -EINVAL;
-    }
-    if (torn_bytes > 0) {
-        sha256_hex_of(torn, torn_bytes, ret->last.sha256);
-    }
-    return 0;
-}
-
-/* -EINVAL: there is something else. */
-static int find_end(int fd, uint64_t *ret_bytes, struct chain_end *ret)
-{
-    struct stat stat;
-    if (fstat(fd, &stat) < 0) {
-        return -errno;
-    }
-    /* Long enough for the last line and for what a crash left of another. */
-    size_t size = 2 * (AUDIT_LINE_MAX + 1);
-    uint64_t bytes = (uint64_t)stat.st_size;
-    size = bytes < size ? (size_t)bytes : size;
-    CLEANUP(buf_free) struct buf tail = BUF_INIT;
-    char *to = buf_reserve(&tail, size + 1);
-    if (!to) {
-        return -ENOMEM;
-    }
-    ssize_t n = size > 0 ? pread(fd, to, size, (off_t)(bytes - size)) : 0;
-    if (n != (ssize_t)size) {
-        return n < 0 ? -errno : -EIO;
-    }
-    *ret_bytes = bytes;
-    return read_end(to, size, bytes == size, ret);
-}
-
-/* NAME.000000000042 -> 42; 0: another file. */
-static uint64_t rotated_number(const struct audit_trail *trail, const char *name)
-{
-    size_t length = strlen(trail->name);
-    if (strncmp(name, trail->name, length) != 0 || name[length] != '.' ||
-        strspn(name + length + 1, "0123456789") != strlen(name + length + 1)) {
-        return 0;
-    }
-    return strtoull(name + length + 1, NULL, 10);
-}
-
-/* The file that was rotated last: its number, or 0. */
-static uint64_t newest_rotated(const struct audit_trail *trail)
-{
-    uint64_t newest = 0;
-    int fd = openat(trail->directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
-    if (!directory) {
-        fd_closep(&fd);
-        return 0;
-    }
-    const struct dirent *entry;
-    while ((entry = readdir(directory))) {
-        uint64_t number = rotated_number(trail, entry->d_name);
-        newest = number > newest ? number : newest;
-    }
-    closedir(directory);
-    return newest;
-}
-
-static void rotated_name(const struct audit_trail *trail, uint64_t number, char *ret, size_t size)
-{
-    snprintf(ret, size, "%s.%0*" PRIu64, trail->name, ROTATED_DIGITS, number);
-}
-
 /* The chain goes on where the file before ended. */
-static int find_end_before(const struct audit_trail *trail, struct chain_end *ret)
+static int find_end_before(const struct audit_trail *trail, struct audit_end *ret)
 {
     char name[NAME_MAX + 1];
-    uint64_t newest = newest_rotated(trail), bytes;
-    *ret = (struct chain_end){.last = audit_chain_start()};
+    uint64_t newest = audit_rotated_newest(trail->directory, trail->name), bytes;
+    *ret = (struct audit_end){.last = audit_chain_start()};
     if (newest == 0) {
         return 0;
     }
-    rotated_name(trail, newest, name, sizeof name);
+    audit_rotated_name(trail->name, newest, name);
     CLEANUP(fd_closep) int fd = openat(trail->directory, name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW);
-    return fd < 0 ? -errno : find_end(fd, &bytes, ret);
+    return fd < 0 ? -errno : audit_find_end(fd, &bytes, ret);
 }
 
 static int recover(struct audit_trail *trail, struct err *reterr)
 {
-    struct chain_end end = {.last = audit_chain_start()}, before;
+    struct audit_end end = {.last = audit_chain_start()}, before;
     trail->last = end.last;
     trail->torn_bytes = 0;
     if (!trail->regular) {
         return 0;
     }
-    int r = find_end(trail->fd, &trail->bytes, &end);
+    int r = audit_find_end(trail->fd, &trail->bytes, &end);
     trail->torn_here = end.torn_bytes > 0;
     if (r == 0 && !end.found) {
         r = find_end_before(trail, &before);
@@ -201,6 +113,7 @@ static int recover(struct audit_trail *trail, struct err *reterr)
     trail->last = end.last;
     trail->torn_bytes = end.torn_bytes;
     trail->unsure = false;
+    trail->begun_ms = audit_find_beginning_ms(trail->fd);
     return 0;
 }
 
@@ -220,6 +133,7 @@ static int write_whole(struct audit_trail *trail, const char *data, size_t size)
     int code = n < 0 ? errno : ENOSPC;
     if (n > 0 && trail->regular) {
         trail->unsure = ftruncate(trail->fd, (off_t)trail->bytes) < 0;
+        trail->reserved = 0;
     }
     return -code;
 }
@@ -299,8 +213,31 @@ static int catch_up(struct audit_trail *trail)
     return r == 0 && trail->lost > 0 ? note_lost(trail) : r;
 }
 
+/* Has the disk keep room for what jobs that run have to say at their ends. */
+static int reserve(struct audit_trail *trail)
+{
+    if (!trail->regular || trail->bytes + RESERVE_LEAST <= trail->reserved) {
+        return 0;
+    }
+    int r = fallocate(trail->fd, FALLOC_FL_KEEP_SIZE, (off_t)trail->bytes, RESERVE_BYTES);
+    if (r < 0 && errno != EOPNOTSUPP && errno != ENOSYS && errno != EINTR) {
+        return -errno;
+    }
+    trail->reserved = trail->bytes + (r == 0 ? RESERVE_BYTES : 0);
+    return 0;
+}
+
+/* What has been reserved and is not needed. */
+static void give_back(const struct audit_trail *trail)
+{
+    if (trail->reserved > trail->bytes && !trail->unsure && ftruncate(trail->fd, (off_t)trail->bytes) < 0) {
+        return; /* the room stays taken until the file is removed */
+    }
+}
+
 static void lose(struct audit_trail *trail, int r)
 {
+    trail->failure = -r;
     trail->lost_in_all++;
     if (trail->lost++ == 0) {
         LOG(*trail->options.log, LOG_ERROR, "audit_not_written", LOG_FIELD_STR("audit_log", trail->path),
@@ -316,13 +253,6 @@ static int open_file(const struct audit_trail *trail, int flags)
     int fd = openat(trail->directory, trail->name,
                     O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | flags, 0640);
     return fd < 0 ? -errno : fd;
-}
-
-/* A lock that goes with this process, whatever was forked from it. */
-static int lock(int fd)
-{
-    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    return fcntl(fd, F_SETLK, &whole) < 0 ? -errno : 0;
 }
 
 /* The members that tell how the file began. */
@@ -357,12 +287,14 @@ static void change_over(struct audit_trail *trail, int fd, const char *kind, con
 {
     int r = note_left(trail, kind, previous);
     tell_end(trail, kind);
+    give_back(trail);
     close(trail->fd);
     trail->fd = fd;
-    trail->bytes = 0;
-    trail->rotate_at = trail->options.max_bytes;
-    trail->torn_here = false;
-    r = r < 0 ? r : lock(fd);
+    trail->bytes = trail->reserved = 0;
+    trail->begun_ms = clock_wall_ms();
+    trail->rotate_at = trail->options.limits.max_bytes;
+    trail->torn_here = trail->to_leave = false;
+    r = r < 0 ? r : audit_lock(fd);
     r = r < 0 ? r : note_opened(trail, reason, previous);
     if (r < 0) {
         lose(trail, r);
@@ -371,15 +303,83 @@ static void change_over(struct audit_trail *trail, int fd, const char *kind, con
 
 static void not_rotated(struct audit_trail *trail, int code)
 {
+    trail->failure = code;
     LOG(*trail->options.log, LOG_ERROR, "audit_not_rotated", LOG_FIELD_STR("audit_log", trail->path),
         LOG_FIELD_STR("error", strerror(code)));
-    trail->rotate_at = trail->bytes + trail->options.max_bytes;
+    trail->to_leave = true;
+    uint64_t max_bytes = trail->options.limits.max_bytes;
+    trail->rotate_at = max_bytes > 0 ? trail->bytes + max_bytes : 0;
+}
+
+/* One of the files that have been left; false: none is to go. */
+static bool remove_eldest(struct audit_trail *trail)
+{
+    const struct audit_trail_limits *limits = &trail->options.limits;
+    char name[NAME_MAX + 1];
+    struct stat stat;
+    struct buf note;
+    size_t n;
+    uint64_t eldest = audit_rotated_eldest(trail->directory, trail->name, &n);
+    audit_rotated_name(trail->name, eldest, name);
+    if (eldest == 0 || fstatat(trail->directory, name, &stat, AT_SYMLINK_NOFOLLOW) < 0) {
+        return false;
+    }
+    uint64_t kept_until_ms = ((uint64_t)stat.st_mtim.tv_sec + 1) * 1000 + limits->keep_days * MS_PER_DAY;
+    bool is_old = limits->keep_days > 0 && clock_wall_ms() > kept_until_ms;
+    if ((limits->keep_files == 0 || n <= limits->keep_files) && !is_old) {
+        return false;
+    }
+    if (unlinkat(trail->directory, name, 0) < 0) {
+        LOG(*trail->options.log, LOG_ERROR, "audit_not_removed", LOG_FIELD_STR("file", name),
+            LOG_FIELD_STR("error", strerror(errno)));
+        return false;
+    }
+    LOG(*trail->options.log, LOG_INFO, "audit_removed", LOG_FIELD_STR("file", name));
+    int r = catch_up(trail);
+    if (r == 0) {
+        begin_note(&note, "removed");
+        json_out_text(&note, "file", name);
+        r = end_note(trail, &note);
+    }
+    if (r < 0) {
+        lose(trail, r);
+    }
+    return true;
+}
+
+/* True: there may be more. */
+static bool remove_old(struct audit_trail *trail)
+{
+    int n = 0;
+    while (n < REMOVED_AT_ONCE && remove_eldest(trail)) {
+        n++;
+    }
+    return n == REMOVED_AT_ONCE;
+}
+
+void audit_trail_hangup(struct audit_trail *trail)
+{
+    struct stat stat;
+    if (!trail->begun || !trail->regular || audit_is_in_place(trail->directory, trail->name, trail->fd)) {
+        return;
+    }
+    int fd = open_file(trail, O_NOFOLLOW);
+    if (fd < 0 || fstat(fd, &stat) < 0 || !S_ISREG(stat.st_mode) || stat.st_size > 0) {
+        not_rotated(trail, fd < 0 ? -fd : EEXIST);
+        fd_closep(&fd);
+        return;
+    }
+    change_over(trail, fd, "moved", "moved", NULL);
 }
 
 static void rotate(struct audit_trail *trail)
 {
     char name[NAME_MAX + 1];
-    rotated_name(trail, trail->last.seq + 1, name, sizeof name);
+    if (!audit_is_in_place(trail->directory, trail->name, trail->fd)) {
+        audit_trail_hangup(trail); /* what has the name is not ours to rename */
+        return;
+    }
+    audit_rotated_name(trail->name, trail->last.seq + 1, name);
     if (renameat2(trail->directory, trail->name, trail->directory, name, RENAME_NOREPLACE) < 0) {
         not_rotated(trail, errno);
         return;
@@ -391,23 +391,20 @@ static void rotate(struct audit_trail *trail)
         return;
     }
     change_over(trail, fd, "rotated", "rotated", name);
+    remove_old(trail);
 }
 
-void audit_trail_hangup(struct audit_trail *trail)
+bool audit_trail_tend(struct audit_trail *trail)
 {
-    struct stat ours, there;
-    if (!trail->begun || !trail->regular || fstat(trail->fd, &ours) < 0 ||
-        (fstatat(trail->directory, trail->name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
-         ours.st_dev == there.st_dev && ours.st_ino == there.st_ino)) {
-        return;
+    uint64_t now_ms = clock_wall_ms();
+    if (!trail->begun || !trail->regular) {
+        return false;
     }
-    int fd = open_file(trail, O_NOFOLLOW);
-    if (fd < 0 || fstat(fd, &there) < 0 || !S_ISREG(there.st_mode) || there.st_size > 0) {
-        not_rotated(trail, fd < 0 ? -fd : EEXIST);
-        fd_closep(&fd);
-        return;
+    if (trail->options.limits.keep_days > 0 && trail->begun_ms > 0 && trail->bytes > 0 &&
+        now_ms > trail->begun_ms + MS_PER_DAY && trail->lost == 0) {
+        rotate(trail);
     }
-    change_over(trail, fd, "moved", "moved", NULL);
+    return remove_old(trail);
 }
 
 /* ---- The trail ---- */
@@ -463,7 +460,7 @@ static int open_trail(struct audit_trail *trail, struct err *reterr)
         return cannot("open", trail->path, trail->fd < 0 ? -trail->fd : errno, reterr);
     }
     trail->regular = S_ISREG(stat.st_mode);
-    trail->rotate_at = trail->options.max_bytes;
+    trail->rotate_at = trail->options.limits.max_bytes;
     return recover(trail, reterr);
 }
 
@@ -492,7 +489,7 @@ int audit_trail_open(const struct audit_trail_options *options, struct audit_tra
 
 int audit_trail_begin(struct audit_trail *trail, const char *reason, struct err *reterr)
 {
-    if (trail->regular && lock(trail->fd) < 0) {
+    if (trail->regular && audit_lock(trail->fd) < 0) {
         return err_set(reterr, ERR_CONFIG, EBUSY, "audit_log", "another process writes to %.150s",
                        trail->path);
     }
@@ -520,6 +517,7 @@ void audit_trail_close(struct audit_trail *trail)
         if (r < 0) {
             lose(trail, r);
         }
+        give_back(trail);
         tell_end(trail, "closed");
     }
     trail_free(trail);
@@ -535,20 +533,66 @@ uint64_t audit_trail_lost(const struct audit_trail *trail)
     return trail->lost_in_all;
 }
 
-void audit_trail_set_max_bytes(struct audit_trail *trail, uint64_t max_bytes)
+void audit_trail_set_limits(struct audit_trail *trail, const struct audit_trail_limits *limits)
 {
-    trail->options.max_bytes = trail->rotate_at = max_bytes;
+    trail->options.limits = *limits;
+    trail->to_leave = false;
+    trail->rotate_at = limits->max_bytes;
 }
 
-void audit_trail_append(struct audit_trail *trail, const char *line, size_t size)
+static int write_line(struct audit_trail *trail, const char *line, size_t size)
 {
     if (trail->regular && trail->rotate_at > 0 && trail->bytes > 0 &&
         trail->bytes + size > trail->rotate_at && trail->lost == 0) {
         rotate(trail);
     }
     int r = catch_up(trail);
-    r = r < 0 ? r : write_link(trail, line + 1, size - 1); /* without its brace */
+    return r < 0 ? r : write_link(trail, line + 1, size - 1); /* without its brace */
+}
+
+void audit_trail_append(struct audit_trail *trail, const char *line, size_t size)
+{
+    int r = write_line(trail, line, size);
     if (r < 0) {
         lose(trail, r);
     }
+}
+
+int audit_trail_demand(struct audit_trail *trail, const char *line, size_t size)
+{
+    int r = trail->failure ? -trail->failure : reserve(trail);
+    r = r < 0 ? r : write_line(trail, line, size);
+    trail->failure = r < 0 ? -r : trail->failure;
+    return r;
+}
+
+int audit_trail_failure(const struct audit_trail *trail)
+{
+    return trail->failure;
+}
+
+/* A line is the proof, also where none was lost; it is written to the file that is to be written to. */
+int audit_trail_mend(struct audit_trail *trail)
+{
+    struct buf note;
+    if (trail->regular) {
+        remove_old(trail); /* may make the room that is missing */
+    }
+    int r = reserve(trail);
+    r = r < 0 ? r : catch_up(trail);
+    if (r < 0) {
+        return r;
+    }
+    trail->failure = 0;
+    trail->rotate_at = trail->options.limits.max_bytes;
+    if (trail->regular && (trail->to_leave || !audit_is_in_place(trail->directory, trail->name, trail->fd))) {
+        rotate(trail);
+    }
+    r = trail->failure ? -trail->failure : reserve(trail);
+    if (r == 0) {
+        begin_note(&note, "resumed");
+        r = end_note(trail, &note);
+    }
+    trail->failure = -r;
+    return r;
 }

@@ -10,9 +10,16 @@ struct audit_trail;
 struct err;
 struct log;
 
+/* 0: there is no such limit. */
+struct audit_trail_limits {
+    uint64_t max_bytes;  /* of a file, before it is left */
+    uint64_t keep_files; /* that have been left */
+    uint64_t keep_days;  /* since their last lines; a file is left after a day then */
+};
+
 struct audit_trail_options {
     const char *path;
-    uint64_t max_bytes;     /* of a file; 0: it grows for ever */
+    struct audit_trail_limits limits;
     struct log *const *log; /* where troubles are told; outlives the trail */
     bool only_look;         /* make no file, but say whether one could be made; the trail is not begun then */
 };
@@ -32,11 +39,20 @@ static inline void audit_trail_closep(struct audit_trail **trail)
 const char *audit_trail_path(const struct audit_trail *trail);
 /* Lines that could not be written, since it was opened. */
 uint64_t audit_trail_lost(const struct audit_trail *trail);
-void audit_trail_set_max_bytes(struct audit_trail *trail, uint64_t max_bytes);
+void audit_trail_set_limits(struct audit_trail *trail, const struct audit_trail_limits *limits);
+/* What time brings: files are left and removed. True: there is more to do at once. */
+bool audit_trail_tend(struct audit_trail *trail);
 
 /* One line that audit_chain_takes(). What cannot be written is counted, and the trail says so as soon as it
  * can. */
 void audit_trail_append(struct audit_trail *trail, const char *line, size_t size);
+/* The same for a line without which nothing is to happen: -errno, and it is not counted, where it, or what
+ * follows from it, may not be written. */
+int audit_trail_demand(struct audit_trail *trail, const char *line, size_t size);
+/* An errno: why a line could not be written, or a file not be left, and audit_trail_mend() has not yet said
+ * 0. 0: all is well. */
+int audit_trail_failure(const struct audit_trail *trail);
+int audit_trail_mend(struct audit_trail *trail);
 
 /* Where somebody has moved the file away, a new one is made in its place. */
 void audit_trail_hangup(struct audit_trail *trail);

@@ -150,10 +150,12 @@ void bridge_send_error(struct bridge *bridge, uint64_t id, const char *text)
 static void send_hello(struct bridge *bridge)
 {
     size_t start = begin_frame(bridge);
-    buf_printf(&bridge->waiting,
-               "{\"op\":\"hello\",\"version\":1,\"max_frame_bytes\":%zu,\"max_result_bytes\":%zu,"
-               "\"max_calls_in_flight\":%u}",
-               bridge->limits.frame_bytes, bridge->limits.result_bytes, bridge->limits.calls_in_flight);
+    buf_printf(
+        &bridge->waiting,
+        "{\"op\":\"hello\",\"version\":1,\"max_frame_bytes\":%zu,\"max_result_bytes\":%zu,"
+        "\"max_calls_in_flight\":%u,\"max_shown\":%u,\"max_shown_bytes\":%u,\"max_all_shown_bytes\":%u}",
+        bridge->limits.frame_bytes, bridge->limits.result_bytes, bridge->limits.calls_in_flight,
+        RICH_RESULTS_MAX, RICH_RESULT_BYTES_MAX, RICH_RESULTS_BYTES_MAX);
     end_frame(bridge, start);
 }
 
@@ -193,6 +195,15 @@ void bridge_link_call(struct bridge *bridge, struct bridge_call *call)
     }
     bridge->open = call;
     bridge->n_open++;
+}
+
+struct bridge_call *bridge_oldest_call(const struct bridge *bridge)
+{
+    struct bridge_call *call = bridge->open;
+    while (call && call->next) {
+        call = call->next;
+    }
+    return call;
 }
 
 static void unlink_call(struct bridge_call *call)
@@ -405,6 +416,7 @@ void bridge_free(struct bridge *bridge)
         buf_free(&bridge->received);
         buf_free(&bridge->waiting);
         buf_free(&bridge->output);
+        buf_free(&bridge->results.json);
         free(bridge);
     }
 }
@@ -413,4 +425,9 @@ const char *bridge_output(const struct bridge *bridge, size_t *ret_size)
 {
     *ret_size = bridge->output.len;
     return bridge->output.data ? bridge->output.data : "";
+}
+
+const struct rich_results *bridge_results(const struct bridge *bridge)
+{
+    return &bridge->results;
 }

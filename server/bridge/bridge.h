@@ -10,6 +10,7 @@ struct bridge;
 struct err;
 struct json_slice;
 struct loop;
+struct rich_results;
 
 /* The program's ends, in the order of their descriptors in the jail. The caller closes them once they are
  * with the warden. */
@@ -50,7 +51,9 @@ struct bridge_events {
     void (*outputs)(void *arg, char *const *paths, size_t n);
     /* An evaluator tells of something: a word, in its quotes, and any JSON. */
     void (*event)(void *arg, const struct json_slice *kind, const struct json_slice *data);
-    /* A frame that is neither a call nor a result: a JSON object with a number and another `op`, or one that
+    /* The program shows something: an object of the reply's `results`. */
+    void (*show)(void *arg, const char *json_text, size_t size);
+    /* A frame that is none of these: a JSON object with a number and another `op`, or one that
      * begins with BRIDGE_BINARY. Returns NULL, or why the bridge is to be closed. */
     const char *(*other)(void *arg, const char *data, size_t size);
     /* The program does not keep to the rules: the bridge is closed, the job goes on. */
@@ -74,6 +77,9 @@ void bridge_reply(struct bridge *bridge, uint64_t id, enum bridge_answer kind, c
  * waits. */
 void bridge_send(struct bridge *bridge, const void *head, size_t head_size, const void *data, size_t size);
 
+/* Of the calls without an answer, the one that has waited longest; `previous` is the next. NULL: none. */
+struct bridge_call *bridge_oldest_call(const struct bridge *bridge);
+
 /* A whole number below 2^53, which every language's JSON holds. */
 bool bridge_read_number(const struct json_slice *slice, uint64_t *ret);
 /* A JSON string as it reads; NULL where it is none, or holds a NUL. */
@@ -84,3 +90,5 @@ void bridge_finish(struct bridge *bridge);
 
 /* JSON text of the last result; "" where there is none. */
 const char *bridge_output(const struct bridge *bridge, size_t *ret_size);
+/* What it has shown. */
+const struct rich_results *bridge_results(const struct bridge *bridge);

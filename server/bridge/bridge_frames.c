@@ -28,9 +28,11 @@ enum member {
     MEMBER_DATA,
     MEMBER_FILES,
     MEMBER_KIND,
+    MEMBER_TYPE,
     MEMBERS
 };
-static const char *const member_names[MEMBERS] = {"op", "id", "name", "args", "data", "files", "kind"};
+static const char *const member_names[MEMBERS] = {"op",   "id",    "name", "args",
+                                                  "data", "files", "kind", "type"};
 
 struct frame {
     struct json_slice members[MEMBERS];
@@ -185,6 +187,24 @@ static void handle_event(struct bridge *bridge, const struct frame *frame)
     bridge->events->event(bridge->arg, kind, data);
 }
 
+/* No answer. What is kept of them has limits of its own, and does not count as what calls have sent. */
+static void handle_show(struct bridge *bridge, const struct frame *frame)
+{
+    struct rich_results *results = &bridge->results;
+    size_t before = results->bytes, at;
+    const char *why = bridge->limits.evaluator ? "a frame of an unknown kind"
+                                               : rich_results_add(results, &frame->members[MEMBER_TYPE],
+                                                                  &frame->members[MEMBER_DATA], &at);
+    if (why) {
+        bridge_break_off(bridge, why);
+        return;
+    }
+    bridge->total_bytes -= results->bytes - before;
+    if (results->json.len > at && !bridge->finishing) {
+        bridge->events->show(bridge->arg, results->json.data + at, results->json.len - at);
+    }
+}
+
 static const struct {
     const char *op; /* in its quotes */
     frame_fn handle;
@@ -192,6 +212,7 @@ static const struct {
     {"\"call\"", handle_call},
     {"\"result\"", handle_result},
     {"\"event\"", handle_event},
+    {"\"show\"", handle_show},
 };
 
 static void handle_other(struct bridge *bridge, const char *data, size_t size)

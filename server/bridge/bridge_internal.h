@@ -8,6 +8,7 @@
 
 #include "jail/base/buf.h"
 #include "server/bridge/bridge.h"
+#include "server/kit/rich_results.h"
 
 struct bridge {
     struct loop *loop;
@@ -25,6 +26,7 @@ struct bridge {
     bool handling;  /* inside handle_frames(), which goes on by itself */
     bool finishing; /* the program has ended: nobody reads answers */
     struct buf output;
+    struct rich_results results;
 };
 
 /* One complete frame of the program's, without its header; not empty. */

@@ -10,10 +10,12 @@
 #include <curl/curl.h>
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "config/format/digest.h"
 #include "config/server/callback_url.h"
 #include "config/server/config.h"
 #include "jail/base/buf.h"
@@ -34,7 +36,7 @@
 struct callback_client {
     struct loop *loop;
     struct loop_source *timer;
-    const struct server_config *config;
+    struct callback_places places;
     struct callback_hosts *hosts;
     struct buf ca; /* certificates; empty: none */
     CURLM *multi;
@@ -54,6 +56,7 @@ struct callback_transfer {
     struct curl_slist *headers;
     char *body;
     struct buf answer;
+    bool connects; /* and nothing else */
     bool sent;
     bool too_large, refused; /* the answer; the address */
     bool unwatched;          /* nobody would hear of what its socket has to say */
@@ -177,7 +180,7 @@ static size_t take_answer(char *data, size_t size, size_t n, void *arg)
 {
     struct callback_transfer *transfer = arg;
     size_t bytes = size * n;
-    if (bytes > transfer->client->config->max_tool_answer_bytes - transfer->answer.len) {
+    if (bytes > transfer->client->places.max_answer_bytes - transfer->answer.len) {
         transfer->too_large = true;
         return 0;
     }
@@ -211,7 +214,7 @@ static void retire(struct callback_transfer *transfer)
     struct callback_client *client = transfer->client;
     curl_multi_remove_handle(client->multi, transfer->easy);
     unlink_transfer(transfer);
-    if (client->n_idle == IDLE_HANDLES_MAX) {
+    if (client->n_idle == IDLE_HANDLES_MAX || transfer->connects) {
         transfer_free(transfer);
         return;
     }
@@ -304,6 +307,15 @@ static int add_header(struct callback_transfer *transfer, const char *name, cons
     return 0;
 }
 
+static int sign(struct callback_transfer *transfer, const struct callback_request *request)
+{
+    static const char scheme[] = "sha256=";
+    char value[sizeof scheme + SHA256_HEX], hex[SHA256_HEX];
+    hmac_sha256_hex_of(request->secret, request->body, request->body_size, hex);
+    snprintf(value, sizeof value, "%s%s", scheme, hex);
+    return add_header(transfer, "X-Immure-Signature", value);
+}
+
 static int set_request(struct callback_transfer *transfer, const struct callback_request *request)
 {
     CURL *easy = transfer->easy;
@@ -313,8 +325,10 @@ static int set_request(struct callback_transfer *transfer, const struct callback
     r = r < 0 ? r : add_header(transfer, "Content-Type", "application/json");
     r = r < 0 ? r : add_header(transfer, "Accept", "application/json");
     r = r < 0 ? r : add_header(transfer, "Expect", ""); /* not to be asked before the body is sent */
-    r = r < 0 ? r : add_header(transfer, "X-Request-Id", request->request_id);
+    r = r < 0 || !request->request_id ? r : add_header(transfer, "X-Request-Id", request->request_id);
+    r = r < 0 || !request->header ? r : add_header(transfer, request->header, request->header_value);
     r = r < 0 || !*request->traceparent ? r : add_header(transfer, "traceparent", request->traceparent);
+    r = r < 0 || !*request->secret ? r : sign(transfer, request);
     if (r < 0) {
         return r;
     }
@@ -353,6 +367,56 @@ void callback_cancel(struct callback_transfer *transfer)
     retire(transfer);
 }
 
+/* ---- Connections ---- */
+
+int callback_connect(struct callback_client *client, const struct callback_config *to,
+                     void (*done)(void *arg, const struct callback_answer *answer), void *arg,
+                     struct callback_transfer **ret)
+{
+    struct sockaddr_storage known;
+    if (callback_hosts_addresses(client->hosts, &to->url, &known, 1) == 0) {
+        return -EHOSTUNREACH; /* libcurl would look it up, which this process may not */
+    }
+    struct callback_transfer *transfer = take_transfer(client);
+    if (!transfer) {
+        return -ENOMEM;
+    }
+    transfer->url = to->url;
+    transfer->done = done;
+    transfer->arg = arg;
+    transfer->connects = true;
+    if (curl_easy_setopt(transfer->easy, CURLOPT_URL, to->text) != CURLE_OK ||
+        curl_easy_setopt(transfer->easy, CURLOPT_CONNECT_ONLY, 1L) != CURLE_OK ||
+        curl_easy_setopt(transfer->easy, CURLOPT_TIMEOUT_MS, 0L) != CURLE_OK ||
+        curl_multi_add_handle(client->multi, transfer->easy) != CURLM_OK) {
+        retire(transfer);
+        return -ENOMEM;
+    }
+    *ret = transfer;
+    return 0;
+}
+
+int callback_fd(const struct callback_transfer *transfer)
+{
+    curl_socket_t fd = -1;
+    curl_easy_getinfo(transfer->easy, CURLINFO_ACTIVESOCKET, &fd);
+    return fd;
+}
+
+ssize_t callback_send(struct callback_transfer *transfer, const void *data, size_t size)
+{
+    size_t n = 0;
+    CURLcode r = curl_easy_send(transfer->easy, data, size, &n);
+    return r == CURLE_OK ? (ssize_t)n : r == CURLE_AGAIN ? -EAGAIN : -EPIPE;
+}
+
+ssize_t callback_receive(struct callback_transfer *transfer, void *data, size_t size)
+{
+    size_t n = 0;
+    CURLcode r = curl_easy_recv(transfer->easy, data, size, &n);
+    return r == CURLE_OK ? (ssize_t)n : r == CURLE_AGAIN ? -EAGAIN : -EPIPE;
+}
+
 /* ---- Ends ---- */
 
 static const char *reason(const struct callback_transfer *transfer, CURLcode code)
@@ -373,6 +437,10 @@ static void end(struct callback_transfer *transfer, CURLcode code)
 {
     struct callback_answer answer = {.outcome = CALLBACK_ANSWERED, .body = &transfer->answer};
     long status = 0;
+    if (transfer->connects && code == CURLE_OK) {
+        transfer->done(transfer->arg, &answer);
+        return;
+    }
     curl_easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &status);
     answer.status = status;
     if (code != CURLE_OK || status == 0) {
@@ -448,33 +516,15 @@ void callback_client_run(struct callback_client *client)
 
 /* ---- Life ---- */
 
-static bool uses_https(const struct server_config *config)
-{
-    bool https = config->callback_any;
-    for (size_t i = 0; i < config->n_callbacks; i++) {
-        https = https || config->callbacks[i].url.https;
-    }
-    return https;
-}
-
-/* Without certificates every HTTPS server is refused. */
-static int read_certificates(struct callback_client *client, struct err *reterr)
-{
-    if (!uses_https(client->config)) {
-        return 0;
-    }
-    return certificates_read(client->config->callback_ca_file, "callback_ca_file", &client->ca, reterr);
-}
-
 static int start(struct callback_client *client, struct log *log, struct err *reterr)
 {
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
         return err_set(reterr, ERR_HOST, EINVAL, NULL, "libcurl cannot start");
     }
-    int r = read_certificates(client, reterr);
-    r = r < 0 ? r
-              : callback_hosts_new(client->config->callbacks, client->config->n_callbacks, log,
-                                   &client->hosts, reterr);
+    const struct callback_places *places = &client->places;
+    bool https = places->any || callback_hosts_use_https(places->entries, places->n_entries);
+    int r = https ? certificates_read(places->ca_file, "callback_ca_file", &client->ca, reterr) : 0;
+    r = r < 0 ? r : callback_hosts_new(places->entries, places->n_entries, log, &client->hosts, reterr);
     r = r < 0 ? r : loop_add_timer(client->loop, on_timer, client, &client->timer, reterr);
     if (r < 0) {
         return r;
@@ -496,7 +546,7 @@ static int start(struct callback_client *client, struct log *log, struct err *re
     return ok ? 0 : err_errno(reterr, ENOMEM, "starting libcurl");
 }
 
-int callback_client_new(struct loop *loop, struct log *log, const struct server_config *config,
+int callback_client_new(struct loop *loop, struct log *log, const struct callback_places *places,
                         struct callback_client **ret, struct err *reterr)
 {
     struct callback_client *client = calloc(1, sizeof *client);
@@ -504,7 +554,7 @@ int callback_client_new(struct loop *loop, struct log *log, const struct server_
         return err_errno(reterr, ENOMEM, "starting the callback client");
     }
     client->loop = loop;
-    client->config = config;
+    client->places = *places;
     int r = start(client, log, reterr);
     if (r < 0) {
         callback_client_free(client);

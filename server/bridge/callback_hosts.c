@@ -17,6 +17,7 @@
 #include "config/server/config.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
+#include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "server/kit/log.h"
 
@@ -26,6 +27,10 @@
 struct address {
     unsigned char bytes[16];
 };
+
+/* For all names together; the one that is being looked up then may take some seconds more. The front has to
+ * say that it serves meanwhile (front_timeout_ms). */
+#define LOOK_UP_NS (5 * NS_PER_S)
 
 struct host {
     char name[CALLBACK_HOST_BYTES];
@@ -38,6 +43,7 @@ struct callback_hosts {
     struct host *hosts;
     size_t n_hosts;
     char **resolved;
+    uint64_t until_ns; /* for looking up */
 };
 
 static const unsigned char mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
@@ -150,7 +156,9 @@ static void add_address(struct host *host, const struct sockaddr *from, bool pri
     }
     if (!private_allowed && !is_public(&address)) {
         LOG(log, LOG_WARNING, "callback_address_refused", LOG_FIELD_STR("host", host->name),
-            LOG_FIELD_STR("means", "it is not public, and private_addresses is not set"));
+            LOG_FIELD_STR("means",
+                          "it is not public; private_addresses of a callback, or egress_private_host, "
+                          "would allow it"));
         return;
     }
     host->addresses[host->n++] = address;
@@ -164,15 +172,20 @@ static void add_localhost(struct host *host, struct log *log)
     add_address(host, (const struct sockaddr *)&v6, true, log);
 }
 
+static void warn_unknown(const struct host *host, const char *error, struct log *log)
+{
+    LOG(log, LOG_WARNING, "callback_host_unknown", LOG_FIELD_STR("host", host->name),
+        LOG_FIELD_STR("error", error),
+        LOG_FIELD_STR("means", "what connects to it fails until the configuration is loaded again"));
+}
+
 static void look_up(struct host *host, bool private_allowed, struct log *log)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
     int r = getaddrinfo(host->name, NULL, &hints, &found);
     if (r != 0) {
-        LOG(log, LOG_WARNING, "callback_host_unknown", LOG_FIELD_STR("host", host->name),
-            LOG_FIELD_STR("error", gai_strerror(r)),
-            LOG_FIELD_STR("means", "what connects to it fails until the configuration is loaded again"));
+        warn_unknown(host, gai_strerror(r), log);
         return;
     }
     for (const struct addrinfo *at = found; at; at = at->ai_next) {
@@ -191,6 +204,16 @@ static struct host *find_host(const struct callback_hosts *hosts, const char *na
     return NULL;
 }
 
+static const struct host *find_name(const struct callback_hosts *hosts, const char *name)
+{
+    for (size_t i = 0; i < hosts->n_hosts; i++) {
+        if (strcmp(hosts->hosts[i].name, name) == 0) {
+            return &hosts->hosts[i];
+        }
+    }
+    return NULL;
+}
+
 static void add_host(struct callback_hosts *hosts, const struct callback_url *url, bool private_allowed,
                      struct log *log)
 {
@@ -198,11 +221,17 @@ static void add_host(struct callback_hosts *hosts, const struct callback_url *ur
     if (url->is_literal || host) {
         return;
     }
+    const struct host *same = find_name(hosts, url->host);
     host = &hosts->hosts[hosts->n_hosts++];
     snprintf(host->name, sizeof host->name, "%s", url->host);
     host->port = url->port;
     if (callback_url_is_localhost(url)) {
         add_localhost(host, log);
+    } else if (same) {
+        memcpy(host->addresses, same->addresses, sizeof host->addresses);
+        host->n = same->n;
+    } else if (clock_now_ns() >= hosts->until_ns) {
+        warn_unknown(host, "others took too long to look up", log);
     } else {
         look_up(host, private_allowed, log);
     }
@@ -262,6 +291,7 @@ int callback_hosts_new(const struct callback_config *entries, size_t n_entries, 
         callback_hosts_free(hosts);
         return err_errno(reterr, ENOMEM, "looking up callback hosts");
     }
+    hosts->until_ns = clock_now_ns() + LOOK_UP_NS;
     for (size_t i = 0; i < n_entries; i++) {
         const struct callback_url *url = &entries[i].url;
         add_host(hosts, url, any_allows_private(entries, n_entries, url), log);
@@ -272,6 +302,15 @@ int callback_hosts_new(const struct callback_config *entries, size_t n_entries, 
     }
     *ret = hosts;
     return 0;
+}
+
+bool callback_hosts_use_https(const struct callback_config *entries, size_t n_entries)
+{
+    bool https = false;
+    for (size_t i = 0; i < n_entries; i++) {
+        https = https || entries[i].url.https;
+    }
+    return https;
 }
 
 void callback_hosts_free(struct callback_hosts *hosts)

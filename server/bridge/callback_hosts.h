@@ -18,6 +18,9 @@ int callback_hosts_new(const struct callback_config *entries, size_t n_entries, 
                        struct callback_hosts **ret, struct err *reterr);
 void callback_hosts_free(struct callback_hosts *hosts); /* takes NULL */
 
+/* Whether any of them is to be checked against certificates. */
+bool callback_hosts_use_https(const struct callback_config *entries, size_t n_entries);
+
 /* "HOST:PORT:ADDRESS,ADDRESS" for each name that has any, ending with NULL. */
 const char *const *callback_hosts_resolved(const struct callback_hosts *hosts);
 

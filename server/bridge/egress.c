@@ -212,15 +212,6 @@ void egress_job_free(struct egress_job *job)
     free(job);
 }
 
-static bool uses_https(const struct server_config *config)
-{
-    bool https = false;
-    for (size_t i = 0; i < config->n_egress; i++) {
-        https = https || config->egress[i].url.https;
-    }
-    return https;
-}
-
 int egress_new(struct loop *loop, struct log *log, const struct server_config *config, struct egress **ret,
                struct err *reterr)
 {
@@ -231,7 +222,7 @@ int egress_new(struct loop *loop, struct log *log, const struct server_config *c
     egress->loop = loop;
     egress->config = config;
     int r = callback_hosts_new(config->egress, config->n_egress, log, &egress->hosts, reterr);
-    if (r == 0 && uses_https(config)) {
+    if (r == 0 && callback_hosts_use_https(config->egress, config->n_egress)) {
         r = certificates_read(config->package_index_ca_file, "package_index_ca_file", &egress->ca, reterr);
     }
     if (r < 0) {

@@ -1,6 +1,6 @@
 /* Tool calls. Runs in the front. Their names and arguments are a program's, their answers a callback
- * server's: both are passed on as JSON that has been looked at, never as anything else. Each call is counted
- * and has a line in the audit trail, without its arguments. */
+ * server's or the caller's: both are passed on as JSON that has been looked at, never as anything else. Each
+ * call is counted and has a line in the audit trail, without its arguments. */
 #include "server/bridge/tools.h"
 
 #include <ctype.h>
@@ -13,15 +13,18 @@
 
 #include "config/format/json.h"
 #include "config/format/utf8.h"
+#include "config/server/config.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "server/bridge/bridge.h"
 #include "server/bridge/callback.h"
+#include "server/bridge/held_calls.h"
 #include "server/kit/function_ids.h"
 #include "server/kit/json_out.h"
 #include "server/kit/log.h"
 #include "server/kit/metrics.h"
+#include "server/kit/spans.h"
 
 /* How much of an error's body is quoted. */
 #define QUOTED_BYTES_MAX 4096u
@@ -29,20 +32,37 @@
 /* What a jail may take to be built and to end, beyond its program's time. */
 #define GRACE_NS (15 * NS_PER_S)
 
-/* A call that is with the callback server. */
+/* A call that is with the callback server, or with the caller. */
 struct tool_call {
     const struct tools *tools;
     struct bridge_call *call;
-    struct callback_transfer *transfer;
+    struct callback_transfer *transfer; /* NULL: with the caller */
+    struct held_call *held;             /* NULL: with the callback server */
     uint64_t start_ns;
+    struct trace trace;
 };
 
 /* Tools that would start another job. */
 static const char *const refused_names[] = {"execute_code", "execute_plan"};
 
-static void note(const struct tools *tools, const char *name, uint64_t start_ns, const char *outcome,
-                 long status)
+static void note(const struct tools *tools, const char *name, const struct trace *trace, uint64_t start_ns,
+                 const char *outcome, long status)
 {
+    const struct log_field attributes[] = {
+        LOG_FIELD_STR("immure.tool", name),
+        LOG_FIELD_STR("immure.outcome", outcome),
+        LOG_FIELD_STR("http.request.method", "POST"),
+        LOG_FIELD_I64("http.response.status_code", status),
+    };
+    /* Without a status there was no answer over HTTP. */
+    spans_add(tools->spans, trace,
+              &(struct span){.name = "tool call",
+                             .kind = SPAN_CLIENT,
+                             .start_ns = start_ns,
+                             .end_ns = clock_now_ns(),
+                             .failed = strcmp(outcome, "success") != 0,
+                             .attributes = attributes,
+                             .n_attributes = status > 0 ? 4 : 2});
     metrics_add(tools->metrics, METRIC_TOOL_CALLS, outcome, NULL, 1);
     LOG(tools->audit, LOG_INFO, "tool_call", LOG_FIELD_STR("key", tools->key),
         LOG_FIELD_STR("request_id", tools->request_id), LOG_FIELD_STR("execution_id", tools->execution_id),
@@ -150,6 +170,7 @@ static void on_done(void *arg, const struct callback_answer *answer)
     const struct tools *tools = own->tools;
     CLEANUP(freep) char *name = strdup(call->name); /* gone with the answer */
     uint64_t start_ns = own->start_ns;
+    const struct trace trace = own->trace;
     call->user = NULL;
     free(own);
     const char *outcome;
@@ -162,7 +183,29 @@ static void on_done(void *arg, const struct callback_answer *answer)
     } else {
         outcome = answer_body(tools, call, answer->body);
     }
-    note(tools, name, start_ns, outcome, answer->status);
+    note(tools, name, &trace, start_ns, outcome, answer->status);
+}
+
+static void on_held(void *arg, enum held_answer kind, const char *json_text, size_t size)
+{
+    static const char *const outcomes[] = {
+        [HELD_DATA] = "success", [HELD_ERROR] = "tool_error", [HELD_FAILED] = "request_failed"};
+    struct tool_call *own = arg;
+    struct bridge_call *call = own->call;
+    const struct tools *tools = own->tools;
+    CLEANUP(freep) char *name = strdup(call->name); /* gone with the answer */
+    uint64_t start_ns = own->start_ns;
+    const struct trace trace = own->trace;
+    call->user = NULL;
+    free(own);
+    if (kind == HELD_DATA) {
+        bridge_answer(call, BRIDGE_DATA, json_text, size);
+    } else if (kind == HELD_ERROR) {
+        answer_tool_error(tools, call, json_text, size);
+    } else {
+        answer_failed_request(call, json_text);
+    }
+    note(tools, name, &trace, start_ns, outcomes[kind], 0);
 }
 
 static void write_body(const struct tools *tools, const struct bridge_call *call, struct buf *ret)
@@ -183,25 +226,46 @@ static uint64_t time_left_ms(const struct tools *tools)
     return left_ms < tools->timeout_ms ? left_ms : tools->timeout_ms;
 }
 
-static int post(const struct tools *tools, struct bridge_call *call)
+static int post(const struct tools *tools, struct tool_call *own)
 {
     CLEANUP(buf_free) struct buf body = BUF_INIT;
-    write_body(tools, call, &body);
-    struct tool_call *own = body.failed ? NULL : calloc(1, sizeof *own);
-    if (!own) {
+    write_body(tools, own->call, &body);
+    if (body.failed) {
         return -ENOMEM;
     }
-    *own = (struct tool_call){.tools = tools, .call = call, .start_ns = clock_now_ns()};
-    call->user = own;
+    char traceparent[TRACEPARENT_BYTES];
+    trace_write(&own->trace, traceparent);
     const struct callback_request request = {.url = tools->callback_url,
                                              .body = body.data,
                                              .body_size = body.len,
-                                             .traceparent = tools->traceparent,
+                                             .traceparent =
+                                                 own->trace.sampled ? traceparent : tools->traceparent,
                                              .request_id = tools->request_id,
+                                             .secret = tools->owner ? tools->owner->callback_secret : "",
                                              .timeout_ms = time_left_ms(tools),
                                              .done = on_done,
                                              .arg = own};
-    int r = callback_post(tools->callbacks, &request, &own->transfer);
+    return callback_post(tools->callbacks, &request, &own->transfer);
+}
+
+static int hold(const struct tools *tools, struct tool_call *own)
+{
+    int r = held_call_new(tools->held, on_held, own, &own->held);
+    if (r == 0) {
+        tools->tell(tools->tell_arg, held_call_id(own->held), own->call);
+    }
+    return r;
+}
+
+static int begin(const struct tools *tools, struct bridge_call *call, const struct trace *trace)
+{
+    struct tool_call *own = calloc(1, sizeof *own);
+    if (!own) {
+        return -ENOMEM;
+    }
+    *own = (struct tool_call){.tools = tools, .call = call, .start_ns = clock_now_ns(), .trace = *trace};
+    call->user = own;
+    int r = tools->held ? hold(tools, own) : post(tools, own);
     if (r < 0) {
         call->user = NULL;
         free(own);
@@ -255,7 +319,7 @@ static bool is_name(const char *name)
 /* Why a call is not made; NULL: it is. */
 static const char *why_not(const struct tools *tools, const char *name)
 {
-    if (!tools->callback_url || !tools->callbacks) {
+    if (!tools->held && (!tools->callback_url || !tools->callbacks)) {
         return "call_tool: no callback URL configured";
     }
     if (tools->functions) {
@@ -271,15 +335,17 @@ void tools_call(const struct tools *tools, struct bridge_call *call)
     uint64_t start_ns = clock_now_ns();
     CLEANUP(freep) char *name = strdup(call->name);
     const char *why = why_not(tools, call->name);
+    struct trace trace;
+    trace_child(tools->trace, &trace);
     if (why) {
         bridge_answer(call, BRIDGE_ERROR, why, strlen(why));
-        note(tools, name, start_ns, "refused", 0);
+        note(tools, name, &trace, start_ns, "refused", 0);
     } else if (!tools->functions && is_refused(call->name)) {
         answer_error(call, "' failed: ", recursion, sizeof recursion - 1);
-        note(tools, name, start_ns, "refused", 0);
-    } else if (post(tools, call) < 0) {
+        note(tools, name, &trace, start_ns, "refused", 0);
+    } else if (begin(tools, call, &trace) < 0) {
         answer_failed_request(call, "out of memory");
-        note(tools, name, start_ns, "request_failed", 0);
+        note(tools, name, &trace, start_ns, "request_failed", 0);
     }
 }
 
@@ -287,9 +353,29 @@ void tools_cancel(const struct tools *tools, struct bridge_call *call)
 {
     struct tool_call *own = call->user;
     if (own) {
-        note(tools, call->name, own->start_ns, "cancelled", 0);
-        callback_cancel(own->transfer);
+        note(tools, call->name, &own->trace, own->start_ns, "cancelled", 0);
+        if (own->held) {
+            held_call_drop(own->held);
+        } else {
+            callback_cancel(own->transfer);
+        }
         call->user = NULL;
         free(own);
+    }
+}
+
+const char *tools_told_id(const struct bridge_call *call)
+{
+    const struct tool_call *own = call->user;
+    return own && own->held ? held_call_id(own->held) : NULL;
+}
+
+void tools_answer(struct bridge_call *call, bool failed, const char *json_text, size_t size)
+{
+    const struct tool_call *own = call->user;
+    if (size > own->tools->max_answer_bytes) {
+        held_call_answer(own->held, HELD_FAILED, "the answer is too large", 0);
+    } else {
+        held_call_answer(own->held, failed ? HELD_ERROR : HELD_DATA, json_text, size);
     }
 }

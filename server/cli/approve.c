@@ -20,6 +20,7 @@
 #include "server/cli/command.h"
 #include "server/cli/http_ask.h"
 #include "server/cli/options.h"
+#include "server/cli/tables.h"
 #include "server/cli/shown_text.h"
 #include "server/host/listen.h"
 
@@ -44,8 +45,10 @@ static const struct option_row approve_rows[] = {
      offsetof(struct approve_options, reason)},
 };
 
-static const struct option_table approve_table = {
+const struct option_table approve_table = {
     .command = "approve",
+    .examples = "immure approve\n"
+                "immure approve 5b1f --reject --reason \"too broad\"\n",
     .synopsis = "[ID] [OPTION...]",
     .about =
         "Shows the jobs that wait for an approval, or the job ID, with their code, and asks about each on a "

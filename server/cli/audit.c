@@ -2,6 +2,7 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "jail/base/cleanup.h"
@@ -9,9 +10,11 @@
 #include "server/audit/verify.h"
 #include "server/cli/command.h"
 #include "server/cli/options.h"
+#include "server/cli/tables.h"
 
 struct verify_options {
     const char *contains;
+    bool by_directory;
 };
 
 static const struct option_row verify_rows[] = {
@@ -19,11 +22,16 @@ static const struct option_row verify_rows[] = {
      "a line with this hash must be among them: one that an earlier run, or the server's log, named as the "
      "last",
      OPTION_TEXT, offsetof(struct verify_options, contains)},
+    {"--by-directory", NULL,
+     "the files of each directory are one trail: what several servers have written, gathered under one roof",
+     OPTION_SWITCH, offsetof(struct verify_options, by_directory)},
 };
 
-static const struct option_table verify_table = {
+const struct option_table audit_verify_table = {
     .command = "audit verify",
-    .synopsis = "[--contains SHA256] FILE...",
+    .examples = "immure audit verify /var/log/immure/audit.log\n"
+                "immure audit verify --by-directory /srv/gathered/*/audit.log*\n",
+    .synopsis = "[--contains SHA256] [--by-directory] FILE...",
     .about =
         "Holds each line of an audit log against the hash in the one behind it: lines that were changed, "
         "removed, inserted or reordered are told by file and line. Several files are read in the order of "
@@ -66,15 +74,75 @@ static void print_summary(const struct audit_verdict *verdict)
            verdict->lines, verdict->faults, last->seq, last->sha256);
 }
 
+/* The bytes of a path before its last part. */
+static size_t directory_size(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? (size_t)(slash - path) : 0;
+}
+
+static bool same_directory(const char *a, const char *b)
+{
+    size_t size = directory_size(a);
+    return size == directory_size(b) && memcmp(a, b, size) == 0;
+}
+
+/* -1: a file cannot be read; else whether all is well. */
+static int verify_trail(const char *const *paths, size_t n, const char *contains, bool *ret_contains)
+{
+    const struct audit_report report = {.tell = print_finding};
+    struct audit_verdict verdict;
+    struct err err = {0};
+    if (audit_verify(paths, n, contains, &report, &verdict, &err) < 0) {
+        command_fail("audit verify", &err, EXIT_CODE_FAILED);
+        return -1;
+    }
+    print_summary(&verdict);
+    *ret_contains = *ret_contains || verdict.contains;
+    return verdict.faults == 0 && verdict.last.seq > 0;
+}
+
+/* One trail after the other, in the order in which their first files are named. */
+static int verify_all(char **paths, size_t n, const struct verify_options *options)
+{
+    CLEANUP(freep) const char **trail = calloc(n, sizeof *trail);
+    bool contains = !options->contains, well = trail != NULL;
+    size_t size = 0;
+    for (size_t i = 0; trail && i < n; i++) {
+        const char *first = paths[i];
+        if (!first) {
+            continue; /* of a trail that has been read */
+        }
+        size = 0;
+        for (size_t j = i; j < n; j++) {
+            if (paths[j] && (!options->by_directory || same_directory(paths[j], first))) {
+                trail[size++] = paths[j];
+                paths[j] = NULL;
+            }
+        }
+        if (options->by_directory) {
+            printf("%.*s:\n", (int)directory_size(first), first);
+        }
+        int r = verify_trail(trail, size, options->contains, &contains);
+        if (r < 0) {
+            return EXIT_CODE_FAILED;
+        }
+        well = well && r > 0;
+    }
+    if (!contains) {
+        printf("there is no line with hash %s: cut off, or changed\n", options->contains);
+    }
+    return contains && well ? EXIT_CODE_OK : EXIT_CODE_FAILED;
+}
+
 static int verify(int argc, char **argv)
 {
     struct verify_options options = {0};
-    struct audit_verdict verdict;
     struct err err = {0};
     int n;
-    int r = options_parse(&verify_table, argc, argv, &options, &n, &err);
+    int r = options_parse(&audit_verify_table, argc, argv, &options, &n, &err);
     if (r == OPTIONS_HELP) {
-        options_print_help(&verify_table, stdout);
+        options_print_help(&audit_verify_table, stdout);
         return EXIT_CODE_OK;
     }
     if (r == 0 && n == 0) {
@@ -86,17 +154,7 @@ static int verify(int argc, char **argv)
     if (r < 0) {
         return command_fail("audit verify", &err, EXIT_CODE_USAGE);
     }
-    const struct audit_report report = {.tell = print_finding};
-    r = audit_verify((const char *const *)argv + 1, (size_t)n, options.contains, &report, &verdict, &err);
-    if (r < 0) {
-        return command_fail("audit verify", &err, EXIT_CODE_FAILED);
-    }
-    print_summary(&verdict);
-    bool found = !options.contains || verdict.contains;
-    if (!found) {
-        printf("there is no line with hash %s: cut off, or changed\n", options.contains);
-    }
-    return verdict.faults == 0 && verdict.last.seq > 0 && found ? EXIT_CODE_OK : EXIT_CODE_FAILED;
+    return verify_all(argv + 1, (size_t)n, &options);
 }
 
 int cmd_audit(int argc, char **argv)
@@ -105,7 +163,7 @@ int cmd_audit(int argc, char **argv)
         return verify(argc - 1, argv + 1);
     }
     return command_usage(argc, argv,
-                         "usage: immure audit verify [--contains SHA256] FILE...\n"
+                         "usage: immure audit verify [--contains SHA256] [--by-directory] FILE...\n"
                          "\n"
                          "`immure audit verify --help` tells more.\n");
 }

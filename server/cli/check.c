@@ -20,13 +20,16 @@
 #include "policy/policy.h"
 #include "server/cli/command.h"
 #include "server/cli/options.h"
-#include "server/cli/probe.h"
-#include "server/cli/selftest_jail.h"
+#include "server/cli/tables.h"
+#include "server/probe/probe.h"
+#include "server/probe/selftest_jail.h"
 #include "server/host/interpreter.h"
 #include "server/host/programs.h"
 #include "server/kit/json_out.h"
 #include "server/kit/sentence.h"
 #include "server/warden/front_process.h"
+
+#define CONFIG_VARIABLE "SANDBOX_EXECUTOR_CONFIG"
 
 struct check_options {
     bool json;
@@ -36,8 +39,10 @@ static const struct option_row check_rows[] = {
     {"--json", NULL, "one JSON object instead of lines", OPTION_SWITCH, offsetof(struct check_options, json)},
 };
 
-static const struct option_table check_table = {
+const struct option_table check_table = {
     .command = "check",
+    .examples = "immure check\n"
+                "immure check --json | jq .\n",
     .synopsis = "[--json]",
     .about =
         "Tries every layer that a jail is made of, then a jail, and says what is missing and what to do.",
@@ -152,9 +157,9 @@ static bool says_interpreter(const char *variable)
            strncmp(variable, "SANDBOX_NODE_BIN", strlen("SANDBOX_NODE_BIN")) == 0;
 }
 
-/* The shipped configuration, with the interpreters that the environment names: of all else, a key above all,
- * there need be nothing yet. */
-static int load_shipped(struct server_config **ret, struct err *reterr)
+/* The shipped configuration, or the one that is named, with the interpreters that the environment names: of
+ * all else, a key above all, there need be nothing yet. */
+static int load_with(bool named, struct server_config **ret, struct err *reterr)
 {
     char no_key[] = "SANDBOX_EXECUTOR_ENV=test";
     size_t n = 0;
@@ -172,10 +177,10 @@ static int load_shipped(struct server_config **ret, struct err *reterr)
             env[taken++] = environ[i];
         }
     }
-    return server_config_load(NULL, env, ret, reterr);
+    return server_config_load(named ? getenv(CONFIG_VARIABLE) : NULL, env, ret, reterr);
 }
 
-/* What it is, and the directories that it needs. */
+/* What it is, and the directories that it needs; with packages, all that it needs. */
 static void describe(const struct runtime_config *found, char *ret, size_t size)
 {
     size_t used = (size_t)snprintf(ret, size, "%s%s%s starts in a jail", found->interpreter,
@@ -184,7 +189,8 @@ static void describe(const struct runtime_config *found, char *ret, size_t size)
     for (size_t i = 0; i < found->n_needs && used < size; i++) {
         const struct interpreter_need *need = &found->needs[i];
         struct stat st;
-        if (!need->target && stat(need->path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        bool is_directory = !need->target && stat(need->path, &st) == 0 && S_ISDIR(st.st_mode);
+        if (is_directory || found->python_environment) {
             used += (size_t)snprintf(ret + used, size - used, "%s%s", before, need->path);
             before = ", ";
         }
@@ -219,6 +225,62 @@ static void try_runtime(size_t i, const struct server_config *config, struct pro
     const char *interpreter = runtime ? runtime->interpreter : NULL;
     try_interpreter(i, runtimes[i].interpreter ? runtimes[i].interpreter : interpreter,
                     !runtime || runtime->optional, ret);
+}
+
+/* Those with packages of the configuration that the server would read. A policy that is not shipped is tried
+ * by the server alone. */
+static void try_packages(struct runtime_config *runtime, struct probe_result *ret)
+{
+    char why[sizeof ret->found];
+    struct err err = {0};
+    if (interpreter_locate(runtime, &err) < 0 || interpreter_examine(runtime, true, &err) < 0) {
+        snprintf(why, sizeof why, "not usable: %.400s", err.text);
+        probe_fail(ret, PROBE_WARN, why,
+                   runtime->optional ? "it is not offered" : "the server does not start",
+                   "correct its python_environment or preload, or `immure env create` one");
+        return;
+    }
+    CLEANUP(freep) const char **argv = calloc(runtime->n_preload + 4, sizeof *argv);
+    struct policy *policy = NULL;
+    if (argv && policy_resolve(runtime->policy, &policy, &err) == 0) {
+        argv[0] = runtime->interpreter;
+        argv[1] = "-c";
+        argv[2] = "import sys\nfor name in sys.argv[1:]: __import__(name)";
+        memcpy(argv + 3, runtime->preload, runtime->n_preload * sizeof *argv);
+    }
+    policy_free(policy);
+    if (argv && argv[0] &&
+        selftest_jail(runtime->policy, CGROUP_BEST_EFFORT, runtime, argv, why, sizeof why) < 0) {
+        probe_fail(ret, PROBE_WARN, why, "what it preloads cannot be imported in a jail",
+                   "mount what is missing in its policy");
+        return;
+    }
+    describe(runtime, why, sizeof why);
+    probe_ok(ret, "%s", why);
+}
+
+static void try_all_packages(struct buf *to)
+{
+    struct server_config *config = NULL;
+    struct err err = {0};
+    if (!getenv(CONFIG_VARIABLE)) {
+        return;
+    }
+    if (load_with(true, &config, &err) < 0) {
+        struct probe_result result = {0};
+        probe_fail(&result, PROBE_WARN, err.text, "the server does not start with it",
+                   "correct " CONFIG_VARIABLE);
+        show(to, "configuration", &result);
+        return;
+    }
+    for (size_t i = 0; i < config->n_runtimes; i++) {
+        struct probe_result result = {0};
+        if (config->runtimes[i].python_environment[0] != '\0') {
+            try_packages(&config->runtimes[i], &result);
+            show(to, config->runtimes[i].name, &result);
+        }
+    }
+    server_config_free(config);
 }
 
 /* From the ground up. The cgroup row is last: it is the one that a host lacks most often, and the only one
@@ -307,6 +369,9 @@ static int check(bool as_json, const struct server_config *config)
         try_runtime(i, config, &result);
         show(to, runtimes[i].name, &result);
     }
+    if (outcome != WORKS_NOT) {
+        try_all_packages(to);
+    }
     struct probe_result front = {0};
     try_front(&front);
     show(to, "front", &front);
@@ -338,7 +403,7 @@ int cmd_check(int argc, char **argv)
         r = err_set(&err, ERR_INVALID, 0, argv[1], "check takes no arguments");
     }
     struct server_config *config = NULL;
-    r = r < 0 ? r : load_shipped(&config, &err);
+    r = r < 0 ? r : load_with(false, &config, &err);
     r = r < 0 ? command_fail("check", &err, EXIT_CODE_USAGE) : check(options.json, config);
     server_config_free(config);
     return r;

@@ -15,6 +15,8 @@ enum {
 /* Each takes its own name as argv[0] and returns the exit code of the process. */
 int cmd_serve(int argc, char **argv);
 int cmd_run(int argc, char **argv);
+int cmd_shell(int argc, char **argv);
+int cmd_completions(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_policy(int argc, char **argv);
 int cmd_audit(int argc, char **argv);
@@ -22,6 +24,14 @@ int cmd_mcp(int argc, char **argv);
 int cmd_approve(int argc, char **argv);
 int cmd_key(int argc, char **argv);
 int cmd_image(int argc, char **argv);
+int cmd_env(int argc, char **argv);
+
+/* Verbs of `immure policy`, likewise. */
+int policy_diff_main(int argc, char **argv);
+int policy_import_main(int argc, char **argv);
+int policy_learn_main(int argc, char **argv);
+int policy_lint_main(int argc, char **argv);
+int policy_test_main(int argc, char **argv);
 
 /* Writes "immure COMMAND: SENTENCE" to stderr and returns `code`. */
 int command_fail(const char *command, const struct err *err, int code);

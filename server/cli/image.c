@@ -12,6 +12,7 @@
 #include "jail/base/err.h"
 #include "server/cli/command.h"
 #include "server/cli/options.h"
+#include "server/cli/tables.h"
 #include "server/image/import.h"
 #include "server/image/store.h"
 #include "server/kit/utc.h"
@@ -44,8 +45,9 @@ static const struct option_row import_rows[] = {
 
 static const struct option_row directory_rows[] = {DIRECTORY_ROW};
 
-static const struct option_table import_table = {
+const struct option_table image_import_table = {
     .command = "image import",
+    .examples = "immure image import tools ./tools-oci-layout --directory /var/lib/immure/images\n",
     .synopsis = "NAME FILE|DIR [OPTION...]",
     .about =
         "Takes an OCI layout, an OCI or docker-save archive (these are unpacked by skopeo and umoci, in a "
@@ -58,8 +60,9 @@ static const struct option_table import_table = {
     .n_rows = ARRAY_SIZE(import_rows),
 };
 
-static const struct option_table list_table = {
+const struct option_table image_list_table = {
     .command = "image list",
+    .examples = "immure image list --directory /var/lib/immure/images\n",
     .synopsis = "[--directory DIR]",
     .about = "One line for each image: name, digest, bytes, files, when it was imported, form and source, "
              "with tabs "
@@ -69,8 +72,9 @@ static const struct option_table list_table = {
     .n_rows = ARRAY_SIZE(directory_rows),
 };
 
-static const struct option_table rm_table = {
+const struct option_table image_rm_table = {
     .command = "image rm",
+    .examples = "immure image rm tools --directory /var/lib/immure/images\n",
     .synopsis = "NAME [--directory DIR]",
     .about = "Removes an image. Jobs that run in it keep it until they end.",
     .footer = "Exit code: 0, 1 if there is none of that name, 2 for wrong usage.",
@@ -163,9 +167,9 @@ static const struct {
     const char *usage;
     int (*run)(const struct image_options *options, char **arguments, struct err *reterr);
 } actions[] = {
-    {"import", &import_table, 2, "a name, and a file or a directory", import_image},
-    {"list", &list_table, 0, "no arguments", list_images},
-    {"rm", &rm_table, 1, "the name of an image", remove_image},
+    {"import", &image_import_table, 2, "a name, and a file or a directory", import_image},
+    {"list", &image_list_table, 0, "no arguments", list_images},
+    {"rm", &image_rm_table, 1, "the name of an image", remove_image},
 };
 
 static int run_action(size_t i, int argc, char **argv)
@@ -186,7 +190,7 @@ static int run_action(size_t i, int argc, char **argv)
     }
     if (r == 0 && (!options.directory || !options.directory[0])) {
         r = err_set(&err, ERR_INVALID, EINVAL, "--directory",
-                    "which one? The one that the configuration's image_directory names");
+                    "which one? Give the directory that the configuration's image_directory names");
     }
     if (r < 0) {
         return command_fail(actions[i].table->command, &err, EXIT_CODE_USAGE);

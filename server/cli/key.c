@@ -17,6 +17,7 @@
 #include "jail/base/io.h"
 #include "server/cli/command.h"
 #include "server/cli/options.h"
+#include "server/cli/tables.h"
 
 struct key_options {
     const char *file, *team, *expires;
@@ -66,8 +67,9 @@ static const struct option_row add_rows[] = {
 
 static const struct option_row file_rows[] = {FILE_ROW};
 
-static const struct option_table add_table = {
+const struct option_table key_add_table = {
     .command = "key add",
+    .examples = "immure key add reports --file /etc/immure/keys.textproto --policy strict\n",
     .synopsis = "NAME --file FILE [OPTION...]",
     .about =
         "Makes a key, prints it, this one time, and appends its hash to the file, which is made if need be. "
@@ -78,18 +80,20 @@ static const struct option_table add_table = {
     .n_rows = ARRAY_SIZE(add_rows),
 };
 
-static const struct option_table list_table = {
+const struct option_table key_list_table = {
     .command = "key list",
+    .examples = "immure key list --file /etc/immure/keys.textproto\n",
     .synopsis = "--file FILE",
     .about = "Prints the keys of the file, one per line, with tabs: name, team, expiry, policies, runtimes.",
     .rows = file_rows,
     .n_rows = ARRAY_SIZE(file_rows),
 };
 
-static const struct option_table revoke_table = {
+const struct option_table key_revoke_table = {
     .command = "key revoke",
+    .examples = "immure key revoke reports --file /etc/immure/keys.textproto\n",
     .synopsis = "NAME --file FILE",
-    .about = "Takes a key out of the file. A running server refuses it from then on; its jobs go on.",
+    .about = "Takes a key out of the file. A running server refuses it from then on; its jobs keep running.",
     .rows = file_rows,
     .n_rows = ARRAY_SIZE(file_rows),
 };
@@ -233,9 +237,9 @@ static const struct {
     bool takes_name;
     int (*run)(const struct key_options *options, const char *name, struct err *reterr);
 } actions[] = {
-    {"add", &add_table, true, add_key},
-    {"list", &list_table, false, list_keys},
-    {"revoke", &revoke_table, true, revoke_key},
+    {"add", &key_add_table, true, add_key},
+    {"list", &key_list_table, false, list_keys},
+    {"revoke", &key_revoke_table, true, revoke_key},
 };
 
 static int run_action(size_t i, int argc, char **argv)
@@ -254,7 +258,7 @@ static int run_action(size_t i, int argc, char **argv)
     }
     if (r == 0 && !options.file) {
         r = err_set(&err, ERR_INVALID, 0, "--file",
-                    "which file? The one that the configuration's key_file names");
+                    "which file? Give the file that the configuration's key_file names");
     }
     if (r < 0) {
         return command_fail(actions[i].table->command, &err, EXIT_CODE_USAGE);

@@ -21,6 +21,7 @@
 #include "server/cli/command.h"
 #include "server/cli/mcp_relay.h"
 #include "server/cli/options.h"
+#include "server/cli/tables.h"
 #include "server/host/listen.h"
 #include "server/kit/ident.h"
 
@@ -41,8 +42,10 @@ static const struct option_row mcp_rows[] = {
      OPTION_TEXT, offsetof(struct mcp_options, config)},
 };
 
-static const struct option_table mcp_table = {
+const struct option_table mcp_table = {
     .command = "mcp",
+    .examples = "immure mcp\n"
+                "immure mcp --connect 127.0.0.1:9099\n",
     .synopsis = "[--connect ADDRESS | --config FILE]",
     .about = "Speaks the Model Context Protocol on standard input and output, one message per line: the tool "
              "execute_code runs a program in a jail. Without --connect it starts a server of its own, which "

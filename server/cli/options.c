@@ -5,10 +5,10 @@
 #include <errno.h>
 #include <string.h>
 
+#include "config/format/amount.h"
 #include "config/format/textformat.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
-#include "jail/base/io.h"
 
 #define OPTION_ROWS_MAX 32
 
@@ -25,6 +25,22 @@ static int unknown_option(const struct option_table *table, const char *name, st
                    nearest ? "no such option; did you mean %s?" : "no such option%s", nearest ? nearest : "");
 }
 
+/* 0 is how a command's own struct says that the option was not given. */
+static int store_number(const struct option_row *row, const char *value, uint64_t *ret, struct err *reterr)
+{
+    const char *field = row->kind == OPTION_BYTES ? "_bytes" : row->kind == OPTION_MS ? "_ms" : "";
+    const char *unit = row->kind == OPTION_BYTES ? ", with a unit if need be (512MiB, 1GiB)"
+                       : row->kind == OPTION_MS  ? ", with a unit if need be (500ms, 5s, 2m)"
+                                                 : "";
+    uint64_t number = 0;
+    if (amount_parse(field, value, strlen(value), &number) || number == 0) {
+        return err_set(reterr, ERR_INVALID, EINVAL, row->name, "'%s' is not a whole number from 1 up%s",
+                       value, unit);
+    }
+    *ret = number;
+    return 0;
+}
+
 static int store(const struct option_row *row, const char *value, void *target, struct err *reterr)
 {
     char *member = (char *)target + row->offset;
@@ -36,12 +52,9 @@ static int store(const struct option_row *row, const char *value, void *target, 
         *(const char **)member = value;
         return 0;
     case OPTION_NUMBER:
-        /* 0 is how a command's own struct says that the option was not given. */
-        if (io_parse_u64(value, (uint64_t *)member) < 0 || *(uint64_t *)member == 0) {
-            return err_set(reterr, ERR_INVALID, EINVAL, row->name, "'%s' is not a whole number from 1 up",
-                           value);
-        }
-        return 0;
+    case OPTION_BYTES:
+    case OPTION_MS:
+        return store_number(row, value, (uint64_t *)member, reterr);
     case OPTION_LIST: {
         struct option_list *list = (struct option_list *)member;
         if (list->n == OPTION_LIST_MAX) {
@@ -151,5 +164,13 @@ void options_print_help(const struct option_table *table, FILE *to)
     fprintf(to, "  %-*s%s\n", HELP_COLUMN - 2, "--help", "print this");
     if (table->footer) {
         fprintf(to, "\n%s\n", table->footer);
+    }
+    if (table->examples) {
+        fputs("\nexamples:\n", to);
+    }
+    for (const char *line = table->examples; line && *line; line += strspn(line, "\n")) {
+        int length = (int)strcspn(line, "\n");
+        fprintf(to, "  %.*s\n", length, line);
+        line += length;
     }
 }

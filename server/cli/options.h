@@ -12,10 +12,12 @@ enum option_kind {
     OPTION_SWITCH, /* bool */
     OPTION_TEXT,   /* const char * */
     OPTION_NUMBER, /* uint64_t, a whole decimal number from 1 up; 0 where it is not given */
+    OPTION_BYTES,  /* the same with a unit if need be: "1GiB" */
+    OPTION_MS,     /* the same: "5s"; a bare number is milliseconds */
     OPTION_LIST,   /* struct option_list; the option may be given again and again */
 };
 
-#define OPTION_LIST_MAX 64
+#define OPTION_LIST_MAX 1024
 struct option_list {
     const char *items[OPTION_LIST_MAX];
     size_t n;
@@ -33,8 +35,9 @@ struct option_table {
     const char *command; /* "run" */
     const char
         *synopsis; /* what follows the command: "--policy NAME|FILE [OPTION...] -- COMMAND [ARGUMENT...]" */
-    const char *about;  /* one paragraph or more */
-    const char *footer; /* exit codes, examples; NULL: none */
+    const char *about;    /* one paragraph or more */
+    const char *footer;   /* exit codes; NULL: none */
+    const char *examples; /* one to three, a line each */
     const struct option_row *rows;
     size_t n_rows;
     bool stop_at_argument; /* the first argument that is no option ends the options */

@@ -1,40 +1,22 @@
-/* `immure policy lint`, `explain` and `show`: what a policy file says, before anything runs under it. */
+/* `immure policy`: its verbs, and `explain` and `show`: what a policy file says, before anything runs under
+ * it. */
 #include <stdio.h>
 #include <string.h>
 
 #include "config/server/config.h"
+#include "config/shipped.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "policy/policy.h"
 #include "server/cli/command.h"
 #include "server/cli/options.h"
+#include "server/cli/tables.h"
 #include "server/host/interpreter.h"
 
-struct lint_options {
-    bool strict, sets, names;
-};
-
-static const struct option_row lint_rows[] = {
-    {"--strict", NULL, "add advice on what could be tighter", OPTION_SWITCH,
-     offsetof(struct lint_options, strict)},
-    {"--sets", NULL, "list the shipped sets of system calls, with their reasons", OPTION_SWITCH,
-     offsetof(struct lint_options, sets)},
-    {"--names", NULL, "list the arguments of system calls that have names, with their values", OPTION_SWITCH,
-     offsetof(struct lint_options, names)},
-};
-
-static const struct option_table lint_table = {
-    .command = "policy lint",
-    .synopsis = "[--strict] [--sets] [--names] NAME|FILE...",
-    .about = "Checks policies: a shipped one by name, or a file if there is a '/' or a '.' in it.",
-    .footer = "Exit code: 0 nothing found, 1 findings or errors, 2 wrong usage.",
-    .rows = lint_rows,
-    .n_rows = ARRAY_SIZE(lint_rows),
-};
-
-static const struct option_table explain_table = {
+const struct option_table policy_explain_table = {
     .command = "policy explain",
+    .examples = "immure policy explain strict\n",
     .synopsis = "NAME|FILE",
     .about =
         "Prints what a policy means: its limits, its filter in words, and every step that builds its jail.",
@@ -50,13 +32,24 @@ static const struct option_row show_rows[] = {
      offsetof(struct show_options, flat)},
 };
 
-static const struct option_table show_table = {
+const struct option_table policy_show_table = {
     .command = "policy show",
+    .examples = "immure policy show --flat python > mine.textproto\n",
     .synopsis = "[--flat] NAME|FILE",
     .about = "Prints the text of a policy, or of a part.",
     .footer = "Exit code: 0, 1 if there is none or it cannot be put together, 2 wrong usage.",
     .rows = show_rows,
     .n_rows = ARRAY_SIZE(show_rows),
+};
+
+const struct option_table policy_list_table = {
+    .command = "policy list",
+    .synopsis = "",
+    .about =
+        "Prints the shipped policies and, apart from them, the parts that policies are made of: name and\n"
+        "description, with a tab between them.",
+    .footer = "Exit code: 0, 2 wrong usage.",
+    .examples = "immure policy list\n",
 };
 
 /* A file in the working directory is meant where the name has a dot, which no policy's name has. */
@@ -80,74 +73,6 @@ static int out_of_memory(const char *command)
     struct err err = {0};
     err_set(&err, ERR_INTERNAL, 0, NULL, "out of memory");
     return command_fail(command, &err, EXIT_CODE_FAILED);
-}
-
-/* Every line of `findings` with the policy's name before it. */
-static void print_findings(const char *name, const char *findings)
-{
-    while (*findings) {
-        size_t length = strcspn(findings, "\n");
-        printf("%s: %.*s\n", name, (int)length, findings);
-        findings += length + (findings[length] == '\n');
-    }
-}
-
-static int lint_one(const char *name, bool strict)
-{
-    struct err err = {0};
-    struct policy *policy = NULL;
-    if (resolve(name, &policy, &err) < 0) {
-        return command_fail("policy lint", &err, EXIT_CODE_FAILED);
-    }
-    CLEANUP(buf_free) struct buf findings = BUF_INIT;
-    int n_findings = policy_lint(policy, strict, &findings);
-    policy_free(policy);
-    if (findings.failed || n_findings < 0) {
-        return out_of_memory("policy lint");
-    }
-    if (findings.data) {
-        print_findings(name, findings.data);
-    }
-    if (n_findings == 0) {
-        printf("%s: nothing found\n", name);
-    }
-    return n_findings == 0 ? EXIT_CODE_OK : EXIT_CODE_FAILED;
-}
-
-static int print_list(void (*print)(struct buf *))
-{
-    CLEANUP(buf_free) struct buf list = BUF_INIT;
-    print(&list);
-    if (list.failed || !list.data) {
-        return out_of_memory("policy lint");
-    }
-    fputs(list.data, stdout);
-    return EXIT_CODE_OK;
-}
-
-static int policy_lint_main(int argc, char **argv)
-{
-    struct lint_options options = {0};
-    struct err err = {0};
-    int n_arguments;
-    int r = options_parse(&lint_table, argc, argv, &options, &n_arguments, &err);
-    if (r == OPTIONS_HELP) {
-        options_print_help(&lint_table, stdout);
-        return EXIT_CODE_OK;
-    }
-    if (r == 0 && n_arguments == 0 && !options.sets && !options.names) {
-        r = err_set(&err, ERR_INVALID, 0, NULL, "which policy? `immure policy lint NAME|FILE...`");
-    }
-    if (r < 0) {
-        return command_fail("policy lint", &err, EXIT_CODE_USAGE);
-    }
-    int code = options.sets ? print_list(policy_print_sets) : EXIT_CODE_OK;
-    code = options.names ? print_list(policy_print_names) : code;
-    for (int i = 1; i <= n_arguments; i++) {
-        int one = lint_one(argv[i], options.strict);
-        code = one != EXIT_CODE_OK ? one : code;
-    }
-    return code;
 }
 
 static int explain(const char *name)
@@ -177,9 +102,9 @@ static int policy_explain_main(int argc, char **argv)
 {
     struct err err = {0};
     int n_arguments;
-    int r = options_parse(&explain_table, argc, argv, NULL, &n_arguments, &err);
+    int r = options_parse(&policy_explain_table, argc, argv, NULL, &n_arguments, &err);
     if (r == OPTIONS_HELP) {
-        options_print_help(&explain_table, stdout);
+        options_print_help(&policy_explain_table, stdout);
         return EXIT_CODE_OK;
     }
     if (r == 0 && n_arguments != 1) {
@@ -205,9 +130,9 @@ static int policy_show_main(int argc, char **argv)
     struct show_options options = {0};
     struct err err = {0};
     int n_arguments;
-    int r = options_parse(&show_table, argc, argv, &options, &n_arguments, &err);
+    int r = options_parse(&policy_show_table, argc, argv, &options, &n_arguments, &err);
     if (r == OPTIONS_HELP) {
-        options_print_help(&show_table, stdout);
+        options_print_help(&policy_show_table, stdout);
         return EXIT_CODE_OK;
     }
     if (r == 0 && n_arguments != 1) {
@@ -216,21 +141,78 @@ static int policy_show_main(int argc, char **argv)
     return r < 0 ? command_fail("policy show", &err, EXIT_CODE_USAGE) : show(argv[1], options.flat);
 }
 
+/* A part has no description but the first sentence of the comment that it begins with. */
+static void print_part(const struct shipped_file *part)
+{
+    const char *at = part->data + strspn(part->data, "# ");
+    printf("%s\t", part->name);
+    while (*at && !(at[0] == '.' && (at[1] == ' ' || at[1] == '\n'))) {
+        size_t gap = at[0] == '\n' ? strspn(at, "\n# ") : 0;
+        putchar(gap ? ' ' : *at);
+        at += gap ? gap : 1;
+    }
+    puts(".");
+}
+
+static int print_policy(const struct shipped_file *file, struct err *reterr)
+{
+    struct policy *policy = NULL;
+    int r = policy_resolve(file->name, &policy, reterr);
+    if (r == 0) {
+        printf("%s\t%s\n", file->name, policy_spec(policy)->description);
+        policy_free(policy);
+    }
+    return r;
+}
+
+static int policy_list_main(int argc, char **argv)
+{
+    struct err err = {0};
+    int n_arguments;
+    int r = options_parse(&policy_list_table, argc, argv, NULL, &n_arguments, &err);
+    if (r == OPTIONS_HELP) {
+        options_print_help(&policy_list_table, stdout);
+        return EXIT_CODE_OK;
+    }
+    if (r == 0 && n_arguments > 0) {
+        r = err_set(&err, ERR_INVALID, 0, NULL, "takes no arguments: `immure policy list`");
+    }
+    if (r < 0) {
+        return command_fail("policy list", &err, EXIT_CODE_USAGE);
+    }
+    for (const struct shipped_file *file = shipped_policies(); r == 0 && file->name; file++) {
+        r = print_policy(file, &err);
+    }
+    puts("\nparts:");
+    for (const struct shipped_file *part = shipped_parts(); part->name; part++) {
+        print_part(part);
+    }
+    return r < 0 ? command_fail("policy list", &err, EXIT_CODE_FAILED) : EXIT_CODE_OK;
+}
+
 int cmd_policy(int argc, char **argv)
 {
     static const struct {
         const char *name;
         int (*run)(int argc, char **argv);
-    } verbs[] = {{"lint", policy_lint_main}, {"explain", policy_explain_main}, {"show", policy_show_main}};
+    } verbs[] = {{"list", policy_list_main},       {"lint", policy_lint_main},
+                 {"explain", policy_explain_main}, {"show", policy_show_main},
+                 {"diff", policy_diff_main},       {"test", policy_test_main},
+                 {"learn", policy_learn_main},     {"import", policy_import_main}};
     for (size_t i = 0; argc > 1 && i < ARRAY_SIZE(verbs); i++) {
         if (strcmp(argv[1], verbs[i].name) == 0) {
             return verbs[i].run(argc - 1, argv + 1);
         }
     }
     return command_usage(argc, argv,
-                         "usage: immure policy lint [--strict] [--sets] [--names] NAME|FILE...\n"
+                         "usage: immure policy list\n"
+                         "       immure policy lint [OPTION...] NAME|FILE...\n"
                          "       immure policy explain NAME|FILE\n"
                          "       immure policy show [--flat] NAME|FILE\n"
+                         "       immure policy learn [OPTION...] -- COMMAND [ARGUMENT...]\n"
+                         "       immure policy diff [--json] NAME|FILE NAME|FILE\n"
+                         "       immure policy test [--json] [--cgroup MODE] FILE...\n"
+                         "       immure policy import --from FORMAT [-o OUT] [--with-libc] FILE\n"
                          "\n"
                          "`immure policy lint --help` and so on tell more.\n");
 }

@@ -30,19 +30,6 @@ static void write_usage(const struct job_result *result, struct buf *ret)
     buf_putc(ret, '}');
 }
 
-static void write_denied(const struct job_result *result, struct buf *ret)
-{
-    json_out_open(ret, "denied_syscalls", '[');
-    for (size_t i = 0; i < result->n_denied; i++) {
-        json_out_separator(ret);
-        buf_putc(ret, '{');
-        json_out_text(ret, "name", result->denied[i].name);
-        json_out_u64(ret, "count", result->denied[i].count);
-        buf_putc(ret, '}');
-    }
-    buf_putc(ret, ']');
-}
-
 /* A limit of 0 is none: null. */
 static void write_limits(const struct job_limits *limits, struct buf *ret)
 {
@@ -73,7 +60,7 @@ void report_write(const struct job_result *result, struct buf *ret)
     write_ms(ret, "setup_ms", result->setup_ns);
     write_ms(ret, "duration_ms", result->duration_ns);
     write_usage(result, ret);
-    write_denied(result, ret);
+    json_out_denied(ret, result);
     json_out_text(ret, "step", result->step);
     json_out_text(ret, "error_message", result->error_text);
     write_limits(&result->limits, ret);

@@ -19,26 +19,32 @@ static void job_freep(struct job **job)
     job_free(*job);
 }
 
-/* The '=' of NAME=VALUE. */
+/* The '=' of NAME=PATH. */
 static const char *find_equals(const char *option, const char *text, struct err *reterr)
 {
     const char *equals = strchr(text, '=');
     if (!equals || equals == text) {
-        err_set(reterr, ERR_INVALID, EINVAL, option, "'%s' is not of the form NAME=VALUE", text);
+        err_set(reterr, ERR_INVALID, EINVAL, option, "'%s' is not of the form NAME=PATH", text);
         return NULL;
     }
     return equals;
 }
 
+/* NAME=VALUE, or NAME with the value that it has here. */
 static int add_env(struct job *job, const char *text, struct err *reterr)
 {
-    const char *equals = find_equals("--env", text, reterr);
-    if (!equals) {
-        return -EINVAL;
+    size_t length = strcspn(text, "=");
+    const char *value = text[length] == '=' ? text + length + 1 : getenv(text);
+    if (length == 0) {
+        return err_set(reterr, ERR_INVALID, EINVAL, "--env", "'%s' is not of the form NAME or NAME=VALUE",
+                       text);
+    }
+    if (!value) {
+        return err_set(reterr, ERR_INVALID, ENOENT, "--env", "%s is not set here; NAME=VALUE sets it", text);
     }
     struct job_env *env = &job->env[job->n_env++];
-    env->name = strndup(text, (size_t)(equals - text));
-    env->value = strdup(equals + 1);
+    env->name = strndup(text, length);
+    env->value = strdup(value);
     return env->name && env->value ? 0 : err_errno(reterr, ENOMEM, "preparing the job");
 }
 
@@ -103,6 +109,23 @@ static int add_files(struct job *job, const struct option_list *files, int *ret_
     return 0;
 }
 
+/* What to return of the working directory. */
+static int add_outputs(struct job *job, const struct option_list *out, struct err *reterr)
+{
+    for (size_t i = 0; i < out->n; i++) {
+        const char *glob = out->items[i];
+        if (glob[0] == '\0' || glob[0] == '/') {
+            return err_set(reterr, ERR_INVALID, EINVAL, "--out",
+                           "'%s' must be a name or a glob below the jail's working directory", glob);
+        }
+        job->outputs[job->n_outputs] = strdup(glob);
+        if (!job->outputs[job->n_outputs++]) {
+            return err_errno(reterr, ENOMEM, "preparing the job");
+        }
+    }
+    return 0;
+}
+
 int run_job_make(const struct run_options *options, struct job **ret, int *ret_input_fd, struct err *reterr)
 {
     CLEANUP(job_freep) struct job *job = calloc(1, sizeof *job);
@@ -111,7 +134,9 @@ int run_job_make(const struct run_options *options, struct job **ret, int *ret_i
     }
     job->env = calloc(options->env.n + 1, sizeof job->env[0]);
     job->files = calloc(options->files.n + 1, sizeof job->files[0]);
-    if (!job->env || !job->files) {
+    job->outputs = calloc(options->out.n + 1, sizeof job->outputs[0]);
+    job->image = options->image ? strdup(options->image) : NULL;
+    if (!job->env || !job->files || !job->outputs || (options->image && !job->image)) {
         return err_errno(reterr, ENOMEM, "preparing the job");
     }
     job->limits.timeout_ms = options->timeout_ms;
@@ -125,9 +150,35 @@ int run_job_make(const struct run_options *options, struct job **ret, int *ret_i
     if (r == 0) {
         r = add_files(job, &options->files, ret_input_fd, reterr);
     }
+    r = r < 0 ? r : add_outputs(job, &options->out, reterr);
     if (r < 0) {
         return r;
     }
     *ret = TAKE_PTR(job);
     return 0;
+}
+
+int run_cgroup_mode(const char *option, enum cgroup_mode *ret, struct err *reterr)
+{
+    static const struct {
+        const char *name;
+        enum cgroup_mode mode;
+    } modes[] = {
+        {"required", CGROUP_REQUIRED},
+        {"best-effort", CGROUP_BEST_EFFORT},
+        {"REQUIRED", CGROUP_REQUIRED},
+        {"BEST_EFFORT", CGROUP_BEST_EFFORT},
+    };
+    const char *name = option ? option : getenv(CGROUP_VARIABLE);
+    if (!name || !*name) {
+        return 0;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
+        if (strcmp(modes[i].name, name) == 0) {
+            *ret = modes[i].mode;
+            return 1;
+        }
+    }
+    return err_set(reterr, ERR_INVALID, EINVAL, option ? "--cgroup" : CGROUP_VARIABLE,
+                   "'%s' is neither required nor best-effort", name);
 }

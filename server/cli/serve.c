@@ -5,6 +5,7 @@
 #include "jail/base/err.h"
 #include "server/cli/command.h"
 #include "server/cli/options.h"
+#include "server/cli/tables.h"
 #include "server/warden/warden.h"
 
 static const struct option_row serve_rows[] = {
@@ -16,8 +17,10 @@ static const struct option_row serve_rows[] = {
      OPTION_SWITCH, offsetof(struct warden_options, check_only)},
 };
 
-static const struct option_table serve_table = {
+const struct option_table serve_table = {
     .command = "serve",
+    .examples = "immure serve --config /etc/immure/server.textproto\n"
+                "immure serve --check-config\n",
     .synopsis = "[--config FILE] [--check-config]",
     .about = "Answers jobs over HTTP. Each runs once, in a jail of its own.",
     .footer = "With nothing but a key in the environment it serves Python on 127.0.0.1:9099:\n"

@@ -177,6 +177,7 @@ void approval_write_one(const struct approval *approval, const struct submission
     json_out_open(ret, "job", '{');
     json_out_text(ret, "session_id", job->session_id);
     json_out_text(ret, "session", job->session_kept ? "kept" : NULL);
+    json_out_bool(ret, "results", job->results);
     json_out_text(ret, "image", job->image);
     json_out_text(ret, "callback_url", submission->callback_url);
     write_texts("args", job->args, job->n_args, ret);

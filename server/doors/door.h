@@ -18,6 +18,7 @@ struct job;
 struct job_result;
 struct json;
 struct json_slice;
+struct rich_results;
 struct runtime_config;
 struct server_config;
 
@@ -35,7 +36,8 @@ struct execute_request {
     uint64_t queue_ms;  /* for a slot; QUEUE_MS_DEFAULT: as the server says */
     char *callback_url; /* where its tool calls go; NULL: nowhere */
     char code_sha256[SHA256_HEX];
-    bool stream; /* the caller wants to hear of what happens */
+    bool stream;     /* the caller wants to hear of what happens */
+    bool calls_held; /* he is told of tool calls, too, and answers them */
 };
 #define QUEUE_MS_DEFAULT     UINT64_MAX
 #define EXECUTE_REQUEST_INIT ((struct execute_request){.input = {.fd = -1}, .queue_ms = QUEUE_MS_DEFAULT})
@@ -48,18 +50,21 @@ struct job_texts {
     const struct capture *capture; /* finished */
     const char *output;            /* JSON text of its result; "": none */
     size_t output_size;
-    uint64_t queued_ms;                /* that it has waited for a slot */
-    const struct content_types *types; /* NULL: names alone tell a file's type */
-    const void *state;                 /* of its execute_request */
+    const struct rich_results *results; /* what it has shown; NULL: nothing */
+    bool results_asked;                 /* by its request */
+    uint64_t queued_ms;                 /* that it has waited for a slot */
+    const struct content_types *types;  /* NULL: names alone tell a file's type */
+    const void *state;                  /* of its execute_request */
     bool brief;       /* without what stands elsewhere in the same reply: `logs`, `error`, files' contents */
     const void *call; /* which of the door's calls is answered; NULL: it has none */
 };
 
 /* A constant. What a door does not need is NULL. */
 struct door {
-    bool keeps;              /* a caller may ask for the result later, by the job's id */
-    bool tells_output;       /* as it comes, to a caller that hears of what happens; likewise tool calls */
-    bool evaluator;          /* what runs is one, and no other door understands what it says */
+    const char *name;  /* in the configuration's `door`, without which it is closed; NULL: always open */
+    bool keeps;        /* a caller may ask for the result later, by the job's id */
+    bool tells_output; /* as it comes, to a caller that hears of what happens; likewise tool calls */
+    bool evaluator;    /* what runs is one, and no other door understands what it says */
     const char *reply_event; /* which event the reply is */
 
     /* Everything that can be checked without a policy. `text` is the body, and `root` what it says.
@@ -72,6 +77,8 @@ struct door {
     /* The reply of a job that did not, with status 200. NULL: it is told as every error is
      * (server/doors/error_reply.h). */
     void (*encode_refusal)(const void *call, const struct err *err, struct buf *ret);
+    /* An error in the door's own words, whose status is the usual one. NULL: as every error is told. */
+    void (*encode_error)(unsigned status, const char *text, struct buf *ret);
     /* The policy has refused the field `item`: sets the caller's own name for it, and what to say. False: it
      * has none. */
     bool (*rename_refusal)(const char *item, const char *why, struct err *ret);

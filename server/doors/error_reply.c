@@ -82,6 +82,11 @@ const char *error_code(enum error_class class)
     return classes[class].code;
 }
 
+const char *error_sentence(enum error_class class)
+{
+    return classes[class].text;
+}
+
 static void write_member(struct buf *ret, const char *name, const char *value)
 {
     buf_printf(ret, "\"%s\": ", name);

@@ -39,6 +39,7 @@ enum error_class error_class_of(const struct err *err);
 
 unsigned error_status(enum error_class class);
 const char *error_code(enum error_class class);
+const char *error_sentence(enum error_class class);
 
 /* Appends {"error", "code", "field"} and, for ERROR_SETUP, "status" and "step". `text` NULL: the class's own
  * sentence; `field` and `step` NULL or "": null. */

@@ -31,6 +31,8 @@ enum field_name {
     FIELD_SESSION_ID,
     FIELD_SESSION,
     FIELD_CALLBACK_URL,
+    FIELD_CALLS,
+    FIELD_RESULTS,
     FIELD_EXECUTION_ID,
     FIELD_ARGS,
     FIELD_ENV,
@@ -101,6 +103,17 @@ static int unsupported_runtime(const struct server_config *config, const char *f
     }
     return err_set(reterr, ERR_INVALID, EINVAL, field, "unsupported runtime: %.100s; supported: %s", name,
                    names.data && !names.failed ? names.data : "");
+}
+
+int execute_check_offered(const struct runtime_config *runtime, const char *field, struct err *reterr)
+{
+    if (!runtime->absent) {
+        return 0;
+    }
+    bool named = !runtime->evaluator;
+    return err_set(reterr, named ? ERR_INVALID : ERR_NOT_FOUND, ENOENT, named ? field : NULL,
+                   "the runtime '%.64s' is not offered, because its self-test fails: %.300s", runtime->name,
+                   runtime->absent);
 }
 
 /* `runtime` and `language` are two words for one thing; both may be there if they mean the same. An empty one
@@ -282,6 +295,39 @@ static int decode_callback(struct decoder *decoder, const struct json *value, st
                                    reterr);
 }
 
+int execute_decode_calls(const char *text, struct execute_request *ret, struct err *reterr)
+{
+    bool held = text && strcmp(text, "stream") == 0;
+    if (text && !held && strcmp(text, "callback") != 0) {
+        return bad(reterr, "calls", "must be \"callback\" or \"stream\"");
+    }
+    if (held && ret->callback_url) {
+        return bad(reterr, "calls", "\"stream\" goes without `callback_url`");
+    }
+    ret->calls_held = held;
+    return 0;
+}
+
+static int decode_calls(struct decoder *decoder, const struct json *value, struct err *reterr)
+{
+    return execute_decode_calls(json_string(value), decoder->request, reterr);
+}
+
+static int decode_results(struct decoder *decoder, const struct json *value, struct err *reterr)
+{
+    const struct runtime_config *runtime = decoder->request->runtime;
+    decoder->job->results = json_bool(value);
+    for (size_t i = 0; i < runtime->n_preludes; i++) {
+        if (strstr(runtime->preludes[i].file, PRELUDE_RESULTS)) {
+            return 0;
+        }
+    }
+    return decoder->job->results
+               ? err_set(reterr, ERR_INVALID, EOPNOTSUPP, "results",
+                         "results: the runtime '%.64s' shows no values; let it print them", runtime->name)
+               : 0;
+}
+
 static int decode_execution_id(struct decoder *decoder, const struct json *value, struct err *reterr)
 {
     char id[IDENT_BYTES];
@@ -400,6 +446,8 @@ static const struct {
     [FIELD_SESSION_ID] = {"session_id", JSON_STRING, decode_session_id, 0},
     [FIELD_SESSION] = {"session", JSON_STRING, decode_session, 0},
     [FIELD_CALLBACK_URL] = {"callback_url", JSON_STRING, decode_callback, 0},
+    [FIELD_CALLS] = {"calls", JSON_STRING, decode_calls, 0},
+    [FIELD_RESULTS] = {"results", JSON_BOOL, decode_results, 0},
     [FIELD_EXECUTION_ID] = {"execution_id", JSON_STRING, decode_execution_id, 0},
     [FIELD_ARGS] = {"args", JSON_ARRAY, decode_args, JOB_ARGS_MAX},
     [FIELD_ENV] = {"env", JSON_OBJECT, decode_env, JOB_ENV_MAX},
@@ -413,8 +461,10 @@ static const struct {
 
 static int wrong_type(const char *name, enum json_type type, const struct json *value, struct err *reterr)
 {
-    static const char *const wanted[] = {
-        [JSON_STRING] = "a string", [JSON_ARRAY] = "an array", [JSON_OBJECT] = "an object"};
+    static const char *const wanted[] = {[JSON_STRING] = "a string",
+                                         [JSON_BOOL] = "true or false",
+                                         [JSON_ARRAY] = "an array",
+                                         [JSON_OBJECT] = "an object"};
     return type == JSON_NUMBER ? bad(reterr, name, "must be a whole number from 1 up")
                                : bad_type(reterr, name, wanted[type], value);
 }

@@ -15,6 +15,7 @@
 #include "server/doors/content_type.h"
 #include "server/kit/capture.h"
 #include "server/kit/json_out.h"
+#include "server/kit/rich_results.h"
 #include "server/kit/signals.h"
 
 #define BRIEF_LISTED_MAX 100u
@@ -74,6 +75,20 @@ static void put_error(struct buf *ret, const struct job_result *result, const st
     } else {
         json_out_text(ret, "error", sentence);
     }
+}
+
+/* Those of a kernel's call need not be asked for. */
+static void put_results(struct buf *ret, const struct job_result *result, const struct job_texts *texts)
+{
+    if (texts->brief || (!texts->results_asked && result->kernel == JOB_KERNEL_NONE)) {
+        return;
+    }
+    json_out_open(ret, "results", '[');
+    if (texts->results && texts->results->n > 0) {
+        buf_append(ret, texts->results->json.data, texts->results->json.len);
+    }
+    buf_putc(ret, ']');
+    json_out_bool(ret, "results_truncated", texts->results && texts->results->cut);
 }
 
 static void put_verdict(struct buf *ret, const struct job_result *result)
@@ -177,15 +192,7 @@ static void put_usage(struct buf *ret, const struct job_result *result)
     json_out_known(ret, "memory_peak_bytes", result->has_memory_peak, result->memory_peak_bytes);
     json_out_known(ret, "pids_peak", result->has_pids_peak, result->pids_peak);
     buf_putc(ret, '}');
-    json_out_open(ret, "denied_syscalls", '[');
-    for (size_t i = 0; i < result->n_denied; i++) {
-        json_out_separator(ret);
-        buf_putc(ret, '{');
-        json_out_text(ret, "name", result->denied[i].name);
-        json_out_u64(ret, "count", result->denied[i].count);
-        buf_putc(ret, '}');
-    }
-    buf_putc(ret, ']');
+    json_out_denied(ret, result);
 }
 
 static void put_limits(struct buf *ret, const struct job_result *result)
@@ -207,6 +214,7 @@ int execute_encode(const struct job_result *result, const struct job_texts *text
     buf_putc(ret, '{');
     put_output(ret, texts);
     json_out_bytes(ret, "output", texts->output, texts->output_size);
+    put_results(ret, result, texts);
     put_verdict(ret, result);
     json_out_u64(ret, "queued_ms", texts->queued_ms);
     put_error(ret, result, texts);

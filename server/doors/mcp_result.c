@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "config/format/digest.h"
+#include "config/format/json.h"
 #include "config/format/utf8.h"
 #include "config/message/job.h"
 #include "jail/base/buf.h"
@@ -22,6 +23,7 @@
 #include "server/doors/execute.h"
 #include "server/kit/capture.h"
 #include "server/kit/json_out.h"
+#include "server/kit/rich_results.h"
 
 #define LAST_WORDS_BYTES 2000
 
@@ -116,6 +118,10 @@ static void put_output(const struct job_result *result, const struct job_texts *
             put_last_words(&texts->capture->streams[CAPTURE_STDERR], &failure);
         }
     }
+    if (result->status != JOB_SUCCESS && result->hint) {
+        begin_line(&failure);
+        append_cut(result->hint, strlen(result->hint) - 1, &failure);
+    }
     shown.failed = shown.failed || joined.failed;
     if (shown.len > 0) {
         put_text_block(ret, &shown);
@@ -196,6 +202,72 @@ static void put_resource(struct buf *ret, const char *execution_id, const char *
         ret->failed = ret->failed || shown.failed;
     }
     buf_putc(ret, '}');
+}
+
+/* ---- What the program shows ---- */
+
+/* Whether it was a picture, and could be shown. */
+static bool put_picture(const struct json *data, struct buf *ret, uint64_t *left)
+{
+    static const char *const mimes[] = {"image/png", "image/jpeg", "image/gif", "image/webp"};
+    for (size_t i = 0; i < ARRAY_SIZE(mimes); i++) {
+        CLEANUP(buf_free) struct buf content = BUF_INIT;
+        const struct json *text = json_get(data, mimes[i]);
+        if (!text || base64_decode(json_string(text), json_string_length(text), &content) < 0 ||
+            content.len > *left || !is_image(mimes[i], &content)) {
+            continue;
+        }
+        *left -= content.len;
+        json_out_separator(ret);
+        buf_putc(ret, '{');
+        json_out_text(ret, "type", "image");
+        put_base64(ret, "data", &content);
+        json_out_text(ret, "mimeType", mimes[i]);
+        buf_putc(ret, '}');
+        return true;
+    }
+    return false;
+}
+
+/* Of what is no picture: plain text, which everything has, unless its author has left that out. */
+static void put_shown_text(const struct json *data, struct buf *ret)
+{
+    static const char *const mimes[] = {"text/plain", "text/markdown", "text/latex", "text/html",
+                                        "image/svg+xml"};
+    CLEANUP(buf_free) struct buf shown = BUF_INIT;
+    for (size_t i = 0; i < ARRAY_SIZE(mimes) && shown.len == 0; i++) {
+        const struct json *text = json_get(data, mimes[i]);
+        append_cut(text ? json_string(text) : "", json_string_length(text), &shown);
+    }
+    if (shown.len > 0) {
+        put_text_block(ret, &shown);
+    }
+}
+
+/* In the order in which it was shown. An exception stands on stderr, too. */
+static void put_shown(const struct rich_results *results, struct buf *ret)
+{
+    static const char cut[] = "(More was shown than there is room for.)";
+    uint64_t left = MCP_FILES_BYTES_MAX;
+    size_t n = results ? results->n : 0;
+    for (size_t i = 0; i < n && i < MCP_FILES_MAX; i++) {
+        size_t size;
+        struct json_doc *doc;
+        const char *text = rich_results_get(results, i, &size);
+        if (json_parse(text, size, &doc, NULL) < 0) {
+            continue;
+        }
+        const struct json *data = json_get(json_root(doc), "data");
+        if (!put_picture(data, ret, &left)) {
+            put_shown_text(data, ret);
+        }
+        json_free(doc);
+    }
+    if (n > MCP_FILES_MAX || (results && results->cut)) {
+        CLEANUP(buf_free) struct buf told = BUF_INIT;
+        buf_puts(&told, cut);
+        put_text_block(ret, &told);
+    }
 }
 
 /* From its beginning, and to its beginning again. */
@@ -289,6 +361,9 @@ static int put_content(const struct job_result *result, const struct job_texts *
     json_out_open(ret, "content", '[');
     put_output(result, texts, ret);
     put_value(texts, ret);
+    if (texts->results_asked || result->kernel != JOB_KERNEL_NONE) {
+        put_shown(texts->results, ret);
+    }
     int r = put_files(result, texts, ret, reterr);
     if (ret->len > 0 && ret->data[ret->len - 1] == '[') {
         buf_puts(ret, nothing);
@@ -392,7 +467,8 @@ static const struct {
     {"killed", BOOLEAN, "Its time was over."},
     {"oom", BOOLEAN, "Its memory was used up."},
     {"usage", OBJECT, "cpu_ms, memory_peak_bytes and pids_peak; null where unknown."},
-    {"denied_syscalls", ARRAY, "System calls that it may not make and made, with name and count."},
+    {"denied_syscalls", ARRAY, "System calls that it may not make and made, with name, count and calls."},
+    {"hint", STRING, "The rules of a policy that would allow them, or why none should."},
     {"limits", OBJECT, "What applied."},
     {"policy", STRING, "The policy that it ran under."},
     {"policy_sha256", STRING, "Which version of that."},

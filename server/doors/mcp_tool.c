@@ -23,11 +23,12 @@
 
 #define TIMEOUT_S_MAX     300
 #define TIMEOUT_S_DEFAULT 30
+#define PACKAGES_TOLD_MAX 40
 
 static bool may_use(const struct server_config *config, const struct caller *caller,
                     const struct runtime_config *runtime)
 {
-    return !runtime->evaluator && auth_team_may(config, caller) &&
+    return !runtime->evaluator && !runtime->absent && auth_team_may(config, caller) &&
            auth_may_use_runtime(config, caller, runtime) &&
            auth_may_use_policy(config, caller, runtime, NULL);
 }
@@ -107,6 +108,13 @@ static void put_input_schema(const struct server_config *config, const struct ca
                timeout_s_max(config, caller));
     put_text_property(ret, "session_id",
                       "Calls with the same one find each other's files in the working directory.");
+    json_out_open(ret, "results", '{');
+    json_out_text(ret, "type", "boolean");
+    json_out_text(
+        ret, "description",
+        "Show the value of the last expression, what the program gives to display(), and in Python every "
+        "open figure. Default: false.");
+    buf_putc(ret, '}');
     buf_putc(ret, '}');
     json_out_open(ret, "required", '[');
     buf_puts(ret, "\"language\",\"code\"]");
@@ -141,6 +149,20 @@ static void describe_functions(const struct server_config *config, const struct 
     }
 }
 
+/* As many as a model need read. */
+static void describe_packages(const struct runtime_config *runtime, struct buf *ret)
+{
+    const char *before = " Packages: ";
+    for (size_t i = 0; i < runtime->n_packages; i++, before = ", ") {
+        if (i == PACKAGES_TOLD_MAX) {
+            buf_printf(ret, " and %zu more", runtime->n_packages - i);
+            break;
+        }
+        buf_printf(ret, "%s%s", before, runtime->packages[i]);
+    }
+    buf_puts(ret, runtime->n_packages > 0 ? "." : "");
+}
+
 static void describe_runtime(const struct server_config *config, const struct caller *caller,
                              const struct runtime_config *runtime, struct buf *ret)
 {
@@ -157,6 +179,7 @@ static void describe_runtime(const struct server_config *config, const struct ca
     if (memory > 0) {
         buf_printf(ret, " At most %" PRIu64 " MiB of memory.", memory >> 20);
     }
+    describe_packages(runtime, ret);
     describe_functions(config, runtime, ret);
 }
 
@@ -218,9 +241,9 @@ static int check_timeout(const struct json *timeout, struct err *reterr)
 int mcp_tool_decode(const struct json *arguments, const struct server_config *config,
                     const struct caller *caller, struct execute_request *ret, struct err *reterr)
 {
-    enum { LANGUAGE, CODE, STDIN, TIMEOUT, SESSION_ID, N };
+    enum { LANGUAGE, CODE, STDIN, TIMEOUT, SESSION_ID, RESULTS, N };
     /* Less than what POST /execute takes. */
-    static const char *const names[N] = {"language", "code", "stdin", "timeout", "session_id"};
+    static const char *const names[N] = {"language", "code", "stdin", "timeout", "session_id", "results"};
     const struct json *given[N];
     if (arguments && json_type_of(arguments) != JSON_OBJECT) {
         return refuse(reterr, "arguments", "must be an object");
@@ -236,6 +259,7 @@ int mcp_tool_decode(const struct json *arguments, const struct server_config *co
     }
     CLEANUP(execute_request_clear) struct execute_request request = EXECUTE_REQUEST_INIT;
     r = r < 0 ? r : execute_decode(arguments, config, &request, reterr);
+    r = r < 0 ? r : execute_check_offered(request.runtime, "language", reterr);
     if (r == 0 && !may_use(config, caller, request.runtime)) {
         r = err_set(reterr, ERR_DENIED, EPERM, "language", "this key may not use the runtime '%.100s'",
                     request.runtime->name);

@@ -336,11 +336,18 @@ static int decode_stream(struct decoder *decoder, const struct json *value, stru
     return 0;
 }
 
+/* `callback_url` may come behind it. */
+static int decode_calls(struct decoder *decoder, const struct json *root, struct err *reterr)
+{
+    return execute_decode_calls(json_string(json_get(root, "calls")), decoder->request, reterr);
+}
+
 static const struct row body_rows[] = {
     {"source", "source", JSON_STRING, NULL},
     {"options", "options", JSON_OBJECT, decode_options},
     {"execution_id", "execution_id", JSON_STRING, decode_execution_id},
     {"callback_url", "callback_url", JSON_STRING, decode_callback},
+    {"calls", "calls", JSON_STRING, NULL},
     {"timeout_ms", "timeout_ms", JSON_NUMBER, decode_timeout},
     {"queue_ms", "queue_ms", JSON_NUMBER, decode_queue},
     {"stream", "stream", JSON_BOOL, decode_stream},
@@ -393,6 +400,7 @@ static int decode_body(struct decoder *decoder, const struct json *root, struct 
                        json_type_to_string(json_type_of(root)));
     }
     int r = decode_members(decoder, body_rows, ARRAY_SIZE(body_rows), "", root, reterr);
+    r = r < 0 ? r : decode_calls(decoder, root, reterr);
     const struct json *source = json_given(json_get(root, "source"));
     if (r == 0 && !source) {
         return err_set(reterr, ERR_INVALID, EINVAL, "source", "source is required");

@@ -204,6 +204,7 @@ static const struct type {
     {"set", {{"values", check_values}}, NULL},
     {"bytes", {{"ctor", check_ctor}, {"data", check_base64}}, check_bytes},
     {"function", {{"id", check_id}}, NULL},
+    {"promise", {{"id", check_id}}, NULL},
     {"object", {{"entries", check_object}}, NULL},
 };
 

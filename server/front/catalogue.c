@@ -3,6 +3,7 @@
 #include "server/front/catalogue.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "config/format/json.h"
@@ -12,6 +13,8 @@
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "server/callers/auth.h"
+#include "server/doors/dify.h"
+#include "server/doors/piston.h"
 #include "server/jobs/front_context.h"
 #include "server/jobs/request.h"
 #include "server/kit/json_out.h"
@@ -31,7 +34,7 @@ static const char *language_of(const struct runtime_config *runtime)
 
 static bool may_use_runtime(const struct request *request, const struct runtime_config *runtime)
 {
-    return auth_may_use_runtime(request->front->config, &request->caller, runtime);
+    return !runtime->absent && auth_may_use_runtime(request->front->config, &request->caller, runtime);
 }
 
 static bool may_use(const struct request *request, const struct runtime_config *runtime,
@@ -41,13 +44,18 @@ static bool may_use(const struct request *request, const struct runtime_config *
            auth_may_use_policy(request->front->config, &request->caller, runtime, policy->name);
 }
 
-static void put_texts(struct buf *ret, const char *key, char *const *texts, size_t n)
+static void put_elements(struct buf *ret, char *const *texts, size_t n)
 {
-    json_out_open(ret, key, '[');
     for (size_t i = 0; i < n; i++) {
         json_out_separator(ret);
         json_write_string(ret, texts[i], strlen(texts[i]));
     }
+}
+
+static void put_texts(struct buf *ret, const char *key, char *const *texts, size_t n)
+{
+    json_out_open(ret, key, '[');
+    put_elements(ret, texts, n);
     buf_putc(ret, ']');
 }
 
@@ -92,6 +100,35 @@ static void put_states(const struct request *request, const struct runtime_confi
     buf_putc(ret, ']');
 }
 
+/* What its policy preloads, where that is known, and what it does itself. */
+static void put_preload(const struct runtime_config *runtime, const struct msg_policy *policy,
+                        struct buf *ret)
+{
+    if (!policy || !policy->has_lists) {
+        json_out_null(ret, "preload");
+        return;
+    }
+    json_out_open(ret, "preload", '[');
+    put_elements(ret, policy->preload, policy->n_preload);
+    put_elements(ret, runtime->preload, runtime->n_preload);
+    buf_putc(ret, ']');
+}
+
+/* Each is "NAME VERSION". */
+static void put_packages(const struct runtime_config *runtime, struct buf *ret)
+{
+    json_out_open(ret, "packages", '[');
+    for (size_t i = 0; i < runtime->n_packages; i++) {
+        const char *name = runtime->packages[i], *end = strrchr(name, ' ');
+        json_out_separator(ret);
+        buf_putc(ret, '{');
+        json_out_bytes(ret, "name", name, end ? (size_t)(end - name) : strlen(name));
+        json_out_text(ret, "version", end ? end + 1 : NULL);
+        buf_putc(ret, '}');
+    }
+    buf_putc(ret, ']');
+}
+
 static void put_runtime(const struct request *request, const struct runtime_config *runtime, struct buf *ret)
 {
     const struct front *front = request->front;
@@ -108,9 +145,32 @@ static void put_runtime(const struct request *request, const struct runtime_conf
     json_out_text(ret, "path", runtime->evaluator ? "/run-code" : "/execute");
     json_out_text(ret, "policy", runtime->policy);
     put_states(request, runtime, ret);
-    put_list(ret, "preload", policy && policy->has_lists, policy ? policy->preload : NULL,
-             policy ? policy->n_preload : 0);
+    put_preload(runtime, policy, ret);
+    put_packages(runtime, ret);
     buf_putc(ret, '}');
+}
+
+static const char *why_failing(const struct msg_state *state, const struct runtime_config *runtime)
+{
+    for (size_t i = 0; i < state->n_failing; i++) {
+        if (strcmp(state->failing[i].runtime, runtime->name) == 0) {
+            return state->failing[i].why;
+        }
+    }
+    return NULL;
+}
+
+void catalogue_take_state(struct front *front)
+{
+    for (size_t i = 0; i < front->config->n_runtimes; i++) {
+        struct runtime_config *runtime = &front->config->runtimes[i];
+        const char *why = why_failing(&front->state, runtime);
+        if (why && runtime->absent && strcmp(why, runtime->absent) == 0) {
+            continue;
+        }
+        free(runtime->absent);
+        runtime->absent = why ? strdup(why) : NULL;
+    }
 }
 
 void handle_runtimes(struct request *request)
@@ -168,7 +228,7 @@ static void put_policy(const struct request *request, const struct msg_policy *p
     json_out_text(ret, "image", policy->image[0] != '\0' ? policy->image : NULL);
     put_list(ret, "images", policy->has_lists, policy->images, policy->n_images);
     json_out_text(ret, "approval", approvals[policy->approval]);
-    json_out_text(ret, "network", policy->loopback ? "loopback" : "none");
+    json_out_text(ret, "network", policy->egress ? "egress" : policy->loopback ? "loopback" : "none");
     json_out_text(ret, "state", policy->kernel ? "kernel" : "workspace");
     put_list(ret, "preload", policy->has_lists, policy->preload, policy->n_preload);
     buf_putc(ret, '}');
@@ -190,5 +250,26 @@ void handle_policies(struct request *request)
         }
     }
     buf_puts(&body, "]}\n");
+    request_reply(request, 200, "application/json", &body);
+}
+
+void handle_piston_runtimes(struct request *request)
+{
+    const struct server_config *config = request->front->config;
+    struct buf body = BUF_INIT;
+    buf_putc(&body, '[');
+    for (size_t i = 0; i < config->n_runtimes; i++) {
+        if (!config->runtimes[i].evaluator && may_use_runtime(request, &config->runtimes[i])) {
+            piston_write_runtime(&config->runtimes[i], &body);
+        }
+    }
+    buf_puts(&body, "]\n");
+    request_reply(request, 200, "application/json", &body);
+}
+
+void handle_dify_dependencies(struct request *request)
+{
+    struct buf body = BUF_INIT;
+    dify_write_dependencies(&body);
     request_reply(request, 200, "application/json", &body);
 }

@@ -25,6 +25,7 @@ static const struct {
     enum metric metric;
     const char *values[7];
 } closed[] = {
+    {METRIC_SPANS, {"sent", "failed", "dropped"}},
     {METRIC_TOOL_CALLS, {"success", "tool_error", "http_error", "request_failed", "refused", "cancelled"}},
     {METRIC_EGRESS_CONNECTIONS, {"closed", "refused", "failed", "limit", "timeout", "cancelled"}},
     {METRIC_EGRESS_BYTES, {"sent", "received"}},
@@ -84,6 +85,7 @@ void figures_of_state(struct front *front)
     metrics_set(front->metrics, METRIC_FRONT_RESTARTS, NULL, NULL, (double)state->front_restarts);
     metrics_set(front->metrics, METRIC_LEFTOVERS_SWEPT, NULL, NULL, (double)state->leftovers_swept);
     metrics_set(front->metrics, METRIC_SHORT_OF_MEMORY, NULL, NULL, state->short_of_memory);
+    metrics_set(front->metrics, METRIC_AUDIT_STOPPED, NULL, NULL, state->audit_stopped);
     metrics_set(front->metrics, METRIC_ENDED_FOR_MEMORY, NULL, NULL, (double)state->ended_for_memory);
     metrics_set(front->metrics, METRIC_SESSIONS, NULL, NULL, state->sessions);
     metrics_set(front->metrics, METRIC_SESSION_BYTES, NULL, NULL, (double)state->session_bytes);
@@ -101,6 +103,7 @@ void figures_of_state(struct front *front)
         const struct msg_warm *warm = &state->warm[i];
         metrics_set(front->metrics, METRIC_WARM_JAILS, warm->runtime, "parked", warm->parked);
         metrics_set(front->metrics, METRIC_WARM_JAILS, warm->runtime, "building", warm->building);
+        metrics_set(front->metrics, METRIC_WARM_JAILS, warm->runtime, "in_image", warm->in_images);
         metrics_set(front->metrics, METRIC_WARM_JAIL_PSS, warm->runtime, NULL, (double)warm->pss_bytes);
         metrics_set(front->metrics, METRIC_WARM_TEMPLATES_REPLACED, warm->runtime, NULL,
                     (double)warm->templates_replaced);
@@ -109,7 +112,8 @@ void figures_of_state(struct front *front)
 
 void figures_of_now(struct front *front)
 {
-    bool ready = front->state.ready && !front->draining && !front->state.short_of_memory;
+    const struct msg_state *state = &front->state;
+    bool ready = state->ready && !front->draining && !state->short_of_memory && !state->audit_stopped;
     metrics_set(front->metrics, METRIC_READY, NULL, NULL, ready);
     metrics_set(front->metrics, METRIC_HTTP_CONNECTIONS, NULL, NULL,
                 (double)http_server_connections(front->http));

@@ -5,7 +5,6 @@
 #include "server/front/front.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,14 +21,19 @@
 #include "jail/base/io.h"
 #include "jail/base/loop.h"
 #include "jail/base/slice.h"
-#include "server/bridge/callback.h"
 #include "server/bridge/egress.h"
+#include "server/bridge/held_calls.h"
+#include "server/bridge/proxy.h"
 #include "server/doors/content_type.h"
 #include "server/doors/mcp_session.h"
 #include "server/front/callers.h"
+#include "server/front/catalogue.h"
 #include "server/front/figures.h"
+#include "server/front/first_words.h"
 #include "server/front/guesses.h"
 #include "server/front/inbound.h"
+#include "server/front/outward.h"
+#include "server/front/relayed.h"
 #include "server/front/sandbox.h"
 #include "server/host/process_stats.h"
 #include "server/http/http.h"
@@ -38,6 +42,7 @@
 #include "server/jobs/dispatch.h"
 #include "server/jobs/front_context.h"
 #include "server/jobs/kept_jobs.h"
+#include "server/jobs/relays.h"
 #include "server/jobs/session_queries.h"
 #include "server/jobs/stream.h"
 #include "server/kit/log.h"
@@ -45,20 +50,18 @@
 #include "server/kit/sentence.h"
 #include "server/link/channel.h"
 
-#define CONFIG_TIMEOUT_MS 10000
-#define BODIES_AT_ONCE    8 /* of the largest size, in memory */
-#define SMALL_BODY_BYTES  65536
-#define MESSAGE_FDS       2  /* beside the warden's words, but for its verdicts, which hold theirs */
-#define SPARE_JOBS        64 /* that wait for the warden to refuse them */
+#define BODIES_AT_ONCE   8 /* of the largest size, in memory */
+#define SMALL_BODY_BYTES 65536
+#define MESSAGE_FDS      2  /* beside the warden's words, but for its verdicts, which hold theirs */
+#define SPARE_JOBS       64 /* that wait for the warden to refuse them */
 
 struct front_process {
     struct front front;
     struct channel *channel;
     struct loop_source *channel_source;
-    int listen_fd, audit_fd;
+    int listen_fd;
+    struct first_words first;
     unsigned max_connections;
-    char **held; /* policies whose jobs may need an approval, until front.approvals has them */
-    size_t n_held;
     bool leaving; /* no more connections: the server shuts down, or another front has taken over */
     bool stopped;
     int exit_code;
@@ -105,11 +108,13 @@ static void set_signals(void)
 
 /* As many descriptors as the configuration can make it need, and no more. Returns how many connections there
  * is room for then: were there more, those that say nothing could take the descriptors of all others. */
-static unsigned limit_descriptors(const struct server_config *config)
+static unsigned limit_descriptors(const struct front *front)
 {
+    const struct server_config *config = front->config;
     struct rlimit files;
     const rlim_t own = 256; /* logs, libraries, the files of one verdict */
-    const rlim_t per_job = 8 + (config->n_egress > 0 ? EGRESS_FDS_PER_JOB : 0);
+    const rlim_t per_job = 8 + (config->n_egress > 0 ? EGRESS_FDS_PER_JOB : 0) +
+                           (front->egress_policies.n_policies > 0 ? PROXY_FDS_PER_JOB : 0);
     const rlim_t waiting =
         config->max_queued_jobs ? config->max_queued_jobs : (rlim_t)4 * config->max_concurrent_jobs;
     rlim_t others = own + per_job * (config->max_concurrent_jobs + SPARE_JOBS) + waiting;
@@ -139,68 +144,9 @@ static void tell_of_fewer_connections(const struct front *front, unsigned n)
     }
 }
 
-/* Waits for one message. The channel's table says which may come at that point. */
-static int receive_first(struct channel *channel, struct msg *msg, int fds[2], size_t *n_fds,
-                         struct err *reterr)
-{
-    struct pollfd ready = {.fd = channel_fd(channel), .events = POLLIN};
-    int r = 0;
-    while (r == 0) {
-        int n = poll(&ready, 1, CONFIG_TIMEOUT_MS);
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n <= 0) {
-            return err_set(reterr, ERR_UNAVAILABLE, ETIMEDOUT, NULL, "no configuration came from the warden");
-        }
-        *n_fds = 2;
-        r = channel_recv(channel, msg, fds, n_fds, reterr);
-    }
-    return r < 0 ? err_set(reterr, ERR_UNAVAILABLE, -r, NULL, "the channel to the warden is closed") : 0;
-}
-
-/* The warden's first word: the configuration, and maybe the audit log. */
-static int receive_config(struct front_process *process, struct err *reterr)
-{
-    int fds[2] = {-1, -1};
-    size_t n_fds = 0;
-    struct msg msg = {.type = MSG_NONE};
-    int r = receive_first(process->channel, &msg, fds, &n_fds, reterr);
-    if (r < 0) {
-        return r;
-    }
-    process->held = TAKE_PTR(msg.config.held);
-    process->n_held = msg.config.n_held;
-    msg.config.n_held = 0;
-    process->front.policies = TAKE_PTR(msg.config.policies);
-    process->front.n_policies = msg.config.n_policies;
-    msg.config.n_policies = 0;
-    msg_clear(&msg);
-    CLEANUP(fd_closep) int config_fd = fds[0];
-    process->audit_fd = n_fds > 1 ? fds[1] : -1;
-    return callers_read_config(config_fd, &process->front.config, reterr);
-}
-
-/* The second: how things stand. Nobody is served before, so that a reload is seen by nobody. */
-static int receive_state(struct front_process *process, struct err *reterr)
-{
-    int no_fds[2];
-    size_t n_fds = 0;
-    struct msg msg = {.type = MSG_NONE};
-    int r = receive_first(process->channel, &msg, no_fds, &n_fds, reterr);
-    if (r == 0 && msg.type != MSG_STATE) {
-        r = err_set(reterr, ERR_INTERNAL, EPROTO, NULL, "the warden did not say how things stand");
-    }
-    if (r == 0) {
-        process->front.state = msg.state;
-    }
-    msg_clear(&msg);
-    return r;
-}
-
 /* The listening socket is closed here; when the warden has closed its own, callers are refused by the kernel.
- * Where another front has taken over, that one takes those that wait, and what has been accepted here is
- * served. */
+ * Where another front has taken over, or a service manager keeps the socket for the next server, those take
+ * whoever waits, and what has been accepted here is served. */
 static void leave(struct front_process *process)
 {
     struct front *front = &process->front;
@@ -208,16 +154,22 @@ static void leave(struct front_process *process)
     LOG(front->log, LOG_INFO, event, LOG_FIELD_U64("connections", http_server_connections(front->http)));
     process->leaving = true;
     front_approvals_stop_waiting(front->approvals);
-    http_server_drain(front->http, front->draining);
-    fd_closep(&process->listen_fd);
+    enum http_heir heir = front->state.begins_nothing ? HTTP_HEIR_NONE
+                          : front->draining           ? HTTP_HEIR_COMES
+                                                      : HTTP_HEIR_SERVES;
+    http_server_drain(front->http, heir, front->config->drain_idle_ms);
+    if (heir != HTTP_HEIR_COMES) { /* which may still be accepted from */
+        fd_closep(&process->listen_fd);
+    }
 }
 
-/* While the server shuts down, a connection that has not said anything is nobody's loss. After a reload it
- * is: its caller may be about to speak. */
+/* While the server shuts down for good, a connection that has not said anything is nobody's loss. Where
+ * another takes over it is: its caller may be about to speak. */
 static bool has_left(const struct front_process *process)
 {
     const struct front *front = &process->front;
-    size_t held = front->draining ? http_server_busy(front->http) : http_server_connections(front->http);
+    size_t held =
+        front->state.begins_nothing ? http_server_busy(front->http) : http_server_connections(front->http);
     return process->leaving && held == 0 && dispatch_jobs(front->dispatch) == 0;
 }
 
@@ -227,7 +179,8 @@ static void take_state(struct front_process *process, const struct msg_state *st
     front->state = *state;
     front->draining = state->draining;
     figures_of_state(front);
-    if (state->draining) {
+    catalogue_take_state(front);
+    if (state->begins_nothing) {
         dispatch_stop_waiting(front->dispatch);
     }
     dispatch_take_state(front->dispatch);
@@ -266,11 +219,17 @@ static int take_message(struct front_process *process, struct msg *msg, const in
     }
     case MSG_STARTED:
         return dispatch_started(front->dispatch, msg->started.id);
+    case MSG_EGRESS:
+        return dispatch_take_egress(front->dispatch, &msg->egress, n_fds > 0 ? fds[0] : -1);
     case MSG_SESSION_ANSWER:
         return session_queries_answered(front->session_queries, &msg->session_answer,
                                         n_fds > 0 ? fds[0] : -1);
     case MSG_KEPT_ANSWER:
         return kept_queries_answered(front->kept_queries, &msg->kept_answer, n_fds > 0 ? fds[0] : -1);
+    case MSG_RELAY:
+        return relayed_ask(front, &msg->relay, n_fds > 0 ? fds[0] : -1);
+    case MSG_RELAY_ANSWER:
+        return relays_answered(front->relays, &msg->relay_answer, n_fds > 0 ? fds[0] : -1);
     case MSG_APPROVAL_ANSWER:
         return front_approvals_answered(front->approvals, &msg->approval_answer, fds, n_fds);
     case MSG_APPROVAL_CHANGED:
@@ -300,6 +259,11 @@ static int take_bare(struct front_process *process, struct msg *msg)
         msg->kept_answer.kind = ERR_BUSY;
         snprintf(msg->kept_answer.text, sizeof msg->kept_answer.text,
                  "server busy: no descriptor is free for the answer");
+    }
+    if (msg->type == MSG_RELAY_ANSWER) {
+        msg->relay_answer.kind = ERR_BUSY;
+        snprintf(msg->relay_answer.text, sizeof msg->relay_answer.text,
+                 "server busy: no descriptor is free for the answer; what was asked for may have been done");
     }
     if (msg->type == MSG_SESSION_ANSWER) {
         msg->session_answer.kind = ERR_BUSY;
@@ -384,18 +348,6 @@ static int start_decoder(void *arg, struct err *reterr)
     return decoder_new(front->loop, front->config, inbound_decoded, &front->decoder, reterr);
 }
 
-/* Where nobody has asked for callbacks, a host that cannot make any does without. */
-static int start_callbacks(struct front *front, struct err *reterr)
-{
-    struct err err = {0};
-    int r = callback_client_new(front->loop, front->log, front->config, &front->callbacks, &err);
-    if (r < 0 && front->config->n_callbacks == 0) {
-        log_err(front->log, LOG_WARNING, "no_callbacks", &err);
-        return 0;
-    }
-    return r < 0 ? err_set(reterr, err.kind, err.code, err.item, "%s", err.text) : 0;
-}
-
 static int start(struct front_process *process, struct err *reterr)
 {
     struct front *front = &process->front;
@@ -419,12 +371,18 @@ static int start(struct front_process *process, struct err *reterr)
         r = kept_queries_new(front, process->channel, &front->kept_queries, reterr);
     }
     if (r == 0) {
-        r = front_approvals_new(front, process->channel, process->held, process->n_held, &front->approvals,
-                                reterr);
-        process->held = r == 0 ? NULL : process->held;
+        r = relays_new(front, process->channel, &front->relays, reterr);
+    }
+    if (r == 0) {
+        r = front_approvals_new(front, process->channel, process->first.held, process->first.n_held,
+                                &front->approvals, reterr);
+        process->first.held = r == 0 ? NULL : process->first.held;
     }
     if (r == 0) {
         r = streams_new(front->loop, front->config->stream_heartbeat_ms, &front->streams, reterr);
+    }
+    if (r == 0) {
+        r = held_calls_new(front->loop, front->config->tool_timeout_ms, &front->held_calls, reterr);
     }
     if (r == 0) {
         front->mcp_sessions = mcp_sessions_new();
@@ -434,11 +392,8 @@ static int start(struct front_process *process, struct err *reterr)
         r = start_http(process, reterr);
     }
     front->types = content_types_new(front->log);
-    if (r == 0 && server_config_has_callbacks(front->config)) {
-        r = start_callbacks(front, reterr);
-    }
     if (r == 0) {
-        r = egress_new(front->loop, front->log, front->config, &front->egress, reterr);
+        r = outward_start(front, reterr);
     }
     if (r == 0) {
         r = loop_add(front->loop, channel_fd(process->channel), EPOLLIN, on_channel, process,
@@ -447,7 +402,8 @@ static int start(struct front_process *process, struct err *reterr)
     bool landlock = false;
     CLEANUP(fd_closep) int denials = -1;
     if (r == 0) {
-        r = front_sandbox_enter(front->config, start_decoder, front, &denials, &landlock, reterr);
+        r = front_sandbox_enter(front->config, &front->egress_policies, start_decoder, front, &denials,
+                                &landlock, reterr);
     }
     if (r == 0) {
         LOG(front->log, LOG_DEBUG, "sandboxed", LOG_FIELD_BOOL("landlock", landlock));
@@ -470,9 +426,7 @@ static void run(struct front_process *process)
             return;
         }
         http_server_run(front->http);
-        if (front->callbacks) {
-            callback_client_run(front->callbacks);
-        }
+        outward_run(front);
         bool wants_write = channel_wants_write(process->channel);
         if (wants_write != writing) {
             loop_modify(process->channel_source, wants_write ? EPOLLIN | EPOLLOUT : EPOLLIN);
@@ -490,13 +444,14 @@ static void clean_up(struct front_process *process)
     struct front *front = &process->front;
     http_server_free(front->http); /* ends the requests, which know of jobs */
     dispatch_free(front->dispatch);
-    callback_client_free(front->callbacks);
-    egress_free(front->egress);
+    outward_end(front);
     content_types_free(front->types);
     guesses_free(front->guesses);
     session_queries_free(front->session_queries);
     kept_queries_free(front->kept_queries);
+    relays_free(front->relays);
     front_approvals_free(front->approvals);
+    held_calls_free(front->held_calls);
     streams_free(front->streams);
     decoder_free(front->decoder);
     mcp_sessions_free(front->mcp_sessions);
@@ -509,12 +464,8 @@ static void clean_up(struct front_process *process)
     log_free(front->log);
     server_config_free(front->config);
     msg_policies_free(front->policies, front->n_policies);
-    for (size_t i = 0; process->held && i < process->n_held; i++) {
-        free(process->held[i]);
-    }
-    free(process->held);
+    first_words_clear(&process->first);
     fd_closep(&process->listen_fd);
-    fd_closep(&process->audit_fd);
 }
 
 /* The audit log has its own level: it is written however quiet the log is. */
@@ -524,8 +475,8 @@ static int start_logs(struct front_process *process, struct err *reterr)
     const struct server_config *config = front->config;
     log_free(front->log);
     front->log = log_new(STDERR_FILENO, config->log_format, config->log_level, "front");
-    bool chained = process->audit_fd >= 0; /* by the warden, which takes lines of JSON */
-    front->audit = log_new(chained ? process->audit_fd : STDERR_FILENO,
+    bool chained = process->first.audit_fd >= 0; /* by the warden, which takes lines of JSON */
+    front->audit = log_new(chained ? process->first.audit_fd : STDERR_FILENO,
                            chained ? LOG_FORMAT_JSON : config->log_format, LOG_INFO, "front");
     if (chained) {
         log_lose_none(front->audit);
@@ -535,7 +486,8 @@ static int start_logs(struct front_process *process, struct err *reterr)
 
 int front_main(int channel_fd, int listen_fd)
 {
-    struct front_process process = {.listen_fd = listen_fd, .audit_fd = -1, .exit_code = EXIT_FAILURE};
+    struct front_process process = {
+        .listen_fd = listen_fd, .first = {.audit_fd = -1}, .exit_code = EXIT_FAILURE};
     struct front *front = &process.front;
     struct err err = {0};
     front->log = log_new(STDERR_FILENO, LOG_FORMAT_LOGFMT, LOG_INFO, "front");
@@ -552,13 +504,10 @@ int front_main(int channel_fd, int listen_fd)
         r = channel_new(channel_fd, CHANNEL_FRONT, &process.channel, &err);
     }
     if (r == 0) {
-        r = receive_config(&process, &err);
+        r = first_words_receive(process.channel, front, &process.first, &err);
     }
     if (r == 0) {
-        r = receive_state(&process, &err);
-    }
-    if (r == 0) {
-        process.max_connections = limit_descriptors(front->config);
+        process.max_connections = limit_descriptors(front);
         tzset(); /* reads files, which nobody here can later */
         r = start_logs(&process, &err);
     }

@@ -11,8 +11,10 @@
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
+#include "server/doors/answers.h"
 #include "server/doors/approval.h"
 #include "server/doors/door.h"
+#include "server/doors/execute.h"
 #include "server/front/figures.h"
 #include "server/front/openapi.h"
 #include "server/http/http.h"
@@ -21,14 +23,14 @@
 #include "server/jobs/front_context.h"
 #include "server/jobs/kept_jobs.h"
 #include "server/jobs/reason.h"
+#include "server/jobs/relays.h"
 #include "server/jobs/request.h"
 #include "server/jobs/session_queries.h"
 #include "server/kit/accept.h"
 #include "server/kit/json_out.h"
 #include "server/kit/metrics.h"
 
-/* What the body says. Answers and returns NULL where it is no JSON, or no request of its door. */
-static struct body_reading *read_body(struct request *request)
+struct body_reading *read_body(struct request *request)
 {
     if (http_body(request->http)->len == 0) {
         request_refuse(request, ERROR_NOT_JSON, "the body is empty; it must be a JSON object", NULL);
@@ -56,6 +58,11 @@ static bool may_use(struct request *request, const struct execute_request *execu
         request_refuse(request, ERROR_FORBIDDEN, text, "runtime");
         return false;
     }
+    struct err err = {0};
+    if (execute_check_offered(runtime, "runtime", &err) < 0) {
+        request_refuse_err(request, &err, 0);
+        return false;
+    }
     if (!auth_may_use_policy(request->front->config, &request->caller, runtime, execute->job->policy)) {
         snprintf(text, sizeof text, "this key may not use the policy '%.100s'", policy);
         request_refuse(request, ERROR_FORBIDDEN, text, "policy");
@@ -74,6 +81,16 @@ static bool read_way(struct request *request, const struct execute_request *exec
     }
     bool stream = execute->stream || accept_lists(http_header(request->http, "Accept"), "text/event-stream");
     *ret = wait && *wait == 'f' ? DISPATCH_KEEP : stream ? DISPATCH_STREAM : DISPATCH_REPLY;
+    if (execute->calls_held && *ret == DISPATCH_REPLY) {
+        request_refuse(
+            request, ERROR_BAD_FIELD,
+            request->door->keeps
+                ? "calls: \"stream\" needs a reply that is a stream (`Accept: text/event-stream`), or a job "
+                  "that is asked for later (`?wait=false`)"
+                : "calls: \"stream\" needs a reply that is a stream (`stream`: true)",
+            "calls");
+        return false;
+    }
     return true;
 }
 
@@ -91,6 +108,12 @@ static void start(struct request *request, struct execute_request *execute, enum
     }
 }
 
+bool handlers_check_job(struct request *request)
+{
+    const struct body_reading *body = read_body(request);
+    return body && may_use(request, &body->execute);
+}
+
 void handle_job_start(struct request *request)
 {
     struct body_reading *body = read_body(request);
@@ -100,22 +123,101 @@ void handle_job_start(struct request *request)
     }
 }
 
+/* The execution_id that the path names; refused where it can be none. */
+static bool read_execution_id(struct request *request, char ret[IDENT_BYTES])
+{
+    if (reason_decode_percent(request->argument, request->argument_length, false, ret, IDENT_BYTES) &&
+        ident_is_sane(ret)) {
+        return true;
+    }
+    request_refuse(request, ERROR_BAD_FIELD,
+                   "execution_id: must be 1 to 128 of A-Z a-z 0-9 . _ - : / + = @ ~", "execution_id");
+    return false;
+}
+
+static void reply_answered(struct request *request, const struct msg_relay *asked,
+                           const struct msg_relay_answer *answer, struct buf *body, void *context)
+{
+    (void)asked;
+    (void)context;
+    struct err err = {.kind = answer->kind};
+    if (answer->kind == ERR_NONE) {
+        request_reply(request, 200, "application/json", body);
+        return;
+    }
+    memcpy(err.item, answer->item, sizeof err.item);
+    memcpy(err.text, answer->text, sizeof err.text);
+    request_refuse_err(request, &err, 0);
+}
+
+void handle_answers(struct request *request)
+{
+    char id[IDENT_BYTES];
+    const struct body_reading *body = read_execution_id(request, id) ? read_body(request) : NULL;
+    CLEANUP(freep) struct answer *answers = NULL;
+    struct buf reply = BUF_INIT;
+    struct err err = {0};
+    size_t n;
+    if (!body) {
+        return;
+    }
+    const struct buf *text = http_body(request->http);
+    int r = answers_decode(json_root(body->doc), &answers, &n, &err);
+    r = r < 0 ? r
+              : dispatch_answer(request->front->dispatch, request->caller.key, id, text->data, answers, n,
+                                &reply, &err);
+    if (r < 0 && err.kind == ERR_NOT_FOUND && relays_may_help(request)) {
+        err = (struct err){0};
+        r = relay_send(request, RELAY_ANSWERS, id, text, NULL, reply_answered, NULL, &err);
+        if (r == 0) {
+            return;
+        }
+    }
+    if (r < 0) {
+        request_refuse_err(request, &err, 0);
+    } else {
+        request_reply(request, 200, "application/json", &reply);
+    }
+}
+
+/* There is no such run: it may come yet. */
+static void note_termination(struct request *request, const char *id, const char *reason)
+{
+    struct err err = {0};
+    if (dispatch_note_termination(request->front->dispatch, request->caller.key, id, reason, &err) < 0) {
+        request_refuse_err(request, &err, 0);
+    } else {
+        request_reply_empty(request);
+    }
+}
+
+static void reply_terminated(struct request *request, const struct msg_relay *asked,
+                             const struct msg_relay_answer *answer, struct buf *body, void *context)
+{
+    (void)body;
+    (void)context;
+    if (answer->kind == ERR_NONE) {
+        request_reply_empty(request);
+    } else {
+        note_termination(request, asked->about, *asked->reason ? asked->reason : NULL);
+    }
+}
+
 /* Whether or not there is such a run: it may have ended meanwhile, or come yet. */
 void handle_terminate(struct request *request)
 {
-    char id[IDENT_BYTES], reason[REASON_BYTES];
-    if (!reason_decode_percent(request->argument, request->argument_length, false, id, sizeof id) ||
-        !ident_is_sane(id)) {
-        request_refuse(request, ERROR_BAD_FIELD,
-                       "execution_id: must be 1 to 128 of A-Z a-z 0-9 . _ - : / + = @ ~", "execution_id");
-    } else if (reason_read(request, reason)) {
-        struct err err = {0};
-        if (dispatch_terminate(request->front->dispatch, request->caller.key, id, *reason ? reason : NULL,
-                               &err) < 0) {
-            request_refuse_err(request, &err, 0);
-        } else {
-            request_reply_empty(request);
-        }
+    char id[IDENT_BYTES], text[REASON_BYTES];
+    if (!read_execution_id(request, id) || !reason_read(request, text)) {
+        return;
+    }
+    const char *reason = *text ? text : NULL;
+    struct err err = {0};
+    if (dispatch_end_runs(request->front->dispatch, request->caller.key, id, reason)) {
+        request_reply_empty(request);
+    } else if (!relays_may_help(request)) {
+        note_termination(request, id, reason);
+    } else if (relay_send(request, RELAY_TERMINATE, id, NULL, reason, reply_terminated, NULL, &err) < 0) {
+        request_refuse_err(request, &err, 0);
     }
 }
 
@@ -214,6 +316,8 @@ void handle_readyz(struct request *request)
         request_refuse(request, ERROR_NOT_READY, "the server is shutting down", NULL);
     } else if (front->state.short_of_memory) {
         request_refuse(request, ERROR_NOT_READY, "the host is short of memory: no job begins", NULL);
+    } else if (front->state.audit_stopped) {
+        request_refuse(request, ERROR_NOT_READY, "the audit log cannot be written: no job begins", NULL);
     } else if (!front->state.ready) {
         request_refuse(request, ERROR_NOT_READY, front->state.why, NULL);
     } else {

@@ -25,6 +25,7 @@
 #include "server/jobs/decoder.h"
 #include "server/jobs/dispatch.h"
 #include "server/jobs/front_context.h"
+#include "server/jobs/relays.h"
 #include "server/jobs/request.h"
 #include "server/jobs/kept_jobs.h"
 #include "server/jobs/session_queries.h"
@@ -64,6 +65,7 @@ static struct inbound *inbound_of(struct front *front, struct http_request *http
     if (traceparent && ident_is_traceparent(traceparent)) {
         snprintf(request->traceparent, sizeof request->traceparent, "%s", traceparent);
     }
+    trace_begin(front->spans, request->traceparent, &request->trace);
     http_set_user(http, inbound);
     return inbound;
 }
@@ -75,19 +77,26 @@ static unsigned account_of(const struct request *request)
     return key ? key->account : 0;
 }
 
+/* Ours, or what other interfaces call it. */
+static const char *key_header(const struct http_request *http)
+{
+    const char *own = http_header(http, "X-Service-API-Key");
+    return own ? own : http_header(http, "X-API-Key");
+}
+
 /* The key is looked at once and then wiped from the connection's memory, in which a job's request stays as
  * long as the job. */
 static bool identify(struct inbound *inbound)
 {
     struct request *request = &inbound->request;
     struct http_request *http = request->http;
-    bool identified = auth_identify(request->front->config, http_header(http, "X-Service-API-Key"),
+    bool identified = auth_identify(request->front->config, key_header(http),
                                     http_header(http, "Authorization"), &request->caller);
     if (identified && inbound->route && inbound->route->access == ROUTE_FOR_WARDEN) {
-        request->shown_key =
-            auth_shown_key(http_header(http, "X-Service-API-Key"), http_header(http, "Authorization"));
+        request->shown_key = auth_shown_key(key_header(http), http_header(http, "Authorization"));
     }
     http_wipe_header(http, "X-Service-API-Key");
+    http_wipe_header(http, "X-API-Key");
     http_wipe_header(http, "Authorization");
     http_set_account(http, account_of(request));
     if (identified) {
@@ -172,10 +181,10 @@ static void handle(struct inbound *inbound)
     inbound->route->handle(request);
 }
 
-static void refuse_path(struct request *request)
+static void refuse_path(struct request *request, bool is_closed)
 {
     char near[ROUTE_NEAR_BYTES], text[ROUTE_NEAR_BYTES + 64];
-    const char *meant = route_near(http_path(request->http), near);
+    const char *meant = is_closed ? NULL : route_near(http_path(request->http), near);
     snprintf(text, sizeof text, "no such path; did you mean %s?", meant ? meant : "");
     request_refuse(request, ERROR_NO_SUCH_PATH, meant ? text : NULL, NULL);
 }
@@ -207,6 +216,18 @@ static bool query_fits(struct inbound *inbound)
     return true;
 }
 
+static bool is_open(const struct server_config *config, const struct route *route)
+{
+    return !route->only || server_config_has_door(config, route->only) ||
+           (config->console && strcmp(route->only, "console") == 0);
+}
+
+/* What a page elsewhere could have a browser ask for, with the key that it has kept. */
+static bool is_simple(const struct route *route)
+{
+    return route && route->when == ROUTE_AT_END_OF_ANYTHING && strcmp(route->method, "POST") == 0;
+}
+
 static void on_headers(void *arg, struct http_request *http)
 {
     struct front *front = arg;
@@ -218,22 +239,27 @@ static void on_headers(void *arg, struct http_request *http)
     const struct route *path;
     char allow[ROUTE_ALLOW_BYTES];
     inbound->route = route_find(http_method(http), http_path(http), &path, allow);
+    bool keyless = !needs_key(front, path);
+    bool is_closed = path && !is_open(front->config, path);
+    if (is_closed) {
+        inbound->route = path = NULL;
+    }
     request->door = inbound->route ? inbound->route->door : NULL;
-    bool presented = http_header(http, "X-Service-API-Key") || http_header(http, "Authorization");
+    bool presented = key_header(http) || http_header(http, "Authorization");
     bool identified = identify(inbound);
-    if (!identified && needs_key(front, path)) {
+    if (!identified && !keyless) {
         refuse_key(inbound, presented);
-    } else if (!page_fits(request)) {
+    } else if (!page_fits(request) || (is_simple(inbound->route) && !page_origin_fits(request))) {
         return;
     } else if (!path) {
-        refuse_path(request);
+        refuse_path(request, is_closed);
     } else if (!inbound->route) {
         request_refuse_method(request, allow);
     } else if (!query_fits(inbound)) {
         return;
     } else if (inbound->route->when == ROUTE_AT_HEADERS) {
         handle(inbound);
-    } else if (front->draining) {
+    } else if (front->state.begins_nothing) {
         request_refuse(request, ERROR_UNAVAILABLE, NULL, NULL);
     } else if (inbound->route->when == ROUTE_AT_END && !media_type_fits(http)) {
         request_refuse(request, ERROR_MEDIA_TYPE, NULL, NULL);
@@ -279,7 +305,8 @@ static void on_complete(void *arg, struct http_request *http)
     if (!inbound || !inbound->route || inbound->held.queue) {
         return;
     }
-    if (http_body(http)->len > SMALL_BODY_BYTES && inbound->route->when == ROUTE_AT_END) {
+    bool is_read = inbound->route->when == ROUTE_AT_END || inbound->route->door;
+    if (http_body(http)->len > SMALL_BODY_BYTES && is_read) {
         decode(inbound);
     } else {
         handle(inbound);
@@ -353,7 +380,8 @@ static void log_access(const struct request *request, bool sent, uint64_t durati
     http_client(request->http, client, sizeof client);
     snprintf(method, sizeof method, "%.32s", http_method(request->http));
     snprintf(path, sizeof path, "%.500s", http_path(request->http));
-    LOG(request->front->log, LOG_INFO, "request", LOG_FIELD_STR("method", method),
+    bool is_probe = strcmp(path, "/healthz") == 0 || strcmp(path, "/readyz") == 0;
+    LOG(request->front->log, is_probe ? LOG_DEBUG : LOG_INFO, "request", LOG_FIELD_STR("method", method),
         LOG_FIELD_STR("path", path), LOG_FIELD_U64("status", request->status), LOG_FIELD_BOOL("sent", sent),
         LOG_FIELD_F64("duration_ms", (double)duration_ns / (double)NS_PER_MS),
         LOG_FIELD_U64("reply_bytes", request->reply_bytes), LOG_FIELD_STR("key", request->caller.name),
@@ -379,6 +407,27 @@ void inbound_begin_figures(const struct front *front)
     }
 }
 
+static void note_span(const struct request *request, const char *route, const char *path)
+{
+    char name[160];
+    const struct log_field attributes[] = {
+        LOG_FIELD_STR("http.request.method", route ? http_method(request->http) : "_OTHER"),
+        LOG_FIELD_STR("http.route", route),
+        LOG_FIELD_STR("url.scheme", "http"),
+        LOG_FIELD_U64("http.response.status_code", request->status),
+        LOG_FIELD_STR("immure.request_id", request->id),
+    };
+    snprintf(name, sizeof name, "%.32s %.120s", route ? http_method(request->http) : "HTTP", path);
+    spans_add(request->front->spans, &request->trace,
+              &(struct span){.name = name,
+                             .kind = SPAN_SERVER,
+                             .start_ns = request->start_ns,
+                             .end_ns = clock_now_ns(),
+                             .failed = request->status >= 500,
+                             .attributes = attributes,
+                             .n_attributes = ARRAY_SIZE(attributes)});
+}
+
 static void on_end(void *arg, struct http_request *http, bool sent)
 {
     struct front *front = arg;
@@ -391,7 +440,11 @@ static void on_end(void *arg, struct http_request *http, bool sent)
         dispatch_cancel(request->job);
     }
     session_query_forget(request);
+    if (request->steps) {
+        request->steps_free(request->steps);
+    }
     kept_query_forget(request);
+    relay_forget(request);
     front_approvals_forget(request);
     stream_free(request->stream);
     if (request->call) {
@@ -407,6 +460,7 @@ static void on_end(void *arg, struct http_request *http, bool sent)
     metrics_add(front->metrics, METRIC_HTTP_REQUESTS, path, code, 1);
     metrics_observe(front->metrics, METRIC_HTTP_DURATION, (double)duration_ns / (double)NS_PER_S);
     log_access(request, sent, duration_ns);
+    note_span(request, inbound->route ? path : NULL, path);
     deadline_leave(&inbound->held);
     stop_decoding(inbound);
     body_clear(&request->body);

@@ -28,6 +28,7 @@ struct route {
     enum route_when when;
     const struct door *door; /* whose job it starts; NULL: none, or its handler says */
     void (*handle)(struct request *request);
+    const char *only; /* where the configuration opens the door of that name, or the console; NULL: always */
 };
 
 #define ROUTE_ALLOW_BYTES    64

@@ -23,6 +23,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "config/message/egress.h"
 #include "config/server/config.h"
 #include "jail/base/bpf.h"
 #include "jail/base/cleanup.h"
@@ -73,21 +74,39 @@ static int allow_port(int ruleset, uint16_t port)
     return syscall(SYS_landlock_add_rule, ruleset, RULE_NET_PORT, &rule, 0) < 0 ? -errno : 0;
 }
 
-/* Landlock knows ports, not addresses; those are server/bridge/callback_hosts.c's. */
-static int allow_ports(const struct server_config *config, int ruleset)
+static int allow_ports_of_policy(const struct egress_rules *policy, int ruleset)
 {
     int r = 0;
-    for (size_t i = 0; r == 0 && i < config->n_callbacks; i++) {
-        r = allow_port(ruleset, config->callbacks[i].url.port);
-    }
-    for (size_t i = 0; r == 0 && i < config->n_egress; i++) {
-        r = allow_port(ruleset, config->egress[i].url.port);
+    for (size_t i = 0; r == 0 && i < policy->n_rules; i++) {
+        r = allow_port(ruleset, (uint16_t)policy->rules[i].port);
     }
     return r;
 }
 
-/* A ruleset without a single rule, but for the ports of callbacks and package indexes. */
-int front_sandbox_deny_access(const struct server_config *config, bool *ret_landlock, struct err *reterr)
+/* Landlock knows ports, not addresses; those are server/bridge/callback_hosts.c's. */
+static int allow_ports(const struct server_config *config, const struct egress_policies *policies,
+                       int ruleset)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && config && i < config->n_callbacks; i++) {
+        r = allow_port(ruleset, config->callbacks[i].url.port);
+    }
+    if (r == 0 && config && *config->otlp_endpoint) {
+        r = allow_port(ruleset, config->otlp_url.port);
+    }
+    for (size_t i = 0; r == 0 && config && i < config->n_egress; i++) {
+        r = allow_port(ruleset, config->egress[i].url.port);
+    }
+    for (size_t i = 0; r == 0 && policies && i < policies->n_policies; i++) {
+        r = allow_ports_of_policy(&policies->policies[i], ruleset);
+    }
+    return r;
+}
+
+/* A ruleset without a single rule, but for the ports of callbacks, package indexes, hosts of
+ * policies and a collector of traces. */
+int front_sandbox_deny_access(const struct server_config *config, const struct egress_policies *policies,
+                              bool *ret_landlock, struct err *reterr)
 {
     long newest = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
     *ret_landlock = newest > 0;
@@ -101,8 +120,8 @@ int front_sandbox_deny_access(const struct server_config *config, bool *ret_land
     }
     CLEANUP(fd_closep)
     int fd = (int)syscall(SYS_landlock_create_ruleset, &ruleset, versions[version].size, 0);
-    if (fd >= 0 && config && (ruleset.handled_access_net & NET_CONNECT_TCP)) {
-        int r = allow_ports(config, fd);
+    if (fd >= 0 && (ruleset.handled_access_net & NET_CONNECT_TCP)) {
+        int r = allow_ports(config, policies, fd);
         if (r < 0) {
             return err_errno(reterr, -r, "Landlock");
         }
@@ -230,9 +249,9 @@ static const struct rule rules[] = {
     {SYS_setsockopt, 2, {IS(1, SOL_SOCKET), IS(2, SO_LINGER)}},
 };
 
-/* What callbacks and package indexes need besides: TCP of the internet's two families (AF_INET is 2, AF_INET6
- * is 10), and no other protocol (MPTCP, UDP, UDP-Lite, SCTP, SMC), for Landlock knows ports of TCP alone.
- * Names have been looked up before. */
+/* What callbacks, package indexes and hosts of policies need besides: TCP of the internet's two families
+ * (AF_INET is 2, AF_INET6 is 10), and no other protocol (MPTCP, UDP, UDP-Lite, SCTP, SMC), for Landlock knows
+ * ports of TCP alone. Names have been looked up before. */
 #define IS_INTERNET                                                                                          \
     {                                                                                                        \
         .argument = 0, .mask = ~(uint32_t)(AF_INET ^ AF_INET6), .value = AF_INET                             \
@@ -323,9 +342,10 @@ static int set_filter(bool connects, unsigned flags, uint32_t otherwise)
 }
 
 /* Where somebody listens to denied calls of ours already (a container's runtime), nobody else can. */
-int front_sandbox_deny_calls(const struct server_config *config, int *ret_listener, struct err *reterr)
+int front_sandbox_deny_calls(const struct server_config *config, const struct egress_policies *policies,
+                             int *ret_listener, struct err *reterr)
 {
-    bool connects = config && server_config_connects(config);
+    bool connects = (config && server_config_connects(config)) || (policies && policies->n_policies > 0);
     int fd = -1;
     if (ret_listener) {
         fd = set_filter(connects,
@@ -342,14 +362,14 @@ int front_sandbox_deny_calls(const struct server_config *config, int *ret_listen
 
 /* Landlock holds for the thread that asks for it, and for those that it makes afterwards; the filter is put
  * on all of them. */
-int front_sandbox_enter(const struct server_config *config,
+int front_sandbox_enter(const struct server_config *config, const struct egress_policies *policies,
                         int (*start_thread)(void *arg, struct err *reterr), void *arg, int *ret_listener,
                         bool *ret_landlock, struct err *reterr)
 {
     const struct rlimit none = {0, 0};
     *ret_listener = -1;
     *ret_landlock = false;
-    int r = SANITIZED ? 0 : front_sandbox_deny_access(config, ret_landlock, reterr);
+    int r = SANITIZED ? 0 : front_sandbox_deny_access(config, policies, ret_landlock, reterr);
     if (r == 0 && start_thread) {
         r = start_thread(arg, reterr);
     }
@@ -359,5 +379,5 @@ int front_sandbox_enter(const struct server_config *config,
     if (setrlimit(RLIMIT_NPROC, &none) < 0) {
         return err_errno(reterr, errno, "forbidding processes and threads");
     }
-    return front_sandbox_deny_calls(config, ret_listener, reterr);
+    return front_sandbox_deny_calls(config, policies, ret_listener, reterr);
 }

@@ -9,6 +9,7 @@
 #include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -20,7 +21,9 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 
-#define PATIENCE_NS  (10 * NS_PER_S)
+#define PATIENCE_NS (10 * NS_PER_S)
+/* A first import of large packages reads much, and looks for every font. */
+#define PACKAGES_NS  (60 * NS_PER_S)
 #define ANSWER_BYTES 65536u
 #define NOBODY       65534u
 
@@ -35,6 +38,7 @@ static const char about_python[] =
     "def tell(word, value):\n"
     "    sys.stdout.write(word + ' ' + value + '\\n')\n"
     "tell('version', '%d.%d.%d' % sys.version_info[:3])\n"
+    "tell('executable', sys.executable)\n"
     "startup = ''\n"
     "for path in sys.path:\n"
     "    if os.path.isdir(path):\n"
@@ -72,6 +76,7 @@ static const char about_node[] =
     "const fs = require('fs'), path = require('path'), told = new Set();\n"
     "const tell = (word, value) => process.stdout.write(`${word} ${value}\\n`);\n"
     "tell('version', process.versions.node);\n"
+    "tell('executable', process.execPath);\n"
     "const place = path.dirname(path.dirname(process.execPath)) + '/lib/node_modules';\n"
     "if (!process.execPath.startsWith('/usr/') && fs.existsSync(place)) tell('need', place);\n"
     "for (const line of fs.readFileSync('/proc/self/maps', 'latin1').split('\\n')) {\n"
@@ -87,6 +92,85 @@ static const char about_node[] =
     "    }\n"
     "}\n"
     "tell('end', 'of answer');\n";
+
+/* What lies beside Python's library: with site, and so with what .pth files do. What the modules open outside
+ * of the directories that they are looked for in are their data: below /usr/share that package's directory,
+ * else the file. Shared libraries as above; Debian's alternatives lead from the C library's directory to
+ * others in there. Nothing is to write into anybody's home. */
+static const char about_packages[] =
+    "import atexit, os, sys\n"
+    "answer = os.fdopen(os.dup(1), 'w')\n"
+    "os.dup2(2, 1)\n"
+    "def tell(word, value):\n"
+    "    if '\\n' not in value:\n"
+    "        answer.write(word + ' ' + value + '\\n')\n"
+    "def end():\n"
+    "    atexit._run_exitfuncs()\n"
+    "    tell('end', 'of answer')\n"
+    "    answer.flush()\n"
+    "    os._exit(0)\n"
+    "def refuse(why):\n"
+    "    tell('refuse', ' '.join(why.split())[:200])\n"
+    "    end()\n"
+    "for name in 'BLIS MKL NUMEXPR OMP OPENBLAS'.split():\n"
+    "    os.environ[name + '_NUM_THREADS'] = '1'\n"
+    "os.environ['MPLBACKEND'] = 'Agg'\n"
+    "os.environ['HOME'] = '/nonexistent'\n"
+    "libraries, environment = sys.argv[1:3]\n"
+    "if environment.endswith('/dist-packages'):\n"
+    "    sys.path[:] = [p for p in sys.path if p == environment or not p.endswith('-packages')]\n"
+    "    if environment not in sys.path:\n"
+    "        refuse(environment + ' is none of the directories of this interpreter')\n"
+    "shown = [p for p in sys.path if os.path.isdir(p)]\n"
+    "for path in shown:\n"
+    "    tell('need', path)\n"
+    "shown += [libraries, environment]\n"
+    "def is_shown(path):\n"
+    "    return any(path.startswith(above + '/') for above in shown)\n"
+    "module, opened = '', {}\n"
+    "def watch(event, args):\n"
+    "    if event == 'open' and isinstance(args[0], (str, bytes)):\n"
+    "        opened.setdefault(os.path.abspath(os.fsdecode(args[0])), module)\n"
+    "sys.addaudithook(watch)\n"
+    "for module in sys.argv[3:]:\n"
+    "    try:\n"
+    "        __import__(module)\n"
+    "    except BaseException as error:\n"
+    "        refuse(module + ' cannot be imported: ' + repr(error))\n"
+    "elsewhere = '/proc/', '/sys/', '/dev/', '/run/', '/tmp/', '/var/tmp/'\n"
+    "for opening, module in list(opened.items()):\n"
+    "    for path in opening, os.path.realpath(opening):\n"
+    "        if is_shown(path) or path.startswith(elsewhere) or not os.path.isfile(path):\n"
+    "            continue\n"
+    "        if not path.startswith(('/usr/', '/etc/')):\n"
+    "            refuse(module + ' reads ' + path + ', which is neither in the environment nor in /usr or "
+    "/etc')\n"
+    "        head, share, tail = path.partition('/share/')\n"
+    "        if share and '/' in tail:\n"
+    "            path = head + share + tail.split('/')[0]\n"
+    "        tell('need', path)\n"
+    "        shown.append(path)\n"
+    "for line in open('/proc/self/maps'):\n"
+    "    path = (line.split(None, 5)[5:] or [''])[0].rstrip('\\n')\n"
+    "    if '.so' in path and not is_shown(path) and os.path.isfile(path):\n"
+    "        near = os.path.dirname(path)\n"
+    "        for name in os.listdir(near):\n"
+    "            if '.so' in name and os.path.realpath(near + '/' + name) == path:\n"
+    "                tell('need', near + '/' + name)\n"
+    "for name in os.listdir(libraries) if libraries else ():\n"
+    "    path = libraries + '/' + name\n"
+    "    link = os.readlink(path) if '.so.' in name and os.path.islink(path) else ''\n"
+    "    if link.startswith('/etc/alternatives/') and os.path.realpath(path).startswith(libraries + '/'):\n"
+    "        tell('link', link + ' ' + os.path.realpath(path))\n"
+    "from importlib import metadata\n"
+    "found = {}\n"
+    "for one in metadata.distributions(path=[p for p in sys.path if p.endswith('-packages')]):\n"
+    "    name, version = one.metadata['Name'], one.version\n"
+    "    if isinstance(name, str) and isinstance(version, str) and len(name + version) < 100:\n"
+    "        found.setdefault(name, version)\n"
+    "for name in sorted(found, key=str.lower)[:256]:\n"
+    "    tell('package', name + ' ' + found[name])\n"
+    "end()\n";
 
 static const char about_bash[] =
     "echo \"version ${BASH_VERSINFO[0]}.${BASH_VERSINFO[1]}.${BASH_VERSINFO[2]}\"; echo end of answer";
@@ -125,9 +209,9 @@ static bool is_complete(const struct buf *answer)
 }
 
 /* Until it has said all, or too much, ends, or the time is over. */
-static void listen_to(int fd, struct buf *ret)
+static void listen_to(int fd, uint64_t patience_ns, struct buf *ret)
 {
-    uint64_t end_ns = clock_now_ns() + PATIENCE_NS;
+    uint64_t end_ns = clock_now_ns() + patience_ns;
     while (ret->len < ANSWER_BYTES && !is_complete(ret)) {
         struct pollfd polled = {.fd = fd, .events = POLLIN};
         uint64_t now_ns = clock_now_ns();
@@ -144,7 +228,7 @@ static void listen_to(int fd, struct buf *ret)
     }
 }
 
-static int ask(const char *path, char *const *argv, struct buf *ret, struct err *reterr)
+static int ask(const char *path, char *const *argv, uint64_t patience_ns, struct buf *ret, struct err *reterr)
 {
     int ends[2];
     CLEANUP(fd_closep) int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -161,7 +245,7 @@ static int ask(const char *path, char *const *argv, struct buf *ret, struct err 
     if (pid < 0) {
         return err_errno(reterr, code, "asking %s", path);
     }
-    listen_to(from, ret);
+    listen_to(from, patience_ns, ret);
     kill(-pid, SIGKILL); /* with what it has started */
     kill(pid, SIGKILL);
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
@@ -181,18 +265,34 @@ int ask_python(const char *path, const char *libraries, struct buf *ret, struct 
 {
     char *const argv[] = {word(path), word("-I"),         word("-S"),      word("-B"),
                           word("-c"), word(about_python), word(libraries), NULL};
-    return ask(path, argv, ret, reterr);
+    return ask(path, argv, PATIENCE_NS, ret, reterr);
+}
+
+int ask_packages(const char *path, const char *libraries, const char *environment, char *const *modules,
+                 size_t n_modules, struct buf *ret, struct err *reterr)
+{
+    char *const begin[] = {word(path),           word("-I"),      word("-B"),       word("-c"),
+                           word(about_packages), word(libraries), word(environment)};
+    CLEANUP(freep) char **argv = calloc(ARRAY_SIZE(begin) + n_modules + 1, sizeof *argv);
+    if (!argv) {
+        return err_errno(reterr, ENOMEM, "asking %s", path);
+    }
+    memcpy(argv, begin, sizeof begin);
+    for (size_t i = 0; i < n_modules; i++) {
+        argv[ARRAY_SIZE(begin) + i] = modules[i];
+    }
+    return ask(path, argv, PACKAGES_NS, ret, reterr);
 }
 
 int ask_node(const char *path, struct buf *ret, struct err *reterr)
 {
     char *const argv[] = {word(path), word("-e"), word(about_node), NULL};
-    return ask(path, argv, ret, reterr);
+    return ask(path, argv, PATIENCE_NS, ret, reterr);
 }
 
 int ask_bash(const char *path, struct buf *ret, struct err *reterr)
 {
     char *const argv[] = {word(path), word("--norc"),   word("--noprofile"),
                           word("-c"), word(about_bash), NULL};
-    return ask(path, argv, ret, reterr);
+    return ask(path, argv, PATIENCE_NS, ret, reterr);
 }

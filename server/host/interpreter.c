@@ -108,7 +108,44 @@ static int take_path(struct runtime_config *runtime, const char *path, struct er
     return 0;
 }
 
-int interpreter_locate(struct runtime_config *runtime, struct err *reterr)
+static bool has_environment(const struct runtime_config *runtime)
+{
+    return runtime->python_environment && runtime->python_environment[0];
+}
+
+static bool is_debians(const struct runtime_config *runtime)
+{
+    return strcmp(runtime->python_environment, PYTHON_ENVIRONMENT_DEBIAN) == 0 ||
+           strcmp(runtime->python_environment, PYTHON_ENVIRONMENT_DISTRIBUTION) == 0;
+}
+
+/* A name is that of a file in its bin; a path must lead there, or to the same interpreter. */
+static int locate_in_environment(struct runtime_config *runtime, struct err *reterr)
+{
+    const char *environment = runtime->python_environment, *named = runtime->interpreter;
+    char path[2 * PATH_MAX], resolved[PATH_MAX], real[PATH_MAX], other[PATH_MAX];
+    snprintf(path, sizeof path, "%.*s/pyvenv.cfg", PATH_MAX - 16, environment);
+    if (access(path, F_OK) < 0) {
+        return err_set(reterr, ERR_HOST, errno, NULL,
+                       "%.120s is no virtual environment that can be read (it has no pyvenv.cfg); make one: "
+                       "`immure env create`",
+                       environment);
+    }
+    snprintf(path, sizeof path, "%.*s/bin/%.255s", PATH_MAX - 300, environment,
+             named[0] == '/' ? "python" : named);
+    int r = check_program(path);
+    if (r < 0 || !resolve_directory(path, resolved) || !realpath(path, real)) {
+        return err_set(reterr, ERR_HOST, ENOENT, NULL, "%.160s is not there, or cannot be executed", path);
+    }
+    if (named[0] == '/' && (!realpath(named, other) || strcmp(real, other) != 0)) {
+        return err_set(reterr, ERR_HOST, EINVAL, NULL,
+                       "the interpreter of %.90s is %.90s, and not %.90s; name it \"python3\"", environment,
+                       real, named);
+    }
+    return take_path(runtime, resolved, reterr);
+}
+
+static int look_for(struct runtime_config *runtime, struct err *reterr)
 {
     char path[PATH_MAX], real[PATH_MAX], environment[PATH_MAX];
     const char *named = runtime->interpreter;
@@ -179,17 +216,35 @@ static int add_file(struct runtime_config *runtime, const char *first)
     return -ELOOP;
 }
 
-/* The loader that an ELF file of this machine's kind names; "": none. */
-static int read_loader(const char *program, char ret[PATH_MAX])
+/* 1: an ELF file of 64 bits; 0: another file. */
+static int read_elf(const char *program, Elf64_Ehdr *ret, int *ret_fd)
 {
-    Elf64_Ehdr header;
-    ret[0] = '\0';
     CLEANUP(fd_closep) int fd = open(program, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : pread(fd, &header, sizeof header, 0);
-    if (n != (ssize_t)sizeof header || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
-        header.e_ident[EI_CLASS] != ELFCLASS64) {
+    ssize_t n = fd < 0 ? -1 : pread(fd, ret, sizeof *ret, 0);
+    if (n != (ssize_t)sizeof *ret || memcmp(ret->e_ident, ELFMAG, SELFMAG) != 0 ||
+        ret->e_ident[EI_CLASS] != ELFCLASS64) {
         return n < 0 ? -errno : 0;
     }
+    *ret_fd = TAKE_FD(fd);
+    return 1;
+}
+
+/* The loader that an ELF file names; "": none. -ENOEXEC: the file is for another machine than this program,
+ * and whatever emulates that here is in no jail. */
+static int read_loader(const char *program, char ret[PATH_MAX])
+{
+    Elf64_Ehdr header, own;
+    CLEANUP(fd_closep) int fd = -1;
+    CLEANUP(fd_closep) int own_fd = -1;
+    ret[0] = '\0';
+    int r = read_elf(program, &header, &fd);
+    if (r <= 0) {
+        return r;
+    }
+    if (read_elf("/proc/self/exe", &own, &own_fd) == 1 && own.e_machine != header.e_machine) {
+        return -ENOEXEC;
+    }
+    ssize_t n;
     for (unsigned i = 0; i < header.e_phnum; i++) {
         Elf64_Phdr segment;
         off_t at = (off_t)(header.e_phoff + i * sizeof segment);
@@ -241,6 +296,66 @@ static enum language language_of(const char *interpreter)
     return LANGUAGE_OTHER;
 }
 
+static bool is_script(const char *path)
+{
+    char head[2] = "";
+    CLEANUP(fd_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd >= 0 && pread(fd, head, sizeof head, 0) == sizeof head && memcmp(head, "#!", sizeof head) == 0;
+}
+
+/* "executable /opt/python/bin/python3", behind the version. */
+static int read_executable(char *answer, char ret[PATH_MAX])
+{
+    static const char word[] = "\nexecutable ";
+    const char *at = strstr(answer, word);
+    at = at ? at + strlen(word) : "";
+    int n = snprintf(ret, PATH_MAX, "%.*s", (int)strcspn(at, "\n"), at);
+    int r = ret[0] == '/' && n < PATH_MAX ? check_program(ret) : -ENOENT;
+    return r == 0 && is_script(ret) ? -ELOOP : r;
+}
+
+/* A script in the place of an interpreter, as those of pyenv, starts one that jobs are to have. */
+static int follow_script(struct runtime_config *runtime, struct err *reterr)
+{
+    char path[PATH_MAX];
+    struct err err = {0};
+    CLEANUP(buf_free) struct buf answer = BUF_INIT;
+    enum language language = language_of(runtime->interpreter);
+    if (!(language == LANGUAGE_PYTHON || language == LANGUAGE_NODE) || !is_script(runtime->interpreter)) {
+        return 0;
+    }
+    int r = language == LANGUAGE_PYTHON ? ask_python(runtime->interpreter, "", &answer, &err)
+                                        : ask_node(runtime->interpreter, &answer, &err);
+    r = r < 0 ? r : read_executable(answer.data, path);
+    char *copy = r < 0 ? NULL : strdup(path);
+    if (!copy) {
+        return err_set(reterr, ERR_HOST, r < 0 ? -r : ENOMEM, NULL, "%.120s cannot be used: %s",
+                       runtime->interpreter,
+                       err.text[0] ? err.text : "it is a script, and does not say which program it starts");
+    }
+    if (runtime->wanted) {
+        free(runtime->interpreter);
+    } else {
+        runtime->wanted = runtime->interpreter;
+    }
+    runtime->interpreter = copy;
+    return 0;
+}
+
+int interpreter_locate(struct runtime_config *runtime, struct err *reterr)
+{
+    if (has_environment(runtime) && !is_debians(runtime)) {
+        return locate_in_environment(runtime, reterr);
+    }
+    int r = look_for(runtime, reterr);
+    r = r < 0 ? r : follow_script(runtime, reterr);
+    return r < 0 || !has_environment(runtime) || strncmp(runtime->interpreter, "/usr/bin/python3", 16) == 0
+               ? r
+               : err_set(reterr, ERR_HOST, EINVAL, NULL,
+                         "Debian's packages are for Debian's /usr/bin/python3, and not for %.120s",
+                         runtime->interpreter);
+}
+
 static int take_text(char **to, const char *value)
 {
     free(*to);
@@ -248,9 +363,31 @@ static int take_text(char **to, const char *value)
     return *to ? 0 : -ENOMEM;
 }
 
-/* Lines of a word and what it is: "version 3.11.2", "need /usr/lib/python3.11", "startup /…/immure.pth". */
-static int take_answer(struct runtime_config *runtime, char *answer)
+static int add_package(struct runtime_config *runtime, const char *value)
 {
+    char **packages = reallocarray(runtime->packages, runtime->n_packages + 1, sizeof *packages);
+    if (!packages) {
+        return -ENOMEM;
+    }
+    runtime->packages = packages;
+    packages[runtime->n_packages] = strdup(value);
+    return packages[runtime->n_packages] ? (runtime->n_packages++, 0) : -ENOMEM;
+}
+
+static int add_link(struct runtime_config *runtime, char *value)
+{
+    char *target = strchr(value, ' ');
+    if (!target) {
+        return 0;
+    }
+    *target++ = '\0';
+    return target[0] == '/' ? add_need(runtime, value, target) : 0;
+}
+
+/* Lines of a word and what it is: "version 3.11.2", "need /usr/lib/python3.11", "startup /…/immure.pth". */
+static int take_answer(struct runtime_config *runtime, char *answer, struct err *reterr)
+{
+    bool lists_packages = runtime->n_packages == 0;
     int r = 0;
     char *rest = NULL;
     for (char *line = strtok_r(answer, "\n", &rest); line && r == 0; line = strtok_r(NULL, "\n", &rest)) {
@@ -265,6 +402,12 @@ static int take_answer(struct runtime_config *runtime, char *answer)
             r = take_text(&runtime->startup, value);
         } else if (strcmp(line, "need") == 0 && value[0] == '/') {
             r = add_need(runtime, value, NULL);
+        } else if (strcmp(line, "link") == 0 && value[0] == '/') {
+            r = add_link(runtime, value);
+        } else if (strcmp(line, "package") == 0 && lists_packages && runtime->n_packages < PACKAGES_MAX) {
+            r = add_package(runtime, value);
+        } else if (strcmp(line, "refuse") == 0) {
+            r = err_set(reterr, ERR_HOST, ENOEXEC, NULL, "%.200s", value);
         }
     }
     return r;
@@ -307,7 +450,16 @@ static int add_answers(struct runtime_config *runtime, const char *libraries, bo
     case LANGUAGE_OTHER:
         break;
     }
-    return r < 0 || !answer.data ? r : take_answer(runtime, answer.data);
+    return r < 0 || !answer.data ? r : take_answer(runtime, answer.data, reterr);
+}
+
+static int add_packages(struct runtime_config *runtime, const char *libraries, struct err *reterr)
+{
+    CLEANUP(buf_free) struct buf answer = BUF_INIT;
+    const char *place = is_debians(runtime) ? PYTHON_ENVIRONMENT_DISTRIBUTION : runtime->python_environment;
+    int r = ask_packages(runtime->interpreter, libraries, place, runtime->preload, runtime->n_preload,
+                         &answer, reterr);
+    return r < 0 ? r : take_answer(runtime, answer.data, reterr);
 }
 
 /* What tells the file from another of the same name, or a newer one. */
@@ -335,6 +487,7 @@ int interpreter_examine(struct runtime_config *runtime, bool ask, struct err *re
                                                                       : add_need(runtime, environment, NULL);
     r = r < 0 ? r : add_file(runtime, runtime->interpreter);
     r = r < 0 ? r : add_answers(runtime, libraries, ask, &err);
+    r = r < 0 || !has_environment(runtime) ? r : add_packages(runtime, libraries, &err);
     if (r < 0) {
         return err_set(reterr, r == -ENOMEM ? ERR_INTERNAL : ERR_HOST, -r, NULL, "%.120s cannot be used: %s",
                        runtime->interpreter, err.text[0] ? err.text : strerror(-r));
@@ -342,10 +495,26 @@ int interpreter_examine(struct runtime_config *runtime, bool ask, struct err *re
     return 0;
 }
 
+static const char *text_or_none(const char *text)
+{
+    return text ? text : "";
+}
+
+static bool have_the_same_packages(const struct runtime_config *a, const struct runtime_config *b)
+{
+    bool same = a->n_preload == b->n_preload &&
+                strcmp(text_or_none(a->python_environment), text_or_none(b->python_environment)) == 0;
+    for (size_t i = 0; same && i < a->n_preload; i++) {
+        same = strcmp(a->preload[i], b->preload[i]) == 0;
+    }
+    return same;
+}
+
 bool interpreter_remember(struct runtime_config *runtime, const struct runtime_config *before)
 {
     identify(runtime);
-    if (!before->n_needs || strcmp(runtime->interpreter, before->interpreter) != 0 ||
+    if (!before->n_needs || !have_the_same_packages(runtime, before) ||
+        strcmp(runtime->interpreter, before->interpreter) != 0 ||
         memcmp(runtime->file, before->file, sizeof runtime->file) != 0) {
         return false;
     }
@@ -355,6 +524,10 @@ bool interpreter_remember(struct runtime_config *runtime, const struct runtime_c
     }
     for (size_t i = 0; r == 0 && i < before->n_needs; i++) {
         r = add_need(runtime, before->needs[i].path, before->needs[i].target);
+    }
+    bool lists_packages = runtime->n_packages == 0;
+    for (size_t i = 0; r == 0 && lists_packages && i < before->n_packages; i++) {
+        r = add_package(runtime, before->packages[i]);
     }
     return r == 0;
 }

@@ -9,7 +9,8 @@ struct policy;
 struct runtime_config;
 
 /* Turns `runtime->interpreter`, a name or a path, into the file that runs; the path is the host's. A name is
- * looked for in /usr/bin, /usr/local/bin and /bin, then along PATH. ERR_HOST says where it was looked for. */
+ * looked for in /usr/bin, /usr/local/bin and /bin, then along PATH. A script in the place of Python or Node
+ * is started, and the program that it starts is the one. ERR_HOST says where it was looked for. */
 int interpreter_locate(struct runtime_config *runtime, struct err *reterr);
 
 /* After interpreter_locate(): fills `needs`, and with `ask` `version` and `startup` too, for which Python and

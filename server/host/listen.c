@@ -1,12 +1,15 @@
-/* Binds the one socket that the fronts accept from. Runs in the warden, at start only, before any privilege
- * is dropped (a port below 1024). The warden keeps the socket, so that a front that crashes loses no
- * connection in the backlog. */
+/* Binds the one socket that the fronts accept from, or takes it from a service manager, whose it stays: then
+ * it outlives this server. Runs in the warden, at start only, before any privilege is dropped (a port below
+ * 1024). The warden keeps the socket, so that a front that crashes loses no connection in the backlog. */
 #include "server/host/listen.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -17,6 +20,9 @@
 #include "jail/base/io.h"
 
 #define UNIX_PREFIX "unix:"
+
+/* The first descriptor that a service manager hands over. */
+#define INHERITED_FD 3
 
 static int bad_address(struct err *reterr, const char *text, const char *why)
 {
@@ -220,6 +226,134 @@ int listen_open(const char *text, int *ret_fd, char ret_bound[LISTEN_TEXT_BYTES]
     }
     *ret_fd = fd;
     return 0;
+}
+
+/* ---- From a service manager ---- */
+
+static int bad_variable(struct err *reterr, const char *name, const char *value, const char *why)
+{
+    return err_set(reterr, ERR_CONFIG, EINVAL, name, "'%.60s': %s", value, why);
+}
+
+/* 1: there is one; 0: there is none. */
+static int read_variables(const char *pid_text, const char *fds_text, struct err *reterr)
+{
+    uint64_t pid, n;
+    if (!pid_text || !fds_text) {
+        return 0;
+    }
+    if (io_parse_u64(pid_text, &pid) < 0 || pid == 0 || pid > INT_MAX) {
+        return bad_variable(reterr, "LISTEN_PID", pid_text, "expected the number of a process");
+    }
+    if (pid != (uint64_t)getpid()) {
+        return 0; /* somebody else's, who started this process */
+    }
+    if (io_parse_u64(fds_text, &n) < 0 || n > INT_MAX) {
+        return bad_variable(reterr, "LISTEN_FDS", fds_text, "expected a number of descriptors");
+    }
+    return n <= 1
+               ? (int)n
+               : bad_variable(reterr, "LISTEN_FDS", fds_text,
+                              "the server listens on one socket: leave one ListenStream= in immure.socket");
+}
+
+static bool has_option(int fd, int option, int expected)
+{
+    int value = 0;
+    socklen_t size = sizeof value;
+    return getsockopt(fd, SOL_SOCKET, option, &value, &size) == 0 && value == expected;
+}
+
+static int take_inherited(int fd, struct err *reterr)
+{
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0) {
+        return err_set(reterr, ERR_CONFIG, errno, "LISTEN_FDS", "descriptor %d is not open: %s", fd,
+                       strerror(errno));
+    }
+    if (!has_option(fd, SO_TYPE, SOCK_STREAM) || !has_option(fd, SO_ACCEPTCONN, 1)) {
+        return err_set(reterr, ERR_CONFIG, ENOTSOCK, "LISTEN_FDS",
+                       "descriptor %d is no listening stream socket: ListenStream= and Accept=no make one",
+                       fd);
+    }
+    if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0) {
+        return err_errno(reterr, errno, "taking the socket that was handed over");
+    }
+    return 0;
+}
+
+int listen_inherited(int *ret_fd, struct err *reterr)
+{
+    static const char *const variables[] = {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PIDFDID"};
+    int n = read_variables(getenv("LISTEN_PID"), getenv("LISTEN_FDS"), reterr);
+    for (size_t i = 0; i < ARRAY_SIZE(variables); i++) {
+        unsetenv(variables[i]);
+    }
+    int r = n == 1 ? take_inherited(INHERITED_FD, reterr) : n;
+    if (r < 0 || n == 0) {
+        return r;
+    }
+    *ret_fd = INHERITED_FD;
+    return 1;
+}
+
+static bool same_inet(const struct sockaddr *a, const struct sockaddr_storage *bound)
+{
+    const struct sockaddr_in *a4 = (const struct sockaddr_in *)a, *b4 = (const struct sockaddr_in *)bound;
+    const struct sockaddr_in6 *a6 = (const struct sockaddr_in6 *)a, *b6 = (const struct sockaddr_in6 *)bound;
+    if (a->sa_family != bound->ss_family) {
+        return false;
+    }
+    if (a->sa_family == AF_INET) {
+        return a4->sin_addr.s_addr == b4->sin_addr.s_addr &&
+               (a4->sin_port == 0 || a4->sin_port == b4->sin_port);
+    }
+    return memcmp(&a6->sin6_addr, &b6->sin6_addr, sizeof a6->sin6_addr) == 0 &&
+           (a6->sin6_port == 0 || a6->sin6_port == b6->sin6_port);
+}
+
+static bool is_bound_to(const struct listen_address *address, const struct sockaddr_storage *bound)
+{
+    const struct sockaddr_un *sun = (const struct sockaddr_un *)bound;
+    struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    if (address->is_unix) {
+        return bound->ss_family == AF_UNIX && strcmp(sun->sun_path, address->path) == 0;
+    }
+    if (getaddrinfo(address->host, address->port, &hints, &found) != 0) {
+        return false;
+    }
+    bool same = false;
+    for (const struct addrinfo *at = found; at && !same; at = at->ai_next) {
+        same = same_inet(at->ai_addr, bound);
+    }
+    freeaddrinfo(found);
+    return same;
+}
+
+int listen_check(const char *text, int fd, char ret_bound[LISTEN_TEXT_BYTES], struct err *reterr)
+{
+    struct listen_address address;
+    struct sockaddr_storage bound = {0};
+    socklen_t size = sizeof bound - 1; /* a path of a unix socket may fill it */
+    int r = listen_parse(text, &address, reterr);
+    if (r < 0) {
+        return r;
+    }
+    if (getsockname(fd, (struct sockaddr *)&bound, &size) < 0) {
+        return err_errno(reterr, errno, "looking at the socket that was handed over");
+    }
+    if (bound.ss_family == AF_UNIX) {
+        snprintf(ret_bound, LISTEN_TEXT_BYTES, UNIX_PREFIX "%s", ((struct sockaddr_un *)&bound)->sun_path);
+    } else {
+        describe_bound(fd, "an address of another kind", ret_bound);
+    }
+    return is_bound_to(&address, &bound)
+               ? 0
+               : err_set(reterr, ERR_CONFIG, EINVAL, "listen",
+                         "the service manager hands over a socket at %s, and the configuration says %s: make "
+                         "ListenStream= of immure.socket and `listen` the same",
+                         ret_bound, text);
 }
 
 void listen_forget(const char *text)

@@ -26,5 +26,14 @@ void listen_host(const struct listen_address *address, char ret[LISTEN_TEXT_BYTE
  * 0). A socket file that nobody listens on any more is replaced. */
 int listen_open(const char *text, int *ret_fd, char ret_bound[LISTEN_TEXT_BYTES], struct err *reterr);
 
+/* The socket that a service manager hands over (LISTEN_PID, LISTEN_FDS, as of sd_listen_fds(3)): 1:
+ * `*ret_fd`, close-on-exec from now on; 0: there is none for this process. The variables are gone then, so
+ * that no child believes them. To be called before any descriptor is opened. */
+int listen_inherited(int *ret_fd, struct err *reterr);
+
+/* Holds such a socket against the configured address, which it must be bound to (any port, if that is 0).
+ * `ret_bound` as above. */
+int listen_check(const char *text, int fd, char ret_bound[LISTEN_TEXT_BYTES], struct err *reterr);
+
 /* Removes the socket file of a unix: address; does nothing for others. */
 void listen_forget(const char *text);

@@ -2,13 +2,18 @@
  * Nothing is reported back: a service manager that does not listen is no reason to fail. */
 #include "server/host/notify.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include "jail/base/cleanup.h"
+#include "jail/base/io.h"
+
+#define NS_PER_US 1000
 
 void notify_service_manager(const char *state)
 {
@@ -27,4 +32,15 @@ void notify_service_manager(const char *state)
     }
     socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
     sendto(fd, state, strlen(state), MSG_NOSIGNAL | MSG_DONTWAIT, (struct sockaddr *)&address, size);
+}
+
+uint64_t notify_watchdog_ns(void)
+{
+    const char *usec_text = getenv("WATCHDOG_USEC"), *pid_text = getenv("WATCHDOG_PID");
+    uint64_t usec = 0, pid = (uint64_t)getpid();
+    bool ours = !pid_text || (io_parse_u64(pid_text, &pid) == 0 && pid == (uint64_t)getpid());
+    bool sound = usec_text && io_parse_u64(usec_text, &usec) == 0 && usec <= UINT64_MAX / NS_PER_US;
+    unsetenv("WATCHDOG_USEC");
+    unsetenv("WATCHDOG_PID");
+    return ours && sound ? usec * NS_PER_US : 0;
 }

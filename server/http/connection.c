@@ -417,6 +417,12 @@ void http_connection_drop_input(struct http_connection *connection)
     watch(connection, connection->watched | EPOLLIN);
 }
 
+bool http_connection_has_spoken(const struct http_connection *connection)
+{
+    char byte;
+    return connection->in.len > 0 || recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
 void http_connection_shut_output(struct http_connection *connection)
 {
     shutdown(connection->fd, SHUT_WR);

@@ -133,6 +133,8 @@ void http_connection_consume(struct http_connection *connection, size_t size);
 bool http_connection_flush(struct http_connection *connection);
 /* Reads and drops what has come; closes the connection at its end. */
 void http_connection_drop_input(struct http_connection *connection);
+/* Whether bytes of it are there that nobody has looked at yet. */
+bool http_connection_has_spoken(const struct http_connection *connection);
 void http_connection_shut_output(struct http_connection *connection);
 
 /* An IPv4 address, or the half of an IPv6 address that its owner cannot choose; 0: unix. */

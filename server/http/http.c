@@ -530,6 +530,15 @@ void http_on_late(struct http_connection *connection)
 {
     struct http_connections *all = connection->all;
     switch (connection->phase) {
+    case HTTP_NEW:
+    case HTTP_IDLE:
+        if (http_connection_has_spoken(connection)) { /* just now */
+            connection->readable = true;
+            http_connection_ready(connection);
+        } else {
+            http_connection_close(connection);
+        }
+        break;
     case HTTP_HEADING:
         refuse_head(connection, HTTP_FAULT_TOO_SLOW);
         break;

@@ -84,9 +84,18 @@ void http_server_free(struct http_server *server);
 int http_server_timeout_ms(const struct http_server *server);
 void http_server_run(struct http_server *server);
 
-/* No more connections, but for those that the kernel has accepted already if `take_waiting`; those that wait
- * between two requests are closed, the others after their reply. */
-void http_server_drain(struct http_server *server, bool take_waiting);
+/* Who takes the connections of the listening socket from now on. */
+enum http_heir {
+    HTTP_HEIR_NONE, /* nobody: those that the kernel has accepted are taken here, and idle ones are closed */
+    HTTP_HEIR_SERVES, /* another process, now */
+    HTTP_HEIR_COMES,  /* another process, when this one has ended */
+};
+
+/* Each reply ends its connection from now on. Where there is an heir, whoever has been served, or has only
+ * just come, may be about to speak: its connection stays open for `quiet_ms`, so that its next request is not
+ * lost, and is answered. An heir that is still to come does not find connections that have waited for that:
+ * until no served one is open any more, new ones are taken here. */
+void http_server_drain(struct http_server *server, enum http_heir heir, uint64_t quiet_ms);
 /* There are so many keys now, and accounts: at least as many as before. -ENOMEM: to be ended. */
 int http_server_set_keys(struct http_server *server, size_t n_keys, size_t n_accounts,
                          size_t max_unread_bytes_per_account);

@@ -118,6 +118,13 @@ static void pause_listening(struct http_server *server)
     loop_modify(server->listening, 0);
 }
 
+static void stop_listening(struct http_server *server)
+{
+    server->paused_until_ns = 0;
+    loop_remove(server->listening);
+    server->listening = NULL;
+}
+
 /* False: nobody waits, or there is no room for who does. */
 static bool accept_one(struct http_server *server)
 {
@@ -272,6 +279,9 @@ void http_server_run(struct http_server *server)
         server->paused_until_ns = 0;
         loop_modify(server->listening, EPOLLIN);
     }
+    if (server->draining && server->listening && all->queues[HTTP_IDLE].count == 0) {
+        stop_listening(server); /* the heir takes those that come now */
+    }
 }
 
 /* Gives up those that have been served and wait for another request. */
@@ -281,23 +291,40 @@ static void close_idle(struct http_server *server)
     for (struct deadline *at = server->connections.queues[HTTP_IDLE].first; at; at = next) {
         struct http_connection *connection = CONTAINER_OF(at, struct http_connection, deadline);
         next = at->next;
-        if (connection->in.len == 0 && !connection->readable) {
+        if (!http_connection_has_spoken(connection)) {
             http_connection_close(connection);
         }
     }
 }
 
-void http_server_drain(struct http_server *server, bool take_waiting)
+/* Those that say nothing have that long from now on, and never longer than they had. */
+static void shorten(struct http_server *server, enum http_phase phase, uint64_t quiet_ms)
+{
+    struct http_connections *all = &server->connections;
+    struct deadline_queue *queue = &all->queues[phase];
+    uint64_t quiet_ns = quiet_ms * NS_PER_MS;
+    queue->timeout_ns = quiet_ns < queue->timeout_ns ? quiet_ns : queue->timeout_ns;
+    for (size_t n = queue->count; n > 0; n--) {
+        deadline_join(&all->deadlines, queue->first, queue);
+    }
+}
+
+void http_server_drain(struct http_server *server, enum http_heir heir, uint64_t quiet_ms)
 {
     unsigned most = server->options.max_connections;
-    for (unsigned i = 0; take_waiting && i < most && accept_one(server); i++) {
+    for (unsigned i = 0; heir == HTTP_HEIR_NONE && i < most && accept_one(server); i++) {
         /* what the kernel has accepted is not turned away */
     }
     server->draining = true;
-    server->paused_until_ns = 0;
-    loop_remove(server->listening);
-    server->listening = NULL;
-    close_idle(server);
+    if (heir == HTTP_HEIR_NONE) {
+        close_idle(server);
+    } else {
+        shorten(server, HTTP_NEW, quiet_ms);
+        shorten(server, HTTP_IDLE, quiet_ms);
+    }
+    if (heir != HTTP_HEIR_COMES) {
+        stop_listening(server);
+    }
 }
 
 size_t http_server_busy(const struct http_server *server)

@@ -59,7 +59,6 @@ ssize_t http_syntax_head_size(const char *text, size_t size, size_t *scanned)
     return 0;
 }
 
-/* Of our own server, which is no proxy: no absolute URL, no authority, no asterisk. */
 static bool is_target(const char *text, size_t size)
 {
     for (size_t i = 0; i < size; i++) {
@@ -67,7 +66,7 @@ static bool is_target(const char *text, size_t size)
             return false;
         }
     }
-    return size > 0 && text[0] == '/';
+    return size > 0;
 }
 
 void http_syntax_guess(char *text, size_t size, struct http_head *ret)
@@ -84,20 +83,20 @@ void http_syntax_guess(char *text, size_t size, struct http_head *ret)
     }
 }
 
-/* The line ends at `end`. */
-static bool read_line(char *line, char *end, struct http_head *ret)
+/* The line ends at `end`. Our own server is no proxy: no absolute URL, no authority, no asterisk. */
+static bool read_line(char *line, char *end, bool proxied, struct http_head *ret)
 {
     char *target = memchr(line, ' ', (size_t)(end - line));
     char *version = target ? memchr(target + 1, ' ', (size_t)(end - target) - 1) : NULL;
     if (!version || end - version != 9 || !is_token(line, (size_t)(target - line)) ||
-        !is_target(target + 1, (size_t)(version - target) - 1)) {
+        !is_target(target + 1, (size_t)(version - target) - 1) || (!proxied && target[1] != '/')) {
         return false;
     }
     *target++ = *version++ = *end = '\0';
     ret->method = line;
     ret->path = target;
     ret->is_1_0 = strcmp(version, "HTTP/1.0") == 0;
-    ret->query = strchr(target, '?');
+    ret->query = proxied ? NULL : strchr(target, '?');
     if (ret->query) {
         *ret->query++ = '\0';
         ret->query_end = version - 1;
@@ -151,8 +150,7 @@ char *http_syntax_field(const struct http_head *head, const char *name)
     return NULL;
 }
 
-/* One of the words of a list. */
-static bool lists(const char *list, const char *word)
+bool http_syntax_lists(const char *list, const char *word)
 {
     size_t length = strlen(word);
     for (const char *at = list; at && *at; at += strcspn(at, ",") + (strchr(at, ',') != NULL)) {
@@ -167,7 +165,8 @@ static bool lists(const char *list, const char *word)
 static bool wants_end(const struct http_head *head)
 {
     for (size_t i = 0; i < head->n_fields; i++) {
-        if (strcasecmp(head->fields[i].name, "Connection") == 0 && lists(head->fields[i].value, "close")) {
+        if (strcasecmp(head->fields[i].name, "Connection") == 0 &&
+            http_syntax_lists(head->fields[i].value, "close")) {
             return true;
         }
     }
@@ -175,13 +174,13 @@ static bool wants_end(const struct http_head *head)
 }
 
 /* An empty line before a request is skipped (RFC 9112, 2.2). Each line ends with CRLF, as the size says. */
-enum http_syntax_verdict http_syntax_read(char *text, size_t size, struct http_head *ret)
+static enum http_syntax_verdict read_head(char *text, size_t size, bool proxied, struct http_head *ret)
 {
     char *at = text, *end = text + size - 2;
     at += size > 2 && at[0] == '\r' ? 2 : 0;
     *ret = (struct http_head){0};
     char *line_end = memchr(at, '\r', (size_t)(end - at) + 1);
-    if (!line_end || !read_line(at, line_end, ret)) {
+    if (!line_end || !read_line(at, line_end, proxied, ret)) {
         return HTTP_SYNTAX_MALFORMED;
     }
     for (at = line_end + 2; at < end; at = line_end + 2) {
@@ -200,6 +199,16 @@ enum http_syntax_verdict http_syntax_read(char *text, size_t size, struct http_h
     bool foreign = ret->is_1_0 && count(ret, "Transfer-Encoding") > 0; /* 1.0 has none */
     ret->ends_connection = wants_end(ret);
     return hosts && !foreign ? HTTP_SYNTAX_SOUND : HTTP_SYNTAX_MALFORMED;
+}
+
+enum http_syntax_verdict http_syntax_read(char *text, size_t size, struct http_head *ret)
+{
+    return read_head(text, size, false, ret);
+}
+
+enum http_syntax_verdict http_syntax_read_proxied(char *text, size_t size, struct http_head *ret)
+{
+    return read_head(text, size, true, ret);
 }
 
 /* More than 64 bits is as large as can be. */

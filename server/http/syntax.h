@@ -33,6 +33,8 @@ enum http_syntax_verdict { HTTP_SYNTAX_SOUND, HTTP_SYNTAX_MALFORMED, HTTP_SYNTAX
 
 /* Reads a whole head in place; as far as it can, where it is not sound. */
 enum http_syntax_verdict http_syntax_read(char *text, size_t size, struct http_head *ret);
+/* The same of a request to a proxy: `path` is its whole target, of any form. */
+enum http_syntax_verdict http_syntax_read_proxied(char *text, size_t size, struct http_head *ret);
 
 /* For the log: method and target of what is none, if its first line has three parts. */
 void http_syntax_guess(char *text, size_t size, struct http_head *ret);
@@ -48,6 +50,8 @@ bool http_syntax_framing(const struct http_head *head, struct http_framing *ret)
 
 /* A header's value; NULL: there is none. Of several, the first. */
 char *http_syntax_field(const struct http_head *head, const char *name);
+/* Whether a header's value has this word among those between its commas. */
+bool http_syntax_lists(const char *list, const char *word);
 
 /* A body in chunks, as it arrives. All zero: at its beginning. */
 struct http_chunks {

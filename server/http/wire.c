@@ -16,6 +16,8 @@ static const char *reason_of(unsigned status)
         {200, "OK"},
         {202, "Accepted"},
         {204, "No Content"},
+        {304, "Not Modified"},
+        {308, "Permanent Redirect"},
         {400, "Bad Request"},
         {401, "Unauthorized"},
         {403, "Forbidden"},
@@ -49,7 +51,7 @@ void http_wire_head(struct buf *ret, unsigned status, const struct http_header *
                last ? "Connection: close\r\n" : "");
     if (body_bytes == HTTP_WIRE_CHUNKED) {
         buf_puts(ret, "Transfer-Encoding: chunked\r\n");
-    } else if (body_bytes != HTTP_WIRE_UNBOUND && status != 204) {
+    } else if (body_bytes != HTTP_WIRE_UNBOUND && status != 204 && status != 304) {
         buf_printf(ret, "Content-Length: %zd\r\n", body_bytes);
     }
     for (size_t i = 0; i < n_headers; i++) {

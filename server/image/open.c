@@ -160,7 +160,7 @@ int image_open(const char *directory, const char *name, const struct runtime_con
     if (r == 0 && runtime) {
         r = find_interpreter(ret, root, runtime, reterr);
     }
-    if (r == 0 && hostdir_mount(root, NULL, &ret->mount_fd, &err) < 0) {
+    if (r == 0 && hostdir_mount(root, NULL, false, &ret->mount_fd, &err) < 0) {
         r = unusable(name, err.code, err.text, reterr);
     }
     if (r < 0) {

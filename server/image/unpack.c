@@ -218,8 +218,9 @@ static int start(struct unpacker *unpacker, const struct policy_program *program
     CLEANUP(fd_closep) int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     struct job *job = calloc(1, sizeof *job);
     char *session_id = strdup("image");
-    int r = null < 0 || !job || !session_id ? err_errno(reterr, null < 0 ? errno : ENOMEM, "unpacking")
-                                            : hostdir_mount(unpacker->work, NULL, &session.mount_fd, reterr);
+    int r = null < 0 || !job || !session_id
+                ? err_errno(reterr, null < 0 ? errno : ENOMEM, "unpacking")
+                : hostdir_mount(unpacker->work, NULL, false, &session.mount_fd, reterr);
     if (r < 0) {
         free(session_id);
         free(job);
@@ -241,7 +242,7 @@ static int start(struct unpacker *unpacker, const struct policy_program *program
                 [JAIL_FD_BRIDGE_IN] = -1,
                 [JAIL_FD_BRIDGE_OUT] = -1,
                 [JAIL_FD_WORKSPACE] = -1,
-                [JAIL_FD_IMAGE] = -1},
+                [JAIL_FD_IMAGE... JAIL_FD_BIND_LAST] = -1},
     };
     r = execution_start(&request, ret, reterr);
     fd_closep(&session.mount_fd);

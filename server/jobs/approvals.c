@@ -26,6 +26,7 @@
 #include "server/doors/execute.h"
 #include "server/jobs/front_context.h"
 #include "server/jobs/request.h"
+#include "server/jobs/submitted.h"
 #include "server/kit/log.h"
 #include "server/link/channel.h"
 
@@ -189,58 +190,6 @@ bool front_approvals_holds(const struct front_approvals *approvals, const struct
     return false;
 }
 
-static int too_large(const struct server_config *config, struct err *reterr)
-{
-    return err_set(reterr, ERR_TOO_LARGE, EFBIG, NULL,
-                   "a job that waits for approval may have %llu bytes, its files and stdin included",
-                   (unsigned long long)config->max_approval_job_bytes);
-}
-
-static int pack(const struct request *request, const struct execute_request *execute, struct buf *ret,
-                struct err *reterr)
-{
-    const struct server_config *config = request->front->config;
-    size_t size = (size_t)execute->input.size;
-    if (size > config->max_approval_job_bytes || execute->stdin_size > config->max_approval_job_bytes) {
-        return too_large(config, reterr);
-    }
-    CLEANUP(freep) char *input = malloc(size + 1);
-    if (!input || pread(execute->input.fd, input, size, 0) != (ssize_t)size) {
-        return err_errno(reterr, input ? EIO : ENOMEM, "submitting a job for approval");
-    }
-    const struct submission submission = {
-        .job = execute->job,
-        .input = input,
-        .input_size = size,
-        .stdin_data = execute->stdin_data,
-        .stdin_size = execute->stdin_size,
-        .callback_url = execute->callback_url,
-        .request_id = (char *)(uintptr_t)request->id,
-        .traceparent = request->traceparent[0] ? (char *)(uintptr_t)request->traceparent : NULL,
-    };
-    int r = submission_encode(&submission, ret);
-    if (r < 0) {
-        return err_errno(reterr, -r, "submitting a job for approval");
-    }
-    return ret->len > config->max_approval_job_bytes ? too_large(config, reterr) : 0;
-}
-
-/* The warden takes nothing that could still change. */
-static int sealed_file(const struct buf *data, int *ret_fd, struct err *reterr)
-{
-    CLEANUP(fd_closep) int fd = -1;
-    int r = io_memfd("submission", data->data, data->len, &fd);
-    r = r < 0 ? r : io_memfd_seal(&fd, data->len);
-    if (r == -EBUSY) {
-        return err_set(reterr, ERR_BUSY, EBUSY, NULL, "server busy: the job could not be sealed");
-    }
-    if (r < 0) {
-        return err_errno(reterr, -r, "submitting a job for approval");
-    }
-    *ret_fd = TAKE_FD(fd);
-    return 0;
-}
-
 /* Its job was to run and has not begun. */
 static void resume(struct dispatch_waiting *waiting, struct request *request)
 {
@@ -298,7 +247,6 @@ int front_approvals_submit(struct request *request, struct execute_request *exec
                            uint64_t *ret_retry_after_ms, struct err *reterr)
 {
     struct front_approvals *approvals = request->front->approvals;
-    CLEANUP(buf_free) struct buf packed = BUF_INIT;
     CLEANUP(fd_closep) int fd = -1;
     *ret_retry_after_ms = 0;
     if (execute->queue_ms == QUEUE_MS_DEFAULT) {
@@ -306,8 +254,7 @@ int front_approvals_submit(struct request *request, struct execute_request *exec
     }
     int r =
         dispatch_check(request->front->dispatch, &request->caller, execute->job, ret_retry_after_ms, reterr);
-    r = r < 0 ? r : pack(request, execute, &packed, reterr);
-    r = r < 0 ? r : sealed_file(&packed, &fd, reterr);
+    r = r < 0 ? r : submitted_pack(request, execute, &fd, reterr);
     if (r < 0) {
         return r;
     }
@@ -377,16 +324,6 @@ static int read_rows(int fd, struct approval_rows *ret, struct err *reterr)
     return approval_rows_decode(data.data ? data.data : "", data.len, ret, reterr);
 }
 
-static int read_submission(int fd, struct submission *ret, struct err *reterr)
-{
-    CLEANUP(buf_free) struct buf data = BUF_INIT;
-    int r = lseek(fd, 0, SEEK_SET) < 0 ? -errno : io_read_fd(fd, MSG_SUBMISSION_MAX, &data);
-    if (r < 0) {
-        return err_errno(reterr, -r, "reading a job that waits for approval");
-    }
-    return submission_decode(data.data ? data.data : "", data.len, ret, reterr);
-}
-
 /* It waits, and so may its caller. */
 static void begin_waiting(struct front_approvals *approvals, struct request *request,
                           const struct execute_request *execute, const struct approval *approval)
@@ -424,7 +361,7 @@ static int reply_told(struct request *request, enum pending_kind kind, const str
     if (kind == PENDING_LIST) {
         approval_write_list(rows, &body);
     } else {
-        int r = n_fds > 1 ? read_submission(fds[1], &submission, reterr) : 0;
+        int r = n_fds > 1 ? submitted_read(fds[1], &submission, reterr) : 0;
         if (r < 0) {
             return r;
         }
@@ -501,38 +438,13 @@ void front_approvals_forget(struct request *request)
 
 /* ---- Running ---- */
 
-/* The request as its door had made it. `ret` is the caller's to clear, on failure too. */
-static int unpack(const struct server_config *config, struct submission *submission,
-                  struct execute_request *ret, struct err *reterr)
-{
-    ret->runtime = server_config_runtime(config, submission->job->runtime);
-    if (!ret->runtime) {
-        return err_set(reterr, ERR_INTERNAL, EPROTO, NULL, "there is no runtime for an approved job");
-    }
-    ret->door = &execute_door;
-    sha256_hex_of(submission->input, (size_t)submission->job->code_size, ret->code_sha256);
-    int r = input_new(&ret->input, reterr);
-    r = r < 0 ? r : input_append(&ret->input, submission->input, submission->input_size, reterr);
-    if (r < 0) {
-        return r;
-    }
-    /* A callback that is not allowed any more is none: its calls fail, and say so. */
-    if (submission->callback_url) {
-        execute_decode_callback(submission->callback_url, config, &ret->callback_url, NULL);
-    }
-    ret->job = TAKE_PTR(submission->job);
-    ret->stdin_data = TAKE_PTR(submission->stdin_data);
-    ret->stdin_size = submission->stdin_size;
-    return 0;
-}
-
 static int run(struct front_approvals *approvals, const char *approval_id, int fd, struct err *reterr)
 {
     const struct server_config *config = approvals->front->config;
     CLEANUP(submission_clear) struct submission submission = {0};
     CLEANUP(execute_request_clear) struct execute_request execute = EXECUTE_REQUEST_INIT;
-    int r = read_submission(fd, &submission, reterr);
-    r = r < 0 ? r : unpack(config, &submission, &execute, reterr);
+    int r = submitted_read(fd, &submission, reterr);
+    r = r < 0 ? r : submitted_unpack(config, &submission, &execute, reterr);
     if (r < 0) {
         return r;
     }

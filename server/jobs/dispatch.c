@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "config/format/utf8.h"
 #include "config/message/job.h"
 #include "config/message/message.h"
 #include "config/server/config.h"
@@ -19,6 +18,7 @@
 #include "jail/base/err.h"
 #include "server/bridge/bridge.h"
 #include "server/bridge/egress.h"
+#include "server/bridge/proxy.h"
 #include "server/bridge/tools.h"
 #include "server/callers/admission.h"
 #include "server/doors/door.h"
@@ -79,6 +79,7 @@ void dispatch_job_free(struct running *job)
     if (job) {
         job_io_free(job->io);
         egress_job_free(job->egress);
+        proxy_job_free(job->proxy);
         bridge_free(job->bridge);
         free(job->callback_url);
         free(job->execution_id);
@@ -217,8 +218,15 @@ static void set_tools(struct running *job, const struct execute_request *execute
                                 .key = job->caller.name,
                                 .request_id = job->request_id,
                                 .traceparent = job->traceparent,
+                                .trace = &job->trace,
+                                .spans = front->spans,
                                 .callback_url = job->callback_url,
-                                .functions = execute->functions};
+                                .owner = job->caller.key,
+                                .functions = execute->functions,
+                                .held = execute->calls_held ? front->held_calls : NULL,
+                                .max_answer_bytes = front->config->max_tool_answer_bytes,
+                                .tell = dispatch_tell_call,
+                                .tell_arg = job};
 }
 
 /* Takes what `execute` holds where it succeeds. */
@@ -244,36 +252,22 @@ static struct running *running_new(struct dispatch *dispatch, struct request *re
         .execution_id = execution_id,
         .session_id = session_id,
         .start_ns = origin->start_ns,
+        .results = execute->job->results,
     };
     job->callback_url = TAKE_PTR(execute->callback_url);
     job->state = TAKE_PTR(execute->state);
     snprintf(job->request_id, sizeof job->request_id, "%s", origin->request_id);
     snprintf(job->traceparent, sizeof job->traceparent, "%s", origin->traceparent ? origin->traceparent : "");
+    if (origin->trace) {
+        trace_child(origin->trace, &job->trace);
+    } else {
+        trace_begin(dispatch->front->spans, job->traceparent, &job->trace);
+    }
     memcpy(job->code_sha256, execute->code_sha256, sizeof job->code_sha256);
     set_tools(job, execute);
     job->execute = *execute;
     *execute = EXECUTE_REQUEST_INIT;
     return job;
-}
-
-/* Where the audit trail is to hold code. No character is cut in two. */
-static int keep_code(struct running *job, struct err *reterr)
-{
-    const struct execute_request *execute = &job->execute;
-    size_t most = job->dispatch->front->config->audit_code_bytes;
-    if (most == 0) {
-        return 0;
-    }
-    size_t size = execute->job->code_size < most ? (size_t)execute->job->code_size : most;
-    job->code = calloc(1, size + 1);
-    ssize_t n = job->code ? pread(execute->input.fd, job->code, size, 0) : -1;
-    if (n != (ssize_t)size) {
-        return err_errno(reterr, job->code ? EIO : ENOMEM, "keeping a job's code");
-    }
-    if (size < execute->job->code_size) {
-        job->code[size - utf8_unfinished(job->code, size)] = '\0';
-    }
-    return 0;
 }
 
 static size_t output_limit(const struct server_config *config, const struct job *job)
@@ -322,7 +316,7 @@ static void on_call(void *arg, struct bridge_call *call)
     if (job->streams && job->request) {
         dispatch_begin_stream(job);
     }
-    if (job->request && job->door->tells_output) {
+    if (job->request && job->door->tells_output && !job->tools.held) {
         stream_tool_call(job->request->stream, call->name);
     }
     tools_call(&job->tools, call);
@@ -358,6 +352,15 @@ static void on_event(void *arg, const struct json_slice *kind, const struct json
     }
 }
 
+static void on_show(void *arg, const char *json_text, size_t size)
+{
+    struct running *job = arg;
+    if (job->streams && job->request && job->door->tells_output) {
+        dispatch_begin_stream(job);
+        dispatch_tell_shown(job, json_text, size);
+    }
+}
+
 static const char *on_other(void *arg, const char *data, size_t size)
 {
     struct running *job = arg;
@@ -379,8 +382,8 @@ static void on_broken(void *arg, const char *why)
         LOG_FIELD_STR("reason", why));
 }
 
-static const struct bridge_events bridge_events = {on_call,  on_cancel, on_outputs,
-                                                   on_event, on_other,  on_broken};
+static const struct bridge_events bridge_events = {on_call, on_cancel, on_outputs, on_event,
+                                                   on_show, on_other,  on_broken};
 
 static struct bridge_limits bridge_limits(const struct server_config *config, bool evaluator)
 {
@@ -509,6 +512,7 @@ int dispatch_start(struct dispatch *dispatch, struct request *request, struct ex
     const struct dispatch_origin origin = {.caller = &request->caller,
                                            .request_id = request->id,
                                            .traceparent = request->traceparent,
+                                           .trace = &request->trace,
                                            .start_ns = request->start_ns};
     struct running *job = running_new(dispatch, request, &origin, execute);
     if (!job) {
@@ -520,7 +524,7 @@ int dispatch_start(struct dispatch *dispatch, struct request *request, struct ex
     bool waits = dispatch_must_wait(job);
     r = waits && !dispatch_may_wait(job)
             ? dispatch_no_slot(dispatch, &job->caller, ret_retry_after_ms, reterr)
-            : keep_code(job, reterr);
+            : dispatch_keep_code(job, reterr);
     r = r == 0 && way == DISPATCH_KEEP ? keep(job, job->execute.job, reterr) : r;
     r = r < 0 || waits ? r : dispatch_launch(job, reterr);
     if (r < 0) {
@@ -543,7 +547,7 @@ int dispatch_run(struct dispatch *dispatch, struct request *request, const struc
         return err_errno(reterr, ENOMEM, "starting a job");
     }
     job->approved = true;
-    int r = keep_code(job, reterr);
+    int r = dispatch_keep_code(job, reterr);
     r = r < 0 ? r : send_job(job, origin->approval_id, reterr);
     if (r < 0) {
         dispatch_job_free(job);

@@ -1,9 +1,12 @@
 /* struct dispatch: the jobs that are with the warden, and the replies that wait for them. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+struct answer;
+struct buf;
 struct caller;
 struct channel;
 struct dispatch;
@@ -12,6 +15,7 @@ struct execute_request;
 struct front;
 struct job;
 struct job_result;
+struct msg_egress;
 struct key_config;
 struct msg_refused;
 struct request;
@@ -52,6 +56,17 @@ int dispatch_check(struct dispatch *dispatch, const struct caller *caller, struc
                    uint64_t *ret_retry_after_ms, struct err *reterr);
 void dispatch_count(struct dispatch *dispatch, const struct caller *caller);
 
+/* What this caller answers to the tool calls of its running jobs of that name; `text` is what `answers` was
+ * read from. Appends the reply. ERR_NOT_FOUND: none of them has told of calls. ERR_CONFLICT: no answer was
+ * for a call that waits. */
+int dispatch_answer(struct dispatch *dispatch, const struct key_config *key, const char *execution_id,
+                    const char *text, const struct answer *answers, size_t n, struct buf *ret,
+                    struct err *reterr);
+/* Of the key's job that the warden keeps under this id: appends what it waits to be answered, a member
+ * `calls`, unless it tells of no calls. False: no such job runs here. */
+bool dispatch_write_calls(const struct dispatch *dispatch, const struct key_config *key, const char *job_id,
+                          struct buf *ret);
+
 /* The configuration has other keys now. -ENOMEM: to be ended. */
 int dispatch_set_keys(struct dispatch *dispatch);
 
@@ -65,6 +80,7 @@ struct dispatch_waiting {
 struct dispatch_origin {
     const struct caller *caller;
     const char *request_id, *traceparent; /* NULL: none */
+    const struct trace *trace;            /* that it is a part of; NULL: that of `traceparent` */
     uint64_t start_ns;
     const char *approval_id;          /* NULL: it needed no approval */
     struct dispatch_waiting *waiting; /* NULL: no request has waited */
@@ -78,10 +94,13 @@ int dispatch_run(struct dispatch *dispatch, struct request *request, const struc
 /* The caller has gone: the job is to end, and nobody waits for its verdict but the audit log. */
 void dispatch_cancel(struct running *job);
 
-/* Ends the runs of an evaluator that this caller has given this name; the others go on. Where there is none,
- * it is kept for the one that may come (server/callers/terminations.h). */
-int dispatch_terminate(struct dispatch *dispatch, const struct key_config *key, const char *execution_id,
-                       const char *reason, struct err *reterr);
+/* Ends the runs of an evaluator that this caller has given this name; the others go on. False: there is none,
+ * nor was there. `reason` NULL: none. */
+bool dispatch_end_runs(struct dispatch *dispatch, const struct key_config *key, const char *execution_id,
+                       const char *reason);
+/* For the run that may come yet (server/callers/terminations.h). */
+int dispatch_note_termination(struct dispatch *dispatch, const struct key_config *key,
+                              const char *execution_id, const char *reason, struct err *reterr);
 
 /* Ends a run that has just been started, and that its caller had given up before. Returns 0. */
 int dispatch_heed_termination(struct request *request);
@@ -89,4 +108,7 @@ int dispatch_heed_termination(struct request *request);
 /* The warden's answers. -ENOENT where it answers for a job that it was not given. */
 int dispatch_done(struct dispatch *dispatch, struct job_result *result);
 int dispatch_started(struct dispatch *dispatch, uint64_t id);
+/* The socket on which its program finds the proxy to the hosts of its policy stays the caller's; -1: it got
+ * lost, and the program reaches nobody. */
+int dispatch_take_egress(struct dispatch *dispatch, const struct msg_egress *egress, int listen_fd);
 int dispatch_refused(struct dispatch *dispatch, const struct msg_refused *refused);

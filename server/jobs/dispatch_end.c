@@ -2,6 +2,7 @@
  * there is no reply. */
 #include <errno.h>
 #include <stdio.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@
 #include "jail/base/err.h"
 #include "server/bridge/bridge.h"
 #include "server/bridge/egress.h"
+#include "server/bridge/proxy.h"
 #include "server/callers/admission.h"
 #include "server/doors/door.h"
 #include "server/doors/error_reply.h"
@@ -51,6 +53,33 @@ int dispatch_started(struct dispatch *dispatch, uint64_t id)
     return 0;
 }
 
+static const struct egress_rules *rules_of(const struct front *front, const char *policy)
+{
+    for (size_t i = 0; i < front->egress_policies.n_policies; i++) {
+        if (strcmp(front->egress_policies.policies[i].policy, policy) == 0) {
+            return &front->egress_policies.policies[i];
+        }
+    }
+    return NULL;
+}
+
+int dispatch_take_egress(struct dispatch *dispatch, const struct msg_egress *egress, int listen_fd)
+{
+    const struct front *front = dispatch->front;
+    const struct egress_rules *rules = rules_of(front, egress->policy);
+    struct running *job = dispatch_find(dispatch, egress->id);
+    if (!job || job->proxy || !rules || !front->proxy) {
+        return -ENOENT;
+    }
+    int fd = listen_fd < 0 ? -1 : fcntl(listen_fd, F_DUPFD_CLOEXEC, 0);
+    job->proxy = fd < 0 ? NULL : proxy_job_new(front->proxy, &job->tools, rules->rules, rules->n_rules, fd);
+    if (!job->proxy) {
+        LOG(front->log, LOG_WARNING, "no_proxy", LOG_FIELD_STR("execution_id", job->execution_id),
+            LOG_FIELD_STR("error", "its program reaches no host: no descriptor, or no memory, was left"));
+    }
+    return 0;
+}
+
 static void reply_setup_error(struct request *request, const struct job_result *result)
 {
     struct err err = {.kind = ERR_SETUP};
@@ -71,12 +100,14 @@ static int encode_result(struct running *job, const struct job_result *result, s
     struct job_texts texts = {.execution_id = job->execution_id,
                               .capture = job->io ? job_io_capture(job->io) : &nothing,
                               .output = "",
+                              .results_asked = job->results,
                               .queued_ms = (job->queued_ns + NS_PER_MS / 2) / NS_PER_MS,
                               .types = job->dispatch->front->types,
                               .state = job->state,
                               .call = job->request ? job->request->call : NULL};
     if (job->bridge && !job->terminated) {
         texts.output = bridge_output(job->bridge, &texts.output_size);
+        texts.results = bridge_results(job->bridge);
     }
     return job->door->encode(result, &texts, ret, reterr);
 }
@@ -220,6 +251,7 @@ int dispatch_done(struct dispatch *dispatch, struct job_result *result)
         return -ENOENT;
     }
     egress_job_free(TAKE_PTR(job->egress));
+    proxy_job_free(TAKE_PTR(job->proxy));
     bridge_finish(job->bridge);
     take_reason(job, result);
     dispatch_record(job, result);
@@ -299,11 +331,10 @@ int dispatch_heed_termination(struct request *request)
     return 0;
 }
 
-int dispatch_terminate(struct dispatch *dispatch, const struct key_config *key, const char *execution_id,
-                       const char *reason, struct err *reterr)
+bool dispatch_end_runs(struct dispatch *dispatch, const struct key_config *key, const char *execution_id,
+                       const char *reason)
 {
-    uint64_t now_ns = clock_now_ns();
-    bool known = terminations_find(&dispatch->terminations, key, execution_id, now_ns) != NULL;
+    bool known = terminations_find(&dispatch->terminations, key, execution_id, clock_now_ns()) != NULL;
     for (struct running *job = dispatch->jobs, *next; job; job = next) {
         next = job->next;
         if (job->door->evaluator && job->caller.key == key && strcmp(job->execution_id, execution_id) == 0) {
@@ -311,9 +342,14 @@ int dispatch_terminate(struct dispatch *dispatch, const struct key_config *key, 
             known = true;
         }
     }
-    return known
-               ? 0
-               : terminations_note(&dispatch->terminations, key, execution_id, reason, false, now_ns, reterr);
+    return known;
+}
+
+int dispatch_note_termination(struct dispatch *dispatch, const struct key_config *key,
+                              const char *execution_id, const char *reason, struct err *reterr)
+{
+    return terminations_note(&dispatch->terminations, key, execution_id, reason, false, clock_now_ns(),
+                             reterr);
 }
 
 /* The policy's errors name the field in `item` only; ours, and so a caller's, in the sentence as well. */

@@ -27,6 +27,7 @@ struct running {
     char *execution_id;
     char *session_id; /* NULL: none */
     char request_id[IDENT_BYTES], traceparent[TRACEPARENT_BYTES], code_sha256[SHA256_HEX];
+    struct trace trace;             /* the span of its program */
     uint64_t start_ns, deadline_ns; /* the latest that it can end, but for the jail's own setup */
     struct slot_wait wait;          /* for a slot */
     bool waits_for_session;         /* for its session's job that runs, too */
@@ -37,6 +38,7 @@ struct running {
     char *callback_url;
     struct bridge *bridge;
     struct egress_job *egress;        /* NULL: it has not asked for a package index */
+    struct proxy_job *proxy;          /* NULL: its policy names no host, or it has not begun */
     struct kept_row kept;             /* of one that the warden keeps; its id is "" where nobody asks later */
     char *code;                       /* the beginning of its code, for the audit trail; NULL: not wanted */
     char *reason;                     /* why an evaluator's run was ended; NULL: none */
@@ -44,6 +46,7 @@ struct running {
     bool ended;                       /* by somebody's word; the warden may not have heard of it */
     bool terminated;                  /* before it had begun: whatever it gives is not told */
     struct dispatch_waiting *waiting; /* what its request goes back to if it does not begin; NULL: none */
+    bool results;                     /* what it shows is asked for */
     bool streams;                     /* its request hears of what happens */
     const struct door *door;          /* in whose words its reply is */
     void *state;                      /* the door's */
@@ -103,8 +106,17 @@ void dispatch_send_cancel(const struct running *job);
 /* The head of the job's event stream, unless it has been sent. */
 void dispatch_begin_stream(struct running *job);
 
+/* ---- dispatch_answers.c ---- */
+
+/* The job's caller is told of a call, under this id. `arg`: the job. */
+void dispatch_tell_call(void *arg, const char *id, const struct bridge_call *call);
+/* And of what the program shows, before the reply has all of it. */
+void dispatch_tell_shown(void *arg, const char *json_text, size_t size);
+
 /* ---- dispatch_record.c ---- */
 
+/* The beginning of its code, where the audit trail is to hold some. */
+int dispatch_keep_code(struct running *job, struct err *reterr);
 /* It has ended so. */
 void dispatch_record(const struct running *job, const struct job_result *result);
 /* It has waited for a slot, and will not begin: the audit log says so, and the metrics. `refused`: its caller

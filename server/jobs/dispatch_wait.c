@@ -119,7 +119,7 @@ bool dispatch_must_wait(const struct running *job)
 bool dispatch_may_wait(const struct running *job)
 {
     const struct dispatch *dispatch = job->dispatch;
-    return job->request && job->execute.job && !dispatch->front->draining &&
+    return job->request && job->execute.job && !dispatch->front->state.begins_nothing &&
            clock_now_ns() < job->wait.until_ns &&
            slot_queue_has_room(dispatch->queue, job->wait.account, job->wait.bytes);
 }

@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 
+#include "config/message/egress.h"
 #include "config/message/message.h"
 
 struct callback_client;
@@ -12,6 +13,7 @@ struct dispatch;
 struct egress;
 struct front_approvals;
 struct guesses;
+struct held_calls;
 struct http_server;
 struct kept_queries;
 struct log;
@@ -19,7 +21,11 @@ struct loop;
 struct mcp_sessions;
 struct metrics;
 struct process_stats;
+struct proxy;
+struct otlp;
 struct server_config;
+struct spans;
+struct relays;
 struct session_queries;
 struct streams;
 
@@ -35,15 +41,21 @@ struct front {
     struct guesses *guesses;
     struct session_queries *session_queries;
     struct kept_queries *kept_queries;
+    struct relays *relays;
     struct front_approvals *approvals;
     struct streams *streams;
     struct decoder *decoder;
     struct mcp_sessions *mcp_sessions;
     struct content_types *types;       /* NULL: libmagic has no database */
     struct callback_client *callbacks; /* NULL: there is nothing that could be called */
+    struct spans *spans;               /* NULL: none are wanted */
+    struct otlp *otlp;
+    struct held_calls *held_calls;
     struct egress *egress;
-    struct msg_policy *policies; /* those that there are */
+    struct egress_policies egress_policies; /* hosts that policies name */
+    struct proxy *proxy;                    /* to them; NULL: there are none */
+    struct msg_policy *policies;            /* those that there are */
     size_t n_policies;
     struct msg_state state; /* the warden's last word */
-    bool draining;          /* the server is shutting down: nothing new is begun */
+    bool draining;          /* the server is shutting down */
 };

@@ -14,7 +14,9 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
+#include "server/jobs/dispatch.h"
 #include "server/jobs/front_context.h"
+#include "server/jobs/relays.h"
 #include "server/jobs/request.h"
 #include "server/kit/ident.h"
 #include "server/kit/json_out.h"
@@ -78,10 +80,16 @@ static void put_row(struct buf *ret, const struct kept_row *row)
     json_out_time(ret, "expires_at", row->expires_ms);
 }
 
-static void put_job(struct buf *ret, const struct kept_row *row, const struct buf *reply)
+/* `calls`: the member of that name; empty: none. */
+static void put_job(struct buf *ret, const struct kept_row *row, const struct buf *calls,
+                    const struct buf *reply)
 {
     buf_putc(ret, '{');
     put_row(ret, row);
+    if (calls && calls->len > 0) {
+        json_out_separator(ret);
+        buf_append(ret, calls->data, calls->len);
+    }
     if (reply && reply->len > 0) {
         json_out_key(ret, "reply");
         size_t end_of_line = reply->data[reply->len - 1] == '\n';
@@ -97,7 +105,7 @@ void kept_row_reply_accepted(const struct kept_row *row, struct request *request
     struct buf body = BUF_INIT;
     char location[KEPT_ID_BYTES + 8];
     snprintf(location, sizeof location, "/jobs/%s", row->job_id);
-    put_job(&body, row, NULL);
+    put_job(&body, row, NULL, NULL);
     request_reply_accepted(request, location, &body);
 }
 
@@ -188,16 +196,49 @@ static int read_reply(int fd, struct buf *ret, struct err *reterr)
     return 0;
 }
 
+/* The front that was replaced may run it: what it says of its calls. */
+static void reply_running(struct request *request, const struct msg_relay *asked,
+                          const struct msg_relay_answer *answer, struct buf *calls, void *context)
+{
+    (void)asked;
+    (void)answer;
+    struct buf body = BUF_INIT;
+    put_job(&body, context, calls, NULL);
+    request_reply(request, 200, "application/json", &body);
+}
+
+/* True: another front is asked. */
+static bool ask_elsewhere(struct request *request, const struct kept_row *row)
+{
+    struct err err = {0};
+    CLEANUP(freep)
+    struct kept_row *context =
+        strcmp(row->status, "running") == 0 && relays_may_help(request) ? malloc(sizeof *context) : NULL;
+    if (!context) {
+        return false;
+    }
+    *context = *row;
+    if (relay_send(request, RELAY_CALLS, row->job_id, NULL, NULL, reply_running, context, &err) < 0) {
+        return false;
+    }
+    context = NULL;
+    return true;
+}
+
 static void reply_job(struct request *request, const struct kept_row *row, int reply_fd)
 {
-    CLEANUP(buf_free) struct buf reply = BUF_INIT;
+    CLEANUP(buf_free) struct buf reply = BUF_INIT, calls = BUF_INIT;
     struct buf body = BUF_INIT;
     struct err err = {0};
     if (read_reply(reply_fd, &reply, &err) < 0) {
         request_refuse_err(request, &err, 0);
         return;
     }
-    put_job(&body, row, &reply);
+    bool is_here = dispatch_write_calls(request->front->dispatch, request->caller.key, row->job_id, &calls);
+    if (!is_here && ask_elsewhere(request, row)) {
+        return;
+    }
+    put_job(&body, row, &calls, &reply);
     request_reply(request, 200, "application/json", &body);
 }
 

@@ -2,6 +2,7 @@
 #include "server/jobs/request.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
@@ -18,14 +19,20 @@
  * once. */
 #define RETRY_SOON_MS 1000
 
+static void reply_all(struct request *request, unsigned status, const struct http_header *headers, size_t n,
+                      struct buf *body)
+{
+    request->status = status;
+    request->reply_bytes = body->len;
+    http_reply(request->http, status, headers, n, body);
+}
+
 static void reply_with(struct request *request, unsigned status, struct http_header *headers, size_t n,
                        struct buf *body)
 {
     headers[n++] = (struct http_header){"X-Request-Id", request->id};
     headers[n++] = (struct http_header){"Cache-Control", "no-store"};
-    request->status = status;
-    request->reply_bytes = body->len;
-    http_reply(request->http, status, headers, n, body);
+    reply_all(request, status, headers, n, body);
 }
 
 void request_reply(struct request *request, unsigned status, const char *content_type, struct buf *body)
@@ -66,6 +73,15 @@ void request_reply_named(struct request *request, const char *name, const char *
     reply_with(request, 200, headers, 2, body);
 }
 
+void request_reply_headers(struct request *request, unsigned status, const struct http_header *headers,
+                           size_t n, struct buf *body)
+{
+    struct http_header all[11];
+    memcpy(all, headers, n * sizeof *headers);
+    all[n++] = (struct http_header){"X-Request-Id", request->id};
+    reply_all(request, status, all, n, body);
+}
+
 void request_reply_noted(struct request *request)
 {
     struct http_header headers[REPLY_HEADERS_MAX];
@@ -102,7 +118,11 @@ static void refuse(struct request *request, enum error_class class, const char *
                    const char *allow)
 {
     struct buf body = BUF_INIT;
-    error_write(&body, class, text, field, NULL);
+    if (request->door && request->door->encode_error) {
+        request->door->encode_error(error_status(class), text ? text : error_sentence(class), &body);
+    } else {
+        error_write(&body, class, text, field, NULL);
+    }
     reply_error(request, class, RETRY_SOON_MS, allow, &body);
 }
 
@@ -132,6 +152,12 @@ void request_refuse_err(struct request *request, const struct err *err, uint64_t
         request_reply(request, 200, "application/json", &body);
         return;
     }
-    error_write_err(&body, err);
+    if (request->door && request->door->encode_error) {
+        bool is_ours = error_status(class) == 500;
+        request->door->encode_error(error_status(class),
+                                    is_ours || !*err->text ? error_sentence(class) : err->text, &body);
+    } else {
+        error_write_err(&body, err);
+    }
     reply_error(request, class, retry_after_ms, NULL, &body);
 }

@@ -10,19 +10,20 @@
 #include "server/doors/error_reply.h"
 #include "server/jobs/body.h"
 #include "server/kit/ident.h"
+#include "server/kit/spans.h"
 
 struct approval_pending;
 struct buf;
 struct door;
 struct err;
 struct front;
+struct http_header;
 struct http_request;
 struct kept_query_pending;
+struct relay_pending;
 struct running;
 struct session_query_pending;
 struct stream;
-
-#define TRACEPARENT_BYTES 56
 
 struct request {
     struct front *front;
@@ -34,6 +35,7 @@ struct request {
     struct caller caller; /* `name` NULL: not identified */
     char id[IDENT_BYTES];
     char traceparent[TRACEPARENT_BYTES]; /* "": none */
+    struct trace trace;
     uint64_t start_ns;
     unsigned status;
     size_t reply_bytes;
@@ -45,6 +47,9 @@ struct request {
     char *shown_key;                     /* the key itself, of routes that hand it to the warden; else NULL */
     struct session_query_pending *query; /* whose answer it waits for */
     struct kept_query_pending *kept_query; /* the same about kept jobs */
+    struct relay_pending *relay;           /* the same of another front */
+    void *steps;                           /* what a handler that asks on keeps; NULL: nothing */
+    void (*steps_free)(void *steps);       /* at its end */
 };
 
 /* Each answers the request and takes the body. */
@@ -55,6 +60,9 @@ void request_reply_accepted(struct request *request, const char *location, struc
 void request_reply_events(struct request *request);
 /* 200 with JSON and one header more. Takes the body. */
 void request_reply_named(struct request *request, const char *name, const char *value, struct buf *body);
+/* With these headers, 10 at most, and no others but its id. Takes the body. */
+void request_reply_headers(struct request *request, unsigned status, const struct http_header *headers,
+                           size_t n, struct buf *body);
 /* 202 without a body: taken, and there is nothing to say. */
 void request_reply_noted(struct request *request);
 /* 204. */

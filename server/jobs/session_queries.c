@@ -23,6 +23,7 @@ struct session_query_pending {
     struct session_query_pending *next;
     struct request *request; /* NULL: the caller has gone */
     enum session_query what;
+    session_query_then then; /* NULL: the request is answered with it */
     uint64_t id;
 };
 
@@ -55,16 +56,16 @@ void session_queries_free(struct session_queries *queries)
     free(queries);
 }
 
-int session_query_send(struct request *request, const struct msg_session_query *asked, int content,
-                       struct err *reterr)
+static int send_one(struct request *request, const struct msg_session_query *asked, int content,
+                    struct session_query_pending **ret, struct err *reterr)
 {
     struct session_queries *queries = request->front->session_queries;
     struct session_query_pending *query = calloc(1, sizeof *query);
     if (!query) {
         return err_errno(reterr, ENOMEM, "asking about sessions");
     }
-    *query = (struct session_query_pending){
-        .next = queries->first, .request = request, .what = asked->what, .id = ++queries->last_id};
+    *query =
+        (struct session_query_pending){.next = queries->first, .what = asked->what, .id = ++queries->last_id};
     struct msg msg = {.type = MSG_SESSION_QUERY, .session_query = *asked};
     msg.session_query.id = query->id;
     snprintf(msg.session_query.key, sizeof msg.session_query.key, "%s", request->caller.name);
@@ -74,8 +75,46 @@ int session_query_send(struct request *request, const struct msg_session_query *
         return r;
     }
     queries->first = query;
-    request->query = query;
+    *ret = query;
     return 0;
+}
+
+int session_query_ask(struct request *request, const struct msg_session_query *asked, int content,
+                      session_query_then then, struct err *reterr)
+{
+    struct session_query_pending *query;
+    int r = send_one(request, asked, content, &query, reterr);
+    if (r == 0) {
+        query->request = request;
+        query->then = then;
+        request->query = query;
+    }
+    return r;
+}
+
+int session_query_send(struct request *request, const struct msg_session_query *asked, int content,
+                       struct err *reterr)
+{
+    return session_query_ask(request, asked, content, NULL, reterr);
+}
+
+int session_query_put(struct request *request, const struct msg_session_query *asked, const char *data,
+                      size_t size, session_query_then then, struct err *reterr)
+{
+    CLEANUP(fd_closep) int fd = -1;
+    int r = io_memfd("session file", data, size, &fd);
+    r = r < 0 ? r : io_memfd_seal(&fd, size);
+    if (r == -EBUSY) {
+        return err_set(reterr, ERR_BUSY, EBUSY, NULL, "server busy: the file could not be sealed");
+    }
+    return r < 0 ? err_errno(reterr, -r, "putting a file into a session")
+                 : session_query_ask(request, asked, fd, then, reterr);
+}
+
+int session_query_tell(struct request *request, const struct msg_session_query *asked, struct err *reterr)
+{
+    struct session_query_pending *query;
+    return send_one(request, asked, -1, &query, reterr);
 }
 
 void session_query_forget(struct request *request)
@@ -110,7 +149,7 @@ static void put_file(struct buf *ret, const struct session_file *file)
     buf_putc(ret, '}');
 }
 
-static int read_rows(int fd, struct session_rows *ret, struct err *reterr)
+int session_query_read_rows(int fd, struct session_rows *ret, struct err *reterr)
 {
     CLEANUP(buf_free) struct buf data = BUF_INIT;
     int r = fd < 0 ? -EPROTO : lseek(fd, 0, SEEK_SET) < 0 ? -errno : 0;
@@ -123,7 +162,7 @@ static int reply_list(struct request *request, enum session_query what, int fd, 
 {
     CLEANUP(session_rows_clear) struct session_rows rows = {0};
     struct buf body = BUF_INIT;
-    int r = read_rows(fd, &rows, reterr);
+    int r = session_query_read_rows(fd, &rows, reterr);
     if (r < 0) {
         return r;
     }
@@ -142,6 +181,57 @@ static int reply_list(struct request *request, enum session_query what, int fd, 
     buf_puts(&body, "}\n");
     request_reply(request, 200, "application/json", &body);
     return 0;
+}
+
+static void put_change(struct buf *ret, const struct session_file *file)
+{
+    json_out_separator(ret);
+    buf_putc(ret, '{');
+    json_out_text(ret, "path", file->path);
+    json_out_u64(ret, "size", file->size);
+    if (file->change == SESSION_CHANGED) {
+        json_out_u64(ret, "size_before", file->size_before);
+    }
+    buf_putc(ret, '}');
+}
+
+static int reply_diff(struct request *request, int fd, struct err *reterr)
+{
+    static const char *const names[SESSION_CHANGE_COUNT] = {
+        [SESSION_ADDED] = "added", [SESSION_REMOVED] = "removed", [SESSION_CHANGED] = "changed"};
+    CLEANUP(session_rows_clear) struct session_rows rows = {0};
+    struct buf body = BUF_INIT;
+    int r = session_query_read_rows(fd, &rows, reterr);
+    if (r < 0) {
+        return r;
+    }
+    buf_putc(&body, '{');
+    for (unsigned change = SESSION_ADDED; change < SESSION_CHANGE_COUNT; change++) {
+        json_out_open(&body, names[change], '[');
+        for (size_t i = 0; i < rows.n_files; i++) {
+            if (rows.files[i].change == change) {
+                put_change(&body, &rows.files[i]);
+            }
+        }
+        buf_putc(&body, ']');
+    }
+    json_out_bool(&body, "truncated", rows.truncated);
+    buf_puts(&body, "}\n");
+    request_reply(request, 200, "application/json", &body);
+    return 0;
+}
+
+static void reply_copied(struct request *request, const struct msg_session_answer *answer)
+{
+    static const char *const kernels[SESSION_KERNEL_COUNT] = {
+        [SESSION_KERNEL_NOT_COPIED] = "not_copied", [SESSION_KERNEL_ENDED] = "ended"};
+    struct buf body = BUF_INIT;
+    buf_putc(&body, '{');
+    json_out_u64(&body, "files", answer->files);
+    json_out_u64(&body, "left_out", answer->left_out);
+    json_out_text(&body, "kernel", kernels[answer->kernel]);
+    buf_puts(&body, "}\n");
+    request_reply(request, 200, "application/json", &body);
 }
 
 /* What it has grown by since it was opened has been held against no limit. */
@@ -169,19 +259,43 @@ static void reply_put(struct request *request, bool made)
     request_reply(request, 200, "application/json", &body);
 }
 
+void session_query_refuse(struct request *request, const struct msg_session_answer *answer, const char *field)
+{
+    struct err err = {.kind = answer->kind};
+    snprintf(err.item, sizeof err.item, "%s", field);
+    memcpy(err.text, answer->text, sizeof err.text);
+    request_refuse_err(request, &err, answer->retry_after_ms);
+}
+
+/* Of an answer that refuses what a field says: that which the text begins with. */
+static const char *field_of(enum session_query what, const struct msg_session_answer *answer)
+{
+    static const char *const fields[] = {"session_id", "to", "from"};
+    bool is_copy = what == SESSION_FORK || what == SESSION_RESTORE;
+    bool names_field = answer->kind == ERR_INVALID || answer->kind == ERR_DENIED;
+    for (size_t i = 0; i < ARRAY_SIZE(fields) && is_copy && names_field; i++) {
+        if (strncmp(answer->text, fields[i], strlen(fields[i])) == 0) {
+            return fields[i];
+        }
+    }
+    return what == SESSION_DELETE ? fields[0] : "";
+}
+
 static void reply(struct request *request, enum session_query what, const struct msg_session_answer *answer,
                   int fd)
 {
-    struct err err = {.kind = answer->kind};
+    struct err err = {0};
     int r = 0;
     if (answer->kind != ERR_NONE) {
-        snprintf(err.item, sizeof err.item, "%s", what == SESSION_DELETE ? "session_id" : "");
-        memcpy(err.text, answer->text, sizeof err.text);
-        r = -EINVAL;
+        session_query_refuse(request, answer, field_of(what, answer));
     } else if (what == SESSION_LIST || what == SESSION_FILES) {
         r = reply_list(request, what, fd, &err);
     } else if (what == SESSION_FILE_GET) {
         r = reply_file(request, answer->size, fd, &err);
+    } else if (what == SESSION_DIFF) {
+        r = reply_diff(request, fd, &err);
+    } else if (what == SESSION_FORK || what == SESSION_RESTORE) {
+        reply_copied(request, answer);
     } else if (what == SESSION_FILE_PUT) {
         reply_put(request, answer->made);
     } else {
@@ -205,7 +319,11 @@ int session_queries_answered(struct session_queries *queries, const struct msg_s
     *at = query->next;
     if (query->request) {
         query->request->query = NULL;
-        reply(query->request, query->what, answer, fd);
+        if (query->then) {
+            query->then(query->request, answer, fd);
+        } else {
+            reply(query->request, query->what, answer, fd);
+        }
     }
     free(query);
     return 0;

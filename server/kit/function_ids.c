@@ -37,7 +37,7 @@ int function_ids_collect(struct function_ids *ids, const struct json *value, str
         return 0;
     }
     const char *named = type == JSON_OBJECT ? json_string(json_get(value, "$type")) : NULL;
-    if (named && strcmp(named, "function") == 0) {
+    if (named && (strcmp(named, "function") == 0 || strcmp(named, "promise") == 0)) {
         return add(ids, json_string(json_get(value, "id")), reterr);
     }
     for (const struct json *member = json_first(value); member; member = json_next(member)) {

@@ -109,3 +109,27 @@ void json_out_limits(struct buf *ret, const struct job_limits *limits)
         json_out_known(ret, rows[i].name, rows[i].value > 0, rows[i].value);
     }
 }
+
+void json_out_denied(struct buf *ret, const struct job_result *result)
+{
+    json_out_open(ret, "denied_syscalls", '[');
+    for (size_t i = 0; i < result->n_denied; i++) {
+        const struct job_denied *denied = &result->denied[i];
+        json_out_separator(ret);
+        buf_putc(ret, '{');
+        json_out_text(ret, "name", denied->name);
+        json_out_u64(ret, "count", denied->count);
+        for (size_t n = 0; n < denied->n_calls; n++) {
+            n == 0 ? json_out_open(ret, "calls", '[') : json_out_separator(ret);
+            buf_putc(ret, '{');
+            json_out_text(ret, "call", denied->calls[n].call);
+            json_out_u64(ret, "count", denied->calls[n].count);
+            buf_putc(ret, '}');
+        }
+        buf_puts(ret, denied->n_calls > 0 ? "]}" : "}");
+    }
+    buf_putc(ret, ']');
+    if (result->hint) {
+        json_out_text(ret, "hint", result->hint);
+    }
+}

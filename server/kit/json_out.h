@@ -7,6 +7,7 @@
 
 struct buf;
 struct job_limits;
+struct job_result;
 
 /* The comma where one is due, and the quoted name. `key` is a constant of ours: nothing in it is escaped. */
 void json_out_key(struct buf *ret, const char *key);
@@ -26,3 +27,5 @@ void json_out_open(struct buf *ret, const char *key, char bracket);
 void json_out_separator(struct buf *ret);
 /* The members of an object that is open: each of the limits, null where it is 0. */
 void json_out_limits(struct buf *ret, const struct job_limits *limits);
+/* The member `denied_syscalls`, and `hint` where there is one. */
+void json_out_denied(struct buf *ret, const struct job_result *result);

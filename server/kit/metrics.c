@@ -65,18 +65,26 @@ static const struct family families[] = {
                                 MEMORY_BUCKETS},
     [METRIC_DENIED_SYSCALLS] =
         {"immure_denied_syscalls_total", COUNTER, "System calls that a filter denied.", {"syscall"}, {0}},
+    [METRIC_SPANS] =
+        {"immure_spans_total",
+         COUNTER,
+         "Spans of OpenTelemetry: sent, not taken by the collector (failed), too many (dropped).",
+         {"outcome"},
+         {0}},
     [METRIC_TOOL_CALLS] =
         {"immure_tool_calls_total", COUNTER, "Tool calls of jobs, by how they ended.", {"outcome"}, {0}},
-    [METRIC_EGRESS_CONNECTIONS] = {"immure_egress_connections_total",
-                                   COUNTER,
-                                   "Connections of jobs to package indexes, by how they ended.",
-                                   {"outcome"},
-                                   {0}},
-    [METRIC_EGRESS_BYTES] = {"immure_egress_bytes_total",
-                             COUNTER,
-                             "Bytes that jobs sent to and received from package indexes.",
-                             {"direction"},
-                             {0}},
+    [METRIC_EGRESS_CONNECTIONS] =
+        {"immure_egress_connections_total",
+         COUNTER,
+         "Connections of jobs to package indexes and hosts of policies, by how they ended.",
+         {"outcome"},
+         {0}},
+    [METRIC_EGRESS_BYTES] =
+        {"immure_egress_bytes_total",
+         COUNTER,
+         "Bytes that jobs sent to and received from package indexes and hosts of policies.",
+         {"direction"},
+         {0}},
     [METRIC_HTTP_REQUESTS] =
         {"immure_http_requests_total", COUNTER, "HTTP requests, by route and status.", {"path", "code"}, {0}},
     [METRIC_HTTP_DURATION] = {"immure_http_request_duration_seconds",
@@ -107,6 +115,11 @@ static const struct family families[] = {
     [METRIC_READY] = {"immure_ready", GAUGE, "1 if /readyz answers 200.", {0}, {0}},
     [METRIC_FRONT_RESTARTS] =
         {"immure_front_restarts_total", COUNTER, "Starts of the HTTP process after its first.", {0}, {0}},
+    [METRIC_AUDIT_STOPPED] = {"immure_audit_stopped",
+                              GAUGE,
+                              "1 while no job begins because the audit log cannot be written.",
+                              {0},
+                              {0}},
     [METRIC_SHORT_OF_MEMORY] = {"immure_host_short_of_memory",
                                 GAUGE,
                                 "1 while no job begins for want of the host's memory.",

@@ -33,8 +33,8 @@ struct channel_rule {
 };
 
 static const struct channel_rule channel_rules[] = {
-    /* configuration, audit log if there is one */
-    {MSG_CONFIG, CHANNEL_WARDEN, CHANNEL_NEW, CHANNEL_CONFIGURED, 1, 2},
+    /* configuration, policies' hosts and audit log if there are any */
+    {MSG_CONFIG, CHANNEL_WARDEN, CHANNEL_NEW, CHANNEL_CONFIGURED, 1, MSG_CONFIG_FDS},
     /* configuration */
     {MSG_CALLERS, CHANNEL_WARDEN, CHANNEL_CONFIGURED | CHANNEL_SERVING, 0, 1, 1},
     /* where the kernel reports the front's denied calls, if it does */
@@ -58,6 +58,8 @@ static const struct channel_rule channel_rules[] = {
     /* the content of a file */
     {MSG_SESSION_QUERY, CHANNEL_FRONT, CHANNEL_SERVING, 0, 0, 1},
     {MSG_STARTED, CHANNEL_WARDEN, CHANNEL_SERVING, 0, 0, 0},
+    /* a listening socket */
+    {MSG_EGRESS, CHANNEL_WARDEN, CHANNEL_SERVING, 0, 1, 1},
     /* rows; a file */
     {MSG_SESSION_ANSWER, CHANNEL_WARDEN, CHANNEL_SERVING, 0, 0, 1},
     /* output files */
@@ -67,6 +69,12 @@ static const struct channel_rule channel_rules[] = {
     {MSG_KEPT_QUERY, CHANNEL_FRONT, CHANNEL_SERVING, 0, 0, 0},
     /* a reply */
     {MSG_KEPT_ANSWER, CHANNEL_WARDEN, CHANNEL_SERVING, 0, 0, 1},
+    /* a request's body */
+    {MSG_RELAY, CHANNEL_FRONT, CHANNEL_SERVING, 0, 0, 1},
+    {MSG_RELAY, CHANNEL_WARDEN, CHANNEL_SERVING, 0, 0, 1},
+    /* a reply's */
+    {MSG_RELAY_ANSWER, CHANNEL_FRONT, CHANNEL_SERVING, 0, 0, 1},
+    {MSG_RELAY_ANSWER, CHANNEL_WARDEN, CHANNEL_SERVING, 0, 0, 1},
     {MSG_PING, CHANNEL_WARDEN, CHANNEL_SERVING, 0, 0, 0},
     {MSG_PONG, CHANNEL_FRONT, CHANNEL_SERVING, 0, 0, 0},
 };
@@ -312,6 +320,7 @@ static size_t fds_of_bare(enum msg_type type)
     case MSG_RUN:
         return MSG_RUN_FDS;
     case MSG_SUBMIT:
+    case MSG_EGRESS:
     case MSG_DONE:
     case MSG_APPROVAL_ANSWER:
     case MSG_APPROVAL_RUN:
@@ -319,6 +328,8 @@ static size_t fds_of_bare(enum msg_type type)
     case MSG_KEPT_ANSWER:
     case MSG_SESSION_QUERY:
     case MSG_SESSION_ANSWER:
+    case MSG_RELAY:
+    case MSG_RELAY_ANSWER:
         return 1;
     default:
         return 0;
@@ -342,7 +353,7 @@ static int accept_message(struct channel *channel, size_t size, const int *fds, 
         rule = NULL;
         why = "no room for its descriptors";
     }
-    if (rule && msg.type == MSG_CONFIG && n_fds != (msg.config.audit ? 2u : 1u)) {
+    if (rule && msg.type == MSG_CONFIG && n_fds != 1u + msg.config.egress + msg.config.audit) {
         rule = NULL;
         why = "wrong number of descriptors";
     }

@@ -283,6 +283,11 @@ static int spawn(struct execution *execution, struct err *reterr)
     return r;
 }
 
+int execution_signal(const struct execution *execution, int signal)
+{
+    return execution->jail && !execution->kernel ? jail_signal(execution->jail, signal) : -ESRCH;
+}
+
 /* Its input is where it belongs. */
 static int go_on(struct execution *execution, struct err *reterr)
 {
@@ -315,7 +320,8 @@ static int fill(struct execution *execution, const struct jail_plan *standby, st
     const struct filling filling = {.job = execution->job,
                                     .plan = execution->plan,
                                     .standby = standby,
-                                    .script = execution->jail && !standby,
+                                    .script = execution->warm &&
+                                              (!standby || warm_jail_has_script(execution->warm)),
                                     .shared = is_shared(execution),
                                     .entries = execution->session_entries,
                                     .entries_max = execution->output_limits.entries_max,
@@ -363,9 +369,10 @@ int execution_go_on(struct execution *execution, struct err *reterr)
 static int start_warm(struct execution *execution, const struct execution_request *request, bool *ret_taken,
                       struct err *reterr)
 {
-    execution->warm = request->warm ? warm_take(request->warm, request->program->runtime, request->policy,
-                                                execution->plan, request->session, request->template_owner)
-                                    : NULL;
+    execution->warm =
+        request->warm ? warm_take(request->warm, request->program->runtime, request->policy, execution->plan,
+                                  request->session, request->template_owner, request->image)
+                      : NULL;
     *ret_taken = execution->warm != NULL;
     if (!execution->warm) {
         return 0;
@@ -377,7 +384,7 @@ static int start_warm(struct execution *execution, const struct execution_reques
     execution->enforced_by_cgroup = execution->host->cgroups != NULL;
     execution->started_ns = clock_now_ns();
     const struct jail_plan *standby = warm_jail_standby_plan(execution->warm);
-    int r = standby ? 0 : fit_scratch(execution, reterr);
+    int r = standby && !warm_jail_has_script(execution->warm) ? 0 : fit_scratch(execution, reterr);
     r = r < 0 ? r : keep_fds(execution, request->fds, reterr);
     return r < 0 ? r : fill(execution, standby, reterr);
 }
@@ -504,6 +511,11 @@ enum execution_state execution_state(const struct execution *execution)
     return execution->state;
 }
 
+const char *execution_policy(const struct execution *execution)
+{
+    return execution->policy;
+}
+
 const struct job *execution_job(const struct execution *execution)
 {
     return execution->job;
@@ -512,6 +524,11 @@ const struct job *execution_job(const struct execution *execution)
 int execution_filler_fd(const struct execution *execution)
 {
     return filler_fd(execution->filler);
+}
+
+int execution_egress_fd(const struct execution *execution)
+{
+    return jail_egress_fd(execution->jail);
 }
 
 int execution_fd(const struct execution *execution)

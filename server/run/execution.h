@@ -18,6 +18,7 @@ struct policy;
 struct policy_ceilings;
 struct policy_program;
 struct warm;
+struct warm_image;
 struct execution;
 
 enum execution_state {
@@ -34,6 +35,7 @@ struct execution_request {
     const struct policy_ceilings *ceilings;
     const struct policy_program *program;
     struct job *job;                         /* taken over, also on failure */
+    const struct warm_image *image;          /* that of `program`; NULL: none */
     struct warm *warm;                       /* NULL: the program starts its own interpreter */
     const char *template_owner;              /* see warm_take(); NULL where `warm` is */
     const struct session_workspace *session; /* NULL: the job has a workspace of its own */
@@ -67,7 +69,11 @@ static inline void execution_freep(struct execution **execution)
 }
 
 enum execution_state execution_state(const struct execution *execution);
+const char *execution_policy(const struct execution *execution); /* its name */
 const struct job *execution_job(const struct execution *execution);
+
+/* The socket on which its program finds the proxy, as jail_egress_fd(). */
+int execution_egress_fd(const struct execution *execution);
 
 /* The descriptor to watch for input until execution_is_gone(), and what to call when it is ready. */
 int execution_fd(const struct execution *execution);
@@ -84,6 +90,8 @@ uint64_t execution_watch(struct execution *execution);
 
 /* A kernel's call is interrupted first, and killed if it does not end. */
 void execution_cancel(struct execution *execution);
+/* Hands a signal on to its program; -ESRCH where that does not run. */
+int execution_signal(const struct execution *execution, int signal);
 /* Along with its kernel, if it has one. */
 void execution_kill(struct execution *execution);
 /* Ends it because the host is short of memory. */

@@ -113,9 +113,10 @@ int filling_do(const struct filling *filling, bool wait, struct filled *ret, str
     }
     int r = fill_workspace(filling, wait, &ret->before, reterr);
     if (r == 0 && filling->standby) {
-        r = jail_standby_program(filling->standby, filling->plan, filling->input_fd, &ret->program_fd,
-                                 reterr);
-    } else if (r == 0 && filling->script) {
+        int input_fd = filling->script ? -1 : filling->input_fd;
+        r = jail_standby_program(filling->standby, filling->plan, input_fd, &ret->program_fd, reterr);
+    }
+    if (r == 0 && filling->script) {
         r = fill_script(filling, reterr);
     }
     return r;

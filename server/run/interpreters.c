@@ -11,6 +11,7 @@
 #include "config/server/config.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
+#include "policy/mounts.h"
 #include "server/host/interpreter.h"
 #include "server/kit/log.h"
 #include "server/run/settings.h"
@@ -71,6 +72,53 @@ static bool is_the_policys(const struct policy *policy, const char *interpreter)
     return !spec->interpreter[0] || (on_host && strcmp(path, interpreter) != 0);
 }
 
+/* What no package is alone in: an interpreter that asks for it says anything. */
+static bool is_too_much(const char *path)
+{
+    static const char *const directories[] = {"/",    "/boot", "/dev",  "/etc",  "/home", "/media",
+                                              "/mnt", "/opt",  "/proc", "/root", "/run",  "/srv",
+                                              "/sys", "/tmp",  "/usr",  "/var"};
+    for (size_t i = 0; i < ARRAY_SIZE(directories); i++) {
+        if (strcmp(path, directories[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What a job could write to would not be the environment any more; and what a policy runs in must be the
+ * host's.
+ */
+int settings_check_packages(const struct policy_spec *spec, const struct runtime_config *runtime,
+                            struct err *reterr)
+{
+    if (runtime->python_environment[0] == '\0') {
+        return 0;
+    }
+    if (spec->image[0] || !spec->interpreter[0]) {
+        return err_set(reterr, ERR_HOST, EINVAL, NULL, "its policy %.60s %s", spec->name,
+                       spec->image[0] ? "runs in an image: install the packages in there"
+                                      : "shows no interpreter of the host");
+    }
+    for (size_t i = 0; i < runtime->n_needs; i++) {
+        const char *path = runtime->needs[i].path;
+        if (is_too_much(path)) {
+            return err_set(reterr, ERR_HOST, EINVAL, NULL, "its interpreter asks for all of %.60s", path);
+        }
+        const struct policy_mount *mount = policy_mount_over(spec, path);
+        bool is_writable = mount &&
+                           (mount->kind == POLICY_MOUNT_SCRATCH || mount->kind == POLICY_MOUNT_TMPFS ||
+                            mount->kind == POLICY_MOUNT_BIND) &&
+                           !mount->read_only;
+        if (is_writable) {
+            return err_set(reterr, ERR_HOST, EINVAL, NULL,
+                           "%.120s lies in %.80s, where jobs under the policy %.60s can write", path,
+                           mount->destination, spec->name);
+        }
+    }
+    return 0;
+}
+
 /* What is shown there would be the job's to write. */
 static int check_place(const struct policy_spec *spec, const char *interpreter, struct err *reterr)
 {
@@ -110,23 +158,32 @@ static int find(const struct settings *settings, const struct settings *before,
 {
     const struct policy *policy = policy_set_find(settings->policies, runtime->policy);
     struct err err = {0};
-    if (is_the_policys(policy, runtime->interpreter)) {
+    bool has_environment = runtime->python_environment[0] != '\0';
+    if (!has_environment && is_the_policys(policy, runtime->interpreter)) {
         return !settings_interpreter_absent(settings, runtime, ret);
     }
-    if (interpreter_locate(runtime, &err) < 0) {
-        say_absent(runtime->interpreter, err.text, ret);
+    int r = settings_check_packages(policy_spec(policy), runtime, &err);
+    r = r < 0 ? r : interpreter_locate(runtime, &err);
+    if (r < 0) {
+        if (has_environment) {
+            snprintf(ret, ABSENT_INTERPRETER_BYTES, "%.300s", err.text);
+        } else {
+            say_absent(runtime->interpreter, err.text, ret);
+        }
         return 0;
     }
-    int r = check_place(policy_spec(policy), runtime->interpreter, &err);
+    r = check_place(policy_spec(policy), runtime->interpreter, &err);
     if (r == 0 && policy_spec(policy)->interpreter[0]) {
         const struct runtime_config *known = find_known(settings, before, runtime);
         r = known && interpreter_remember(runtime, known) ? 0 : interpreter_examine(runtime, true, &err);
     }
+    r = r < 0 ? r : settings_check_packages(policy_spec(policy), runtime, &err);
     if (r < 0 && is_short_of_something(&err)) {
         return err_set(reterr, ERR_INTERNAL, err.code, NULL, "%s", err.text);
     }
     if (r < 0) {
-        snprintf(ret, ABSENT_INTERPRETER_BYTES, "%.200s; name another one (interpreter)", err.text);
+        snprintf(ret, ABSENT_INTERPRETER_BYTES, "%.300s%s", err.text,
+                 has_environment ? "" : "; name another one (interpreter)");
     }
     return r == 0;
 }
@@ -161,21 +218,26 @@ static int name_startup(struct runtime_config *runtime, struct err *reterr)
     return 0;
 }
 
-/* That of a runtime of its own, or else the one that it names. */
+/* That of a runtime of its own, or else the one that it names. One with packages only where there is no
+ * other: they are for jobs of that runtime, in which they are shown anyway. */
 static const struct runtime_config *interpreter_of(const struct server_config *config,
                                                    const struct policy_spec *spec)
 {
-    const struct runtime_config *named = NULL;
+    enum { OTHER, NAMED, OWN };
+    const struct runtime_config *best = NULL;
+    int best_rank = 0;
     for (size_t i = 0; i < config->n_runtimes; i++) {
         const struct runtime_config *runtime = &config->runtimes[i];
-        if (runtime->n_needs > 0 && strcmp(runtime->policy, spec->name) == 0) {
-            return runtime;
-        }
         bool is_named = strcmp(runtime->interpreter, spec->interpreter) == 0 ||
                         (runtime->wanted && strcmp(runtime->wanted, spec->interpreter) == 0);
-        named = !named && is_named && runtime->n_needs > 0 ? runtime : named;
+        int kind = strcmp(runtime->policy, spec->name) == 0 ? OWN : is_named ? NAMED : OTHER;
+        int rank = kind == OTHER || runtime->n_needs == 0 ? 0
+                   : runtime->python_environment[0]       ? kind
+                                                          : kind + OWN;
+        best = rank > best_rank ? runtime : best;
+        best_rank = rank > best_rank ? rank : best_rank;
     }
-    return named;
+    return best;
 }
 
 static bool is_used(const struct server_config *config, const struct policy_spec *spec)
@@ -241,7 +303,8 @@ static int set_aside(struct server_config *config, size_t i, size_t written, con
 {
     struct runtime_config *runtime = &config->runtimes[i];
     char path[48];
-    snprintf(path, sizeof path, "runtime[%zu].interpreter", written);
+    snprintf(path, sizeof path, "runtime[%zu].%s", written,
+             runtime->python_environment[0] ? "python_environment" : "interpreter");
     if (!runtime->optional) {
         return server_config_fail(config, path, reterr, "%s", why);
     }

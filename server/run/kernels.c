@@ -312,6 +312,7 @@ int kernel_start(struct kernel *kernel, struct jail_plan *plan, const struct ses
     if (null < 0) {
         return err_errno(reterr, errno, "opening /dev/null");
     }
+    /* cppcheck-suppress legacyUninitvar; it cannot read a range of designators */
     struct jail_spawn_options options = {.plan = plan,
                                          .fds = {[JAIL_FD_STDIN] = null,
                                                  [JAIL_FD_STDOUT] = null,
@@ -321,7 +322,7 @@ int kernel_start(struct kernel *kernel, struct jail_plan *plan, const struct ses
                                                  [JAIL_FD_BRIDGE_IN] = null,
                                                  [JAIL_FD_BRIDGE_OUT] = null,
                                                  [JAIL_FD_WORKSPACE] = session->mount_fd,
-                                                 [JAIL_FD_IMAGE] = -1},
+                                                 [JAIL_FD_IMAGE... JAIL_FD_BIND_LAST] = -1},
                                          .outer_uid = session->uid,
                                          .outer_gid = session->gid,
                                          .standby = true,

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config/message/egress.h"
 #include "config/message/job.h"
 #include "config/server/config.h"
 #include "jail/base/buf.h"
@@ -62,7 +63,25 @@ static int check_key(const struct settings *settings, size_t i, struct err *rete
     return 0;
 }
 
-/* What config/ cannot know: that the names of policies lead somewhere. */
+static int check_secrets(const struct settings *settings, const struct policy_spec *spec, struct err *reterr)
+{
+    for (size_t i = 0; i < spec->n_egress; i++) {
+        const struct egress_rule *rule = &spec->egress[i];
+        for (size_t j = 0; j < rule->n_headers; j++) {
+            const char *secret = rule->headers[j].secret;
+            if (!server_config_egress_secret(settings->config, secret)) {
+                return server_config_fail(
+                    settings->config, "egress_secret", reterr,
+                    "policy %s: egress[%zu]: header[%zu]: secret \"%s\" is not configured; add egress_secret "
+                    "{ name: \"%s\" file: \"/...\" }",
+                    spec->name, i, j, secret, secret);
+            }
+        }
+    }
+    return 0;
+}
+
+/* What config/ cannot know: that the names of policies and of secrets lead somewhere. */
 static int check_references(const struct settings *settings, struct err *reterr)
 {
     int r = 0;
@@ -71,6 +90,9 @@ static int check_references(const struct settings *settings, struct err *reterr)
     }
     for (size_t i = 0; r == 0 && i < settings->config->n_keys; i++) {
         r = check_key(settings, i, reterr);
+    }
+    for (size_t i = 0; r == 0 && i < policy_set_count(settings->policies); i++) {
+        r = check_secrets(settings, policy_spec(policy_set_at(settings->policies, i)), reterr);
     }
     return r;
 }
@@ -380,6 +402,11 @@ int settings_find(const struct settings *settings, const struct job *job,
                        "session_id: is required: the policy '%.64s' keeps an interpreter for the jobs of one "
                        "session",
                        name);
+    }
+    struct err err = {0};
+    if (job->policy && settings_check_packages(policy_spec(policy), runtime, &err) < 0) {
+        return err_set(reterr, ERR_INVALID, EINVAL, "policy",
+                       "policy: the packages of the runtime '%.64s': %s", runtime->name, err.text);
     }
     *ret_runtime = runtime;
     *ret_policy = policy;

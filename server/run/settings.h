@@ -35,9 +35,14 @@ static inline void settings_unrefp(struct settings **settings)
 
 /* A sentence that names the interpreter, if it is not there to be executed, and what to do; false: it is, or
  * only a jail can tell. */
-#define ABSENT_INTERPRETER_BYTES 256
+#define ABSENT_INTERPRETER_BYTES 384
 bool settings_interpreter_absent(const struct settings *settings, const struct runtime_config *runtime,
                                  char ret[ABSENT_INTERPRETER_BYTES]);
+
+/* Whether what the runtime's packages need, as far as that is known, can be shown under that policy.
+ * ERR_HOST. */
+int settings_check_packages(const struct policy_spec *spec, const struct runtime_config *runtime,
+                            struct err *reterr);
 
 /* Finds the interpreters of all runtimes; part of settings_load(). */
 int settings_find_interpreters(struct settings *settings, const struct settings *before, struct err *reterr);

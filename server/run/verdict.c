@@ -16,6 +16,7 @@
 #include "jail/base/cleanup.h"
 #include "jail/base/err.h"
 #include "jail/jail.h"
+#include "policy/hint.h"
 #include "policy/policy.h"
 #include "server/kit/sentence.h"
 #include "server/kit/signals.h"
@@ -114,42 +115,92 @@ static const struct verdict_row verdict_rows[] = {
     [JAIL_END_LOST] = {JOB_EXECUTION_ERROR, EXIT_BY_SIGNAL + SIGKILL, SIGKILL, false, false, explain_lost},
 };
 
-/* The program's own end: its exit code, or 128+n and the signal's name. */
-static void apply_wait_status(int wstatus, struct job_result *result, struct buf *sentence)
+/* The call that the policy ends a program for, where it was such a call. */
+static void put_ending_call(const struct denied_table *denied, struct buf *ret)
 {
+    for (uint32_t i = 0; i < denied->n_calls; i++) {
+        const struct jail_denied_call *call = &denied->calls[i];
+        if (call->ended > 0) {
+            buf_puts(ret, ": ");
+            call_text(call->arch, call->nr, call->args, ret);
+            return;
+        }
+    }
+}
+
+/* The program's own end: its exit code, or 128+n and the signal's name. */
+static void apply_wait_status(const struct jail_result *jail, struct job_result *result, struct buf *sentence)
+{
+    int wstatus = jail->wstatus;
     if (WIFSIGNALED(wstatus)) {
         char name[SIGNAL_NAME_BYTES];
         result->signal = WTERMSIG(wstatus);
         result->exit_code = EXIT_BY_SIGNAL + result->signal;
-        buf_printf(sentence, "The program was ended by %s%s.", signal_name(result->signal, name),
-                   result->signal == SIGSYS ? ", a system call that the policy forbids" : "");
+        buf_printf(sentence, "The program was ended by %s", signal_name(result->signal, name));
+        if (result->signal == SIGSYS) {
+            buf_puts(sentence, ", a system call that the policy forbids");
+            put_ending_call(&jail->denied, sentence);
+        }
+        buf_putc(sentence, '.');
     } else {
         result->exit_code = WEXITSTATUS(wstatus);
     }
     result->status = result->exit_code == 0 && result->signal == 0 ? JOB_SUCCESS : JOB_EXECUTION_ERROR;
 }
 
-static int copy_denied(const struct jail_result *jail, struct job_result *result)
+/* One that has nothing to say but the name is not added. */
+static int add_call(const struct jail_denied_call *from, struct job_denied *ret)
 {
-    if (jail->n_denied == 0) {
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    call_text(from->arch, from->nr, from->args, &text);
+    if (!text.failed && strcmp(text.data, ret->name) == 0) {
         return 0;
     }
-    result->denied = calloc(jail->n_denied, sizeof result->denied[0]);
+    struct job_denied_call *calls = realloc(ret->calls, (ret->n_calls + 1) * sizeof *calls);
+    if (!calls) {
+        return -ENOMEM;
+    }
+    ret->calls = calls;
+    calls[ret->n_calls] = (struct job_denied_call){.call = buf_steal(&text), .count = from->count};
+    return calls[ret->n_calls].call ? (ret->n_calls++, 0) : -ENOMEM;
+}
+
+static int copy_row(const struct denied_table *table, const struct jail_denied *from, struct job_denied *ret)
+{
+    char name[64];
+    ret->count = from->count;
+    ret->name = strdup(from->nr < 0 ? "?" : policy_syscall_name(from->arch, from->nr, name, sizeof name));
+    int r = ret->name ? 0 : -ENOMEM;
+    for (uint32_t i = 0; r == 0 && i < table->n_calls; i++) {
+        const struct jail_denied_call *call = &table->calls[i];
+        r = call->nr == from->nr && call->arch == from->arch ? add_call(call, ret) : 0;
+    }
+    return r;
+}
+
+static int copy_denied(const struct denied_table *table, struct job_result *result)
+{
+    CLEANUP(buf_free) struct buf hint = BUF_INIT;
+    if (table->n_rows == 0) {
+        return 0;
+    }
+    result->denied = calloc(table->n_rows, sizeof result->denied[0]);
     if (!result->denied) {
         return -ENOMEM;
     }
-    for (size_t i = 0; i < jail->n_denied; i++) {
-        char name[64];
-        const struct jail_denied *from = &jail->denied[i];
-        result->denied[i].count = from->count;
-        result->denied[i].name =
-            strdup(from->nr < 0 ? "?" : policy_syscall_name(from->arch, from->nr, name, sizeof name));
-        if (!result->denied[i].name) {
-            return -ENOMEM;
-        }
+    for (uint32_t i = 0; i < table->n_rows; i++) {
         result->n_denied++;
+        int r = copy_row(table, &table->rows[i], &result->denied[i]);
+        if (r < 0) {
+            return r;
+        }
     }
-    return 0;
+    for (uint32_t i = 0; i < table->n_calls; i++) {
+        const struct jail_denied_call *call = &table->calls[i];
+        policy_hint(call->arch, call->nr, call->args, call->count, &hint);
+    }
+    result->hint = table->n_calls > 0 ? buf_steal(&hint) : NULL;
+    return table->n_calls == 0 || result->hint ? 0 : -ENOMEM;
 }
 
 static void copy_usage(const struct jail_result *jail, struct job_result *result)
@@ -173,7 +224,7 @@ static int take_sentence(struct buf *sentence, struct job_result *result)
     return result->error_text ? 0 : -ENOMEM;
 }
 
-static int apply_row(const struct verdict_row *row, int wstatus, const struct err *setup,
+static int apply_row(const struct verdict_row *row, const struct jail_result *jail, const struct err *setup,
                      struct job_result *result)
 {
     CLEANUP(buf_free) struct buf sentence = BUF_INIT;
@@ -185,7 +236,7 @@ static int apply_row(const struct verdict_row *row, int wstatus, const struct er
     if (row->explain) {
         row->explain(result, setup, &sentence);
     } else {
-        apply_wait_status(wstatus, result, &sentence);
+        apply_wait_status(jail, result, &sentence);
     }
     if (row->status == JOB_SETUP_ERROR && setup->step[0] != '\0') {
         result->step = strdup(setup->step);
@@ -203,11 +254,11 @@ int verdict_from_jail(const struct jail_result *jail, const struct err *setup, s
         ret->has_cpu = ret->has_memory_peak = ret->has_pids_peak = false; /* of the setup, not of a program */
         ret->cpu_ns = ret->memory_peak_bytes = ret->pids_peak = 0;
     }
-    int r = apply_row(&verdict_rows[jail->end], jail->wstatus, setup, ret);
-    return r < 0 ? r : copy_denied(jail, ret);
+    int r = apply_row(&verdict_rows[jail->end], jail, setup, ret);
+    return r < 0 ? r : copy_denied(&jail->denied, ret);
 }
 
 int verdict_from_setup_error(const struct err *setup, struct job_result *ret)
 {
-    return apply_row(&verdict_rows[JAIL_END_SETUP], 0, setup, ret);
+    return apply_row(&verdict_rows[JAIL_END_SETUP], NULL, setup, ret);
 }

@@ -20,6 +20,7 @@
 #include "jail/standby.h"
 #include "jail/watch.h"
 #include "policy/policy.h"
+#include "server/host/host.h"
 #include "server/kit/log.h"
 #include "server/run/settings.h"
 
@@ -31,6 +32,9 @@
  * reclaim it, to see whether it is used) walks through all copies of it, and a template that forks waits
  * meanwhile. From there on a template of its own serves the next ones. */
 #define COPIES_MAX 128u
+
+/* Without cgroups nothing else sees what the memory of jails is that wait in images. */
+#define WATCH_NS (100 * NS_PER_MS)
 
 #define SUCCESSOR_PAUSE_NS (5 * NS_PER_S)
 
@@ -53,6 +57,7 @@ static void measure(struct warm_jail *jail)
         jail_watch_memory(jail->jail, &template->pss_bytes, &template->private_bytes);
         LOG(template->warm->options.log, LOG_INFO, "template_ready",
             LOG_FIELD_STR("runtime", template->runtime->name),
+            LOG_FIELD_STR("image", template->image ? template->image->name : ""),
             LOG_FIELD_U64("parked_pss_bytes", template->pss_bytes),
             LOG_FIELD_U64("parked_private_bytes", template->private_bytes));
     }
@@ -81,7 +86,9 @@ static void on_parked_jail(void *arg, uint32_t events)
             template->n_building--;
             template->n_ready++;
             template->state = TEMPLATE_READY;
-            template->failures = 0;
+            if (!template->image) {
+                template->failures = 0; /* a stranger's has to show that with a job */
+            }
             measure(jail);
             tell_standbys(template);
         }
@@ -90,7 +97,13 @@ static void on_parked_jail(void *arg, uint32_t events)
         struct jail_result result;
         struct err err = {0};
         jail_collect(jail->jail, &result, &err);
-        err_set(&err, ERR_SETUP, 0, NULL, "a parked jail ended (%s)", jail_end_to_string(result.end));
+        char said[200];
+        warm_image_said(jail, said, sizeof said);
+        if (said[0]) {
+            err_clear(&err);
+        }
+        err_set(&err, ERR_SETUP, 0, NULL, "a parked jail ended (%s)%s%s", jail_end_to_string(result.end),
+                said[0] ? ", and has said: " : "", said);
         warm_template_unstock(jail);
         warm_jail_free(jail);
         warm_template_stumble(template, &err);
@@ -129,11 +142,35 @@ static void replace_aged(struct warm_template *template, uint64_t now_ns)
     }
 }
 
+/* For one of another image. A template that had no other waits for room, as if it had never begun. */
+static void give_up_jail(struct warm_jail *jail)
+{
+    struct warm_template *template = jail->template;
+    warm_template_unstock(jail);
+    if (template->state == TEMPLATE_STARTING) {
+        template->state = TEMPLATE_OFF;
+    }
+    warm_jail_free(jail);
+}
+
+/* What makes way does so at once: it would be back before the next look. */
+static bool has_room(const struct warm_template *template)
+{
+    struct warm_jail *makes_way = NULL;
+    while (template->image && !warm_image_has_room(template, &makes_way)) {
+        if (!makes_way) {
+            return false;
+        }
+        give_up_jail(makes_way);
+    }
+    return true;
+}
+
 static void tend_template(struct warm_template *template, uint64_t now_ns)
 {
     struct err err = {0};
     struct warm_jail *jail;
-    if (template->state == TEMPLATE_OFF && now_ns >= template->pause_ns) {
+    if (template->state == TEMPLATE_OFF && now_ns >= template->pause_ns && has_room(template)) {
         warm_template_start(template);
         return;
     }
@@ -143,7 +180,8 @@ static void tend_template(struct warm_template *template, uint64_t now_ns)
     replace_aged(template, now_ns);
     unsigned stock = template->n_ready + template->n_building;
     if (stock < template->runtime->warm_jails && template->n_building == 0 && may_park(template->warm) &&
-        now_ns >= template->pause_ns && warm_template_park(template, NULL, &jail, &err) < 0) {
+        now_ns >= template->pause_ns && has_room(template) &&
+        warm_template_park(template, NULL, &jail, &err) < 0) {
         warm_template_stumble(template, &err);
     }
 }
@@ -153,7 +191,7 @@ static void raise_successor(struct warm_template *template, uint64_t now_ns)
 {
     struct err err = {0};
     if (!template->successor && now_ns >= template->successor_due_ns &&
-        warm_template_new(template->warm, template->runtime, template->policy, template->owner,
+        warm_template_new(template->warm, template->runtime, template->policy, template->owner, NULL,
                           &template->successor, &err) < 0) {
         log_err(template->warm->options.log, LOG_WARNING, "no_further_template", &err);
         template->successor_due_ns = now_ns + SUCCESSOR_PAUSE_NS;
@@ -249,11 +287,19 @@ static void remove_template(struct warm_template **at)
     warm_template_retire(template);
 }
 
-/* One of a caller who has not come for as long as a template serves at most. */
+/* There for jobs that have come, and may come no more. */
+static bool is_on_demand(const struct warm_template *template)
+{
+    return template->owner[0] || template->image;
+}
+
+/* One of a caller, or in an image, for which no job has come for as long as a template serves at most; or its
+ * image is not the one of that name any more. */
 static bool is_forgotten(const struct warm_template *template, uint64_t now_ns)
 {
     uint64_t ttl_ns = template->runtime->template_ttl_ms * NS_PER_MS;
-    return template->owner[0] && ttl_ns > 0 && now_ns - template->asked_ns > ttl_ns;
+    return (is_on_demand(template) && ttl_ns > 0 && now_ns - template->asked_ns > ttl_ns) ||
+           warm_image_is_gone(template);
 }
 
 static void remove_forgotten(struct warm *warm, uint64_t now_ns)
@@ -268,11 +314,27 @@ static void remove_forgotten(struct warm *warm, uint64_t now_ns)
     }
 }
 
+static void watch_images(struct warm *warm, uint64_t now_ns)
+{
+    bool any;
+    struct err err = {0};
+    struct warm_jail *largest = warm_image_watch(warm, &any);
+    if (largest) {
+        err_set(&err, ERR_SETUP, ENOMEM, NULL,
+                "what stands ready in images holds more than max_image_template_bytes, and this most of it");
+        warm_template_fail(largest->template, &err);
+    }
+    if (any && !warm->options.host->cgroups) {
+        warm_tend_by(warm, now_ns + WATCH_NS);
+    }
+}
+
 void warm_tend(struct warm *warm)
 {
     uint64_t now_ns = clock_now_ns();
     if (warm) {
         remove_forgotten(warm, now_ns);
+        watch_images(warm, now_ns);
     }
     for (struct warm_template **at = warm ? &warm->templates : NULL; at && *at; at = &(*at)->next) {
         look_for_successor(at, now_ns);
@@ -284,17 +346,17 @@ static void on_timer(void *arg, uint32_t events)
 {
     (void)events;
     struct warm *warm = arg;
-    warm_tend(warm);
-    warm->options.publish(warm->options.publish_arg);
     warm->due_ns = clock_now_ns() + NS_PER_S;
     loop_timer_set(warm->timer, warm->due_ns);
+    warm_tend(warm);
+    warm->options.publish(warm->options.publish_arg);
 }
 
 static int add_template(struct warm *warm, const struct runtime_config *runtime, const struct policy *policy,
-                        const char *owner, struct err *reterr)
+                        const char *owner, const struct warm_image *image, struct err *reterr)
 {
     struct warm_template *template;
-    int r = warm_template_new(warm, runtime, policy, owner, &template, reterr);
+    int r = warm_template_new(warm, runtime, policy, owner, image, &template, reterr);
     if (r < 0) {
         return r;
     }
@@ -311,7 +373,7 @@ static int add_templates(struct warm *warm, struct err *reterr)
         const struct runtime_config *runtime = &settings->config->runtimes[i];
         const struct policy *policy = settings_warm_policy(settings, runtime);
         bool on_demand = runtime->template[0] && settings->config->template_scope != TEMPLATE_SCOPE_ALL;
-        int r = policy && !on_demand ? add_template(warm, runtime, policy, "", reterr) : 0;
+        int r = policy && !on_demand ? add_template(warm, runtime, policy, "", NULL, reterr) : 0;
         if (r < 0) {
             return r;
         }
@@ -358,24 +420,26 @@ void warm_free(struct warm *warm)
 }
 
 static struct warm_template *find_template(const struct warm *warm, const struct runtime_config *runtime,
-                                           const struct policy *policy, const char *owner)
+                                           const struct policy *policy, const char *owner,
+                                           const struct warm_image *image)
 {
     for (struct warm_template *template = warm->templates; template; template = template->next) {
         if (template->runtime == runtime && template->policy == policy &&
-            strcmp(template->owner, owner) == 0) {
+            strcmp(template->owner, owner) == 0 && warm_image_is(template, image)) {
             return template;
         }
     }
     return NULL;
 }
 
-/* The place of the caller's template that has waited longest for a job; NULL: there is none. */
-static struct warm_template **find_idle(struct warm *warm, unsigned *ret_n)
+/* The place of the one in an image, or of a caller, that has waited longest for a job; NULL: there is none.
+ */
+static struct warm_template **find_idle(struct warm *warm, bool in_image, unsigned *ret_n)
 {
     struct warm_template **idle = NULL;
     *ret_n = 0;
     for (struct warm_template **at = &warm->templates; *at; at = &(*at)->next) {
-        if ((*at)->owner[0]) {
+        if (is_on_demand(*at) && !(*at)->image == !in_image) {
             ++*ret_n;
             idle = !idle || (*at)->asked_ns < (*idle)->asked_ns ? at : idle;
         }
@@ -383,16 +447,24 @@ static struct warm_template **find_idle(struct warm *warm, unsigned *ret_n)
     return idle;
 }
 
-/* The first job of a caller: its template is started as soon as there is time for it. */
+static bool may_have_template(const struct settings *settings, const struct runtime_config *runtime,
+                              const struct policy *policy, bool in_image)
+{
+    return in_image ? runtime->warm_jails > 0 && settings->config->max_image_templates > 0 &&
+                          (runtime->standby[0] || warm_is_preloaded(runtime))
+                    : settings_warm_policy(settings, runtime) == policy;
+}
+
+/* The first job of a caller, or in an image: its template is started as soon as there is time for it. */
 static void add_on_demand(struct warm *warm, const struct runtime_config *runtime,
-                          const struct policy *policy, const char *owner)
+                          const struct policy *policy, const char *owner, const struct warm_image *image)
 {
     const struct settings *settings = warm->options.settings;
     uint64_t now_ns = clock_now_ns();
     unsigned n;
-    struct warm_template **idle = find_idle(warm, &n);
-    bool full = n >= settings->config->max_templates;
-    if (settings_warm_policy(settings, runtime) != policy ||
+    struct warm_template **idle = find_idle(warm, image, &n);
+    bool full = n >= (image ? settings->config->max_image_templates : settings->config->max_templates);
+    if (!may_have_template(settings, runtime, policy, image) ||
         (full && now_ns - (*idle)->asked_ns < KEEPS_PLACE_NS)) {
         return;
     }
@@ -400,7 +472,7 @@ static void add_on_demand(struct warm *warm, const struct runtime_config *runtim
         remove_template(idle);
     }
     struct err err = {0};
-    if (add_template(warm, runtime, policy, owner, &err) < 0) {
+    if (add_template(warm, runtime, policy, owner, image, &err) < 0) {
         log_err(warm->options.log, LOG_WARNING, "no_further_template", &err);
         return;
     }
@@ -409,14 +481,15 @@ static void add_on_demand(struct warm *warm, const struct runtime_config *runtim
 
 struct warm_jail *warm_take(struct warm *warm, const struct runtime_config *runtime,
                             const struct policy *policy, const struct jail_plan *plan,
-                            const struct session_workspace *session, const char *owner)
+                            const struct session_workspace *session, const char *owner,
+                            const struct warm_image *image)
 {
-    if (!runtime->template[0]) {
+    if (!runtime->template[0] || image) {
         owner = ""; /* no two jobs share anything */
     }
-    struct warm_template *template = find_template(warm, runtime, policy, owner);
-    if (!template && owner[0]) {
-        add_on_demand(warm, runtime, policy, owner);
+    struct warm_template *template = find_template(warm, runtime, policy, owner, image);
+    if (!template && (owner[0] || image)) {
+        add_on_demand(warm, runtime, policy, owner, image);
     }
     if (template) {
         template->asked_ns = clock_now_ns();
@@ -440,6 +513,7 @@ struct warm_jail *warm_take(struct warm *warm, const struct runtime_config *runt
     }
     warm_template_unstock(jail);
     template->n_jobs++;
+    template->failures = 0;
     tell_standbys(template);
     return jail;
 }
@@ -447,7 +521,9 @@ struct warm_jail *warm_take(struct warm *warm, const struct runtime_config *runt
 static void count_jails(const struct warm *warm, const struct runtime_config *runtime, struct warm_count *ret)
 {
     for (const struct warm_template *template = warm->templates; template; template = template->next) {
-        if (template->runtime == runtime) {
+        if (template->runtime == runtime && template->image) {
+            ret->in_images += template->n_ready;
+        } else if (template->runtime == runtime) {
             ret->parked += template->n_ready;
             ret->building += template->n_building;
             ret->pss_bytes = template->pss_bytes ? template->pss_bytes : ret->pss_bytes;

@@ -15,6 +15,7 @@ struct jail_plan;
 struct log;
 struct loop;
 struct policy;
+struct policy_image;
 struct runtime_config;
 struct session_workspace;
 struct settings;
@@ -46,20 +47,31 @@ void warm_tend(struct warm *warm);
  * interpreter's start is put off for as long as short jobs run. */
 void warm_tend_empty(struct warm *warm);
 
+/* The image whose files are the root of a job's jail. */
+struct warm_image {
+    int lock_fd; /* of its directory (server/image): while it is open, the files stay */
+    uint64_t imported_ms;
+    const struct policy_image *policy;
+};
+
 /* A jail for a job: a parked one, or one that its template is now asked for; NULL where there is no template
  * for this runtime under this policy that works, or none whose interpreter was started as the job's `plan`
  * wants it. A job of a `session` (NULL: none) gets a jail that is made for it, with the session's workspace
  * and ids. `owner` is settings_template_owner()'s: the first job of one gets NULL, and its template is
- * started. */
+ * started. So does the first job in an `image` (NULL: none): what it says of itself is a stranger's, so its
+ * interpreter is started in the jail of one job each, and there is none for sessions. */
 struct warm_jail *warm_take(struct warm *warm, const struct runtime_config *runtime,
                             const struct policy *policy, const struct jail_plan *plan,
-                            const struct session_workspace *session, const char *owner);
+                            const struct session_workspace *session, const char *owner,
+                            const struct warm_image *image);
 /* Kills what is left of it. Takes NULL. */
 void warm_jail_free(struct warm_jail *jail);
 struct jail *warm_jail_jail(struct warm_jail *jail);
 /* The plan of a standby jail, which takes its program by jail_standby_run(); NULL: a template's, by
  * jail_run(). */
 const struct jail_plan *warm_jail_standby_plan(const struct warm_jail *jail);
+/* True for one whose program is nevertheless a file, put where a template's jobs have theirs. */
+bool warm_jail_has_script(const struct warm_jail *jail);
 int warm_jail_scratch(const struct warm_jail *jail);
 void warm_jail_ids(const struct warm_jail *jail, uint32_t *ret_uid, uint32_t *ret_gid);
 /* The size limit its scratch was made with, room for a small script aside. */
@@ -67,9 +79,9 @@ uint64_t warm_jail_scratch_bytes(const struct warm_jail *jail);
 
 struct warm_count {
     const char *runtime;
-    unsigned parked, building;
-    uint64_t pss_bytes; /* of one parked jail, measured last; 0: not yet */
-    uint64_t replaced;  /* how often another template has taken the place of one that worked */
+    unsigned parked, building, in_images; /* `in_images`: ready in one; not among the others */
+    uint64_t pss_bytes;                   /* of one parked jail, measured last; 0: not yet */
+    uint64_t replaced; /* how often another template has taken the place of one that worked */
 };
 /* One row per runtime with a template; returns how many. */
 size_t warm_counts(const struct warm *warm, struct warm_count *ret, size_t max);

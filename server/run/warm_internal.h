@@ -1,15 +1,22 @@
-/* What the two halves of the warm starts share: warm.c keeps the stock, warm_template.c the templates. */
+/* What the parts of the warm starts share: warm.c keeps the stock, warm_template.c the templates,
+ * warm_standby.c and warm_image.c what jails of one job each are made of. */
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "server/run/settings.h"
 #include "server/run/warm.h"
 
 struct jail_plan;
+struct jail_spawn_options;
 struct jail_template;
 struct loop_source;
+
+/* A script up to this size needs no other size limit of the scratch than the one it was parked with. */
+#define SCRIPT_ROOM_BYTES 4096
 
 enum template_state {
     TEMPLATE_OFF,      /* not started, or waiting to be started again */
@@ -24,12 +31,23 @@ struct warm_jail {
     struct jail *jail;
     struct loop_source *source; /* NULL once it is taken */
     int scratch_fd;
+    int said_fd; /* of an image's interpreter, what it has complained of; -1: of no image */
     uint32_t uid, gid;
     bool has_id, ready;
     uint64_t parked_ns;
 };
 
-/* Of a runtime with `standby` there is no template process: see warm_standby.c. */
+/* The image of a template (warm_image.c). */
+struct template_image {
+    char name[65];
+    int fd; /* holds its files; -1: it has been given up, and holds none */
+    dev_t device;
+    ino_t inode;
+    uint64_t imported_ms;
+    struct jail_plan *built; /* what its jails are built by; NULL: the park plan */
+};
+
+/* Of a runtime with `standby`, and in an image, there is no template process: see warm_standby.c. */
 struct warm_template {
     unsigned references; /* the struct warm, and every jail */
     struct warm *warm;   /* NULL: retired, its settings may be gone */
@@ -40,6 +58,7 @@ struct warm_template {
     struct host *host;
     const struct runtime_config *runtime;
     const struct policy *policy;
+    struct template_image *image;     /* NULL: none */
     char owner[TEMPLATE_OWNER_BYTES]; /* whose jobs it makes jails for; "": everybody's */
     uint64_t asked_ns;                /* by a job, last */
     enum template_state state;
@@ -73,8 +92,10 @@ struct warm {
 };
 
 /* warm_template.c */
+/* `image`: NULL, or the one whose interpreter it starts. */
 int warm_template_new(struct warm *warm, const struct runtime_config *runtime, const struct policy *policy,
-                      const char *owner, struct warm_template **ret, struct err *reterr);
+                      const char *owner, const struct warm_image *image, struct warm_template **ret,
+                      struct err *reterr);
 void warm_template_start(struct warm_template *template);
 /* Its process has ended, or it cannot make jails: all its stock goes, and it is started again later or never.
  */
@@ -92,9 +113,40 @@ void warm_template_unstock(struct warm_jail *jail);
 /* All stocks are looked after then, if they would not be before. */
 void warm_tend_by(struct warm *warm, uint64_t due_ns);
 
+/* warm_program.c */
+/* A shared object for the interpreter to preload, rather than a program that keeps one. */
+bool warm_is_preloaded(const struct runtime_config *runtime);
+/* What an interpreter with it is started with; the array alone is the caller's. NULL: no memory. */
+char **warm_template_arguments(const struct warm_template *template);
+int warm_open_program(const struct warm_template *template, int *ret_fd, uint64_t *ret_bytes,
+                      struct err *reterr);
+
 /* warm_standby.c */
-/* True for a runtime whose jails start an interpreter each, ahead of their jobs. */
+/* True for a template whose jails start an interpreter each, ahead of their jobs. */
 bool warm_is_standby(const struct warm_template *template);
 int warm_standby_start(struct warm_template *template, struct err *reterr);
 /* The jail has its ids. */
 int warm_standby_park(const struct warm_template *template, struct warm_jail *jail, struct err *reterr);
+
+/* warm_image.c */
+/* Makes a template one of an image, with its plans. */
+int warm_image_attach(struct warm_template *template, const struct warm_image *image, struct err *reterr);
+/* Takes NULL. */
+void warm_image_free(struct template_image *image);
+/* `image` NULL: whether it is of none. */
+bool warm_image_is(const struct warm_template *template, const struct warm_image *image);
+/* Whether its name leads to something else now, or nowhere. */
+bool warm_image_is_gone(const struct warm_template *template);
+/* Adds to what is spawned for a template of an image what is special about that; `*ret_mount_fd` and
+ * `*ret_program_fd` (-1: none) are to be closed afterwards. */
+int warm_image_prepare(const struct warm_template *template, struct warm_jail *jail,
+                       struct jail_spawn_options *options, int *ret_mount_fd, int *ret_program_fd,
+                       struct err *reterr);
+/* Why a jail of one has ended, as far as it has said so: in one line of printable characters. */
+void warm_image_said(const struct warm_jail *jail, char *ret, size_t size);
+/* Looks after what stands ready in images, `*ret_any`. Where all of it holds more than it may, the one that
+ * holds most; else NULL. */
+struct warm_jail *warm_image_watch(const struct warm *warm, bool *ret_any);
+/* Whether there is memory left for one more jail of it. If not, and it has none, `*ret_makes_way` is one of
+ * the image whose last job was longest ago; else NULL. */
+bool warm_image_has_room(const struct warm_template *template, struct warm_jail **ret_makes_way);

@@ -31,7 +31,6 @@
 #include "jail/template.h"
 #include "policy/policy.h"
 #include "server/host/host.h"
-#include "server/host/programs.h"
 #include "server/kit/log.h"
 #include "server/run/settings.h"
 #include "server/sessions/sessions.h"
@@ -45,8 +44,11 @@
 /* How long a template that has gone may take to tell why. The warden waits meanwhile. */
 #define LAST_WORDS_NS (100 * NS_PER_MS)
 
-/* A script up to this size needs no other size limit of the scratch than the one it was parked with. */
-#define SCRIPT_ROOM_BYTES 4096
+/* So many times in a row an image's interpreter may fail to stand ready. */
+#define IMAGE_FAILURES_MAX 3
+
+/* For what packages write when they are imported: a list of fonts. */
+#define TEMPORARY_BYTES (16ull << 20)
 
 /* The plan of a job that asks for nothing of its own, or of one that has a session. */
 static int plain_plan(const struct warm_template *template, bool in_session, struct jail_plan **ret,
@@ -58,43 +60,13 @@ static int plain_plan(const struct warm_template *template, bool in_session, str
     ceilings.file_bytes = in_session ? session_file_bytes(template->warm->options.settings->config) : 0;
     struct job job = {
         .runtime = template->runtime->name, .session_id = in_session ? some_session : NULL, .code_size = 1};
-    struct policy_program program = {.runtime = template->runtime};
+    struct policy_program program = {.runtime = template->runtime, .proxy = true};
     return policy_build_plan(template->policy, &ceilings, &job, &program, ret, reterr);
 }
 
 static void plan_freep(struct jail_plan **plan)
 {
     jail_plan_free(*plan);
-}
-
-/* A shared object for the interpreter to preload, rather than a program that keeps one. */
-static bool is_preloaded(const struct warm_template *template)
-{
-    const char *end = strrchr(template->runtime->template, '.');
-    return end && strcmp(end, ".so") == 0;
-}
-
-/* INTERPRETER [OPTION...], how a job's command line begins; then a word of its own, and what to import
- * beforehand: [MODULE...]. */
-static char **template_arguments(const struct warm_template *template)
-{
-    static const char start[] = TEMPLATE_START, separator[] = "--";
-    const struct runtime_config *runtime = template->runtime;
-    const struct policy_spec *spec = policy_spec(template->policy);
-    char **argv = calloc(runtime->n_args + spec->n_preload + 3, sizeof *argv);
-    size_t n = 0;
-    if (!argv) {
-        return NULL;
-    }
-    argv[n++] = runtime->interpreter;
-    for (size_t i = 0; i < runtime->n_args; i++) {
-        argv[n++] = runtime->args[i];
-    }
-    argv[n++] = (char *)(uintptr_t)(is_preloaded(template) ? start : separator);
-    for (size_t i = 0; i < spec->n_preload; i++) {
-        argv[n++] = spec->preload[i];
-    }
-    return argv;
 }
 
 /* A call of the parked process, with the arguments that are always the same. */
@@ -179,13 +151,15 @@ static int make_plans(struct warm_template *template, uint32_t inner_uid, uint64
     template->files_late = policy_allows_call(template->policy, "prlimit64",
                                               (const uint64_t[6]){0, RLIMIT_NOFILE, UINTPTR_MAX / 2});
     make_session_plan(template);
-    CLEANUP(freep) char **argv = template_arguments(template);
+    CLEANUP(freep) char **argv = warm_template_arguments(template);
     if (!argv) {
         return err_errno(reterr, ENOMEM, "planning a template");
     }
     uint32_t inside = template->host->privileged ? inner_uid : plain->uid;
-    return jail_plan_for_template(plain, program_bytes, argv, is_preloaded(template), inside,
-                                  template->host->privileged, ret_own, reterr);
+    uint64_t temporary_bytes = template->runtime->n_preload > 0 ? TEMPORARY_BYTES : 0;
+    return jail_plan_for_template(plain, program_bytes, temporary_bytes, argv,
+                                  warm_is_preloaded(template->runtime), inside, template->host->privileged,
+                                  ret_own, reterr);
 }
 
 static void drop_stock(struct warm_template *template)
@@ -215,17 +189,21 @@ void warm_tend_by(struct warm *warm, uint64_t due_ns)
 static void fail(struct warm_template *template, const struct err *err)
 {
     struct log *log = template->warm->options.log;
-    bool hopeless = err->kind == ERR_HOST;
     template->failures += template->failures < DOUBLINGS_MAX;
+    bool hopeless = err->kind == ERR_HOST || (template->image && template->failures >= IMAGE_FAILURES_MAX);
     template->state = hopeless ? TEMPLATE_UNFIT : TEMPLATE_OFF;
     template->pause_ns = clock_now_ns() + (RESTART_DELAY_NS << template->failures);
     template->pss_bytes = 0;
-    const char *means = template->is_successor ? "the one that it was to relieve goes on"
+    const char *means = template->is_successor ? "the template that it was to relieve stays"
                                                : "jobs start their own interpreter";
     LOG(log, LOG_WARNING, "template_failed", LOG_FIELD_STR("runtime", template->runtime->name),
+        LOG_FIELD_STR("image", template->image ? template->image->name : ""),
         LOG_FIELD_STR("step", err->step), LOG_FIELD_STR("error", err->text),
         LOG_FIELD_BOOL("given_up", hopeless), LOG_FIELD_STR("means", means));
     stop(template);
+    if (template->image && hopeless) {
+        fd_closep(&template->image->fd);
+    }
     template->warm->options.publish(template->warm->options.publish_arg);
     if (!hopeless) {
         warm_tend_by(template->warm, template->pause_ns);
@@ -254,24 +232,6 @@ static void on_template_event(void *arg, uint32_t events)
     fail(template, &err);
 }
 
-static int open_program(const struct warm_template *template, int *ret_fd, uint64_t *ret_bytes,
-                        struct err *reterr)
-{
-    char path[PATH_MAX];
-    int r = program_find(template->runtime->template, path, reterr);
-    if (r < 0) {
-        return r;
-    }
-    struct stat st;
-    CLEANUP(fd_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) < 0) {
-        return err_set(reterr, ERR_HOST, errno, NULL, "%s: %s", path, strerror(errno));
-    }
-    *ret_bytes = (uint64_t)st.st_size;
-    *ret_fd = TAKE_FD(fd);
-    return 0;
-}
-
 static int spawn(struct warm_template *template, struct err *reterr)
 {
     uint32_t base, count;
@@ -279,7 +239,7 @@ static int spawn(struct warm_template *template, struct err *reterr)
     CLEANUP(plan_freep) struct jail_plan *own = NULL;
     CLEANUP(fd_closep) int program = -1;
     uint64_t program_bytes = 0;
-    int r = open_program(template, &program, &program_bytes, reterr);
+    int r = warm_open_program(template, &program, &program_bytes, reterr);
     if (r == 0) {
         r = make_plans(template, TEMPLATE_INNER_BASE + (template->uid - base), program_bytes, &own, reterr);
     }
@@ -317,7 +277,8 @@ void warm_template_start(struct warm_template *template)
 }
 
 int warm_template_new(struct warm *warm, const struct runtime_config *runtime, const struct policy *policy,
-                      const char *owner, struct warm_template **ret, struct err *reterr)
+                      const char *owner, const struct warm_image *image, struct warm_template **ret,
+                      struct err *reterr)
 {
     struct warm_template *template = calloc(1, sizeof *template);
     if (!template) {
@@ -326,7 +287,12 @@ int warm_template_new(struct warm *warm, const struct runtime_config *runtime, c
     *template = (struct warm_template){
         .references = 1, .warm = warm, .host = warm->options.host, .runtime = runtime, .policy = policy};
     snprintf(template->owner, sizeof template->owner, "%s", owner);
-    int r = warm_is_standby(template) ? 0 : idmap_take(template->host->ids, &template->uid, &template->gid);
+    int r = image ? warm_image_attach(template, image, reterr) : 0;
+    if (r < 0) {
+        warm_template_unref(template);
+        return r;
+    }
+    r = warm_is_standby(template) ? 0 : idmap_take(template->host->ids, &template->uid, &template->gid);
     if (r < 0) {
         warm_template_unref(template);
         return err_errno(reterr, -r, "taking an outer uid for a template");
@@ -384,7 +350,7 @@ void warm_template_fail(struct warm_template *template, const struct err *err)
 
 void warm_template_stumble(struct warm_template *template, const struct err *err)
 {
-    if (template->state != TEMPLATE_READY) {
+    if (template->state != TEMPLATE_READY || template->image) {
         warm_template_fail(template, err);
         return;
     }
@@ -406,6 +372,7 @@ void warm_template_unref(struct warm_template *template)
     }
     jail_plan_free(template->park_plan);
     jail_plan_free(template->session_plan);
+    warm_image_free(template->image);
     free(template);
 }
 
@@ -468,7 +435,7 @@ int warm_template_park(struct warm_template *template, const struct session_work
     if (!jail) {
         return err_errno(reterr, ENOMEM, "parking a jail");
     }
-    *jail = (struct warm_jail){.template = template, .scratch_fd = -1};
+    *jail = (struct warm_jail){.template = template, .scratch_fd = -1, .said_fd = -1};
     template->references++;
     int r = park(template, session, jail, reterr);
     if (r == 0) {
@@ -517,6 +484,7 @@ void warm_jail_free(struct warm_jail *jail)
         idmap_give_back(jail->template->host->ids, jail->uid);
     }
     fd_closep(&jail->scratch_fd);
+    fd_closep(&jail->said_fd);
     warm_template_unref(jail->template);
     free(jail);
 }

@@ -217,6 +217,17 @@ void session_disk_changed(struct session *session)
     }
 }
 
+int session_disk_check_free(const struct session_disk *disk, uint64_t bytes, struct err *reterr)
+{
+    uint64_t kept = disk->sessions->free_bytes, left = store_free_bytes(disk->store);
+    return left >= kept && left - kept >= bytes
+               ? 0
+               : err_set(reterr, ERR_BUSY, ENOSPC, NULL,
+                         "the disk has %" PRIu64 " bytes left, of which %" PRIu64
+                         " stay free: not enough for %" PRIu64 " more",
+                         left, kept, bytes);
+}
+
 int session_disk_check(const struct session *session, uint64_t input_bytes, struct err *reterr)
 {
     char text[200];
@@ -278,16 +289,54 @@ void session_disk_end(struct session *session)
 
 /* ---- Making and opening ---- */
 
-int session_disk_make(struct session *session, struct err *reterr)
+static struct stored_session stored_of(const struct session *session)
 {
     struct stored_session stored = {.created_ms = session->created_ms};
     memcpy(stored.id, session->id, sizeof stored.id);
     memcpy(stored.owner, session->owner->hash, sizeof stored.owner);
-    int r = store_make(session->all->disk->store, &stored, session->name, reterr);
+    return stored;
+}
+
+int session_disk_make(struct session *session, struct err *reterr)
+{
+    struct stored_session stored = stored_of(session);
+    int r = store_make(session->all->disk->store, session->staged ? NULL : &stored, session->name, reterr);
     if (r < 0) {
         session_disk_gone(session->all->disk); /* what there is of it */
     }
     return r;
+}
+
+int session_disk_commit(struct session_disk *disk, struct session *const *staged, size_t n,
+                        struct err *reterr)
+{
+    struct store_staged rows[SESSION_OTHERS_MAX];
+    size_t n_rows = 0;
+    for (size_t i = 0; i < n && i < SESSION_OTHERS_MAX; i++) {
+        if (!staged[i]->dying) {
+            rows[n_rows++] = (struct store_staged){.name = staged[i]->name, .session = stored_of(staged[i])};
+        }
+    }
+    return n_rows > 0 ? store_commit(disk->store, rows, n_rows, reterr) : 0;
+}
+
+int session_disk_stage(struct session_disk *disk, char ret_name[STORE_NAME_BYTES], int *ret_fd,
+                       struct err *reterr)
+{
+    int r = store_make(disk->store, NULL, ret_name, reterr);
+    return r < 0 ? r : store_enter(disk->store, ret_name, ret_fd, reterr);
+}
+
+int session_disk_exchange(struct session *session, const char *staged, struct err *reterr)
+{
+    return store_swap(session->all->disk->store, staged, session->name, reterr);
+}
+
+void session_disk_unstage(struct session_disk *disk, const char *staged)
+{
+    if (store_end(disk->store, staged) == 0) {
+        session_disk_gone(disk);
+    }
 }
 
 int session_disk_open(struct session *session, int *ret_mount_fd, struct err *reterr)

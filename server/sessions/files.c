@@ -38,6 +38,7 @@ struct file_task {
     uint64_t bytes; /* of it */
     struct session_owner *owner;
     struct session *session; /* entered; NULL while it waits */
+    struct file_work *work;  /* NULL: one step, on one session */
     struct msg_session_answer answer;
 };
 
@@ -56,25 +57,38 @@ struct session_files {
 
 /* ---- Between a question and its answer ---- */
 
+static void work_free(struct file_task *task)
+{
+    struct file_work *work = TAKE_PTR(task->work);
+    if (work) {
+        work->free(work);
+    }
+}
+
 static void task_free(struct file_task *task)
 {
     if (task) {
         fd_closep(&task->content);
+        work_free(task);
         free(task);
     }
 }
 
-static void leave(struct file_task *task, bool done)
+void session_files_leave(struct session *session, bool done)
 {
-    struct session *session = TAKE_PTR(task->session);
-    if (!session) {
-        return;
-    }
     session_leave(session, done);
     if (!session->has_id) {
         fd_closep(&session->fd);
     }
     session_unref(session);
+}
+
+static void leave(struct file_task *task, bool done)
+{
+    struct session *session = TAKE_PTR(task->session);
+    if (session) {
+        session_files_leave(session, done);
+    }
 }
 
 static int not_found(struct err *reterr)
@@ -112,7 +126,7 @@ static int enter(struct file_task *task, struct err *reterr)
 }
 
 /* On disk it needs no jail for that, and so no outer id. */
-static int open_workspace(struct session *session, struct err *reterr)
+int session_files_open(struct session *session, struct err *reterr)
 {
     if (session->lost) {
         return err_set(reterr, ERR_BUSY, EPIPE, NULL,
@@ -123,16 +137,22 @@ static int open_workspace(struct session *session, struct err *reterr)
                : store_enter(session_disk_store(session->all->disk), session->name, &session->fd, reterr);
 }
 
-static int prepare(struct file_task *task, struct files_request *ret, struct err *reterr)
+static int prepare(struct file_task *task, struct file_step *step, struct err *reterr)
 {
     const struct msg_session_query *query = &task->ask.query;
+    struct files_request *ret = &step->request;
+    memset(step, 0, sizeof *step); /* all of it goes to another process */
+    if (task->work) {
+        return task->work->begin(task->work, &task->ask, task->owner, &task->answer, step, reterr);
+    }
     int r = enter(task, reterr);
-    r = r < 0 ? r : open_workspace(task->session, reterr);
+    r = r < 0 ? r : session_files_open(task->session, reterr);
     if (r < 0) {
         return r;
     }
     const struct session *session = task->session;
-    memset(ret, 0, sizeof *ret); /* all of it goes to another process */
+    step->workspace = session->fd;
+    step->content = task->content;
     ret->what = query->what;
     ret->uid = session->uid;
     ret->gid = session->gid;
@@ -165,6 +185,7 @@ static void conclude(struct session_files *files, struct file_task *task, const 
     const struct sessions_options *options = &files->sessions->options;
     bool is_put = task->ask.query.what == SESSION_FILE_PUT;
     leave(task, is_put ? err->kind == ERR_NONE : true);
+    work_free(task);
     task->answer.id = task->ask.query.id;
     task->answer.kind = err->kind;
     snprintf(task->answer.text, sizeof task->answer.text, "%s", err->text);
@@ -184,6 +205,22 @@ static void worker_stop(struct worker *worker)
 }
 
 static void next_tasks(struct session_files *files);
+static int worker_send(struct worker *worker, const struct file_step *step, struct err *reterr);
+
+/* Whether another step of the same task has begun; else `answer->err` says how it ended. */
+static bool go_on(struct worker *worker, struct file_task *task, struct files_answer *answer)
+{
+    struct file_step step;
+    struct err err = {0};
+    memset(&step, 0, sizeof step);
+    int r = task->work->next(task->work, answer, &task->answer, &step, &err);
+    r = r == 1 ? worker_send(worker, &step, &err) : r;
+    answer->err = err;
+    if (r == 1) {
+        worker->task = task;
+    }
+    return r == 1;
+}
 
 static void on_done(void *arg, uint32_t events)
 {
@@ -201,8 +238,11 @@ static void on_done(void *arg, uint32_t events)
         fd_closep(&fd);
         return;
     }
+    if (task->work && go_on(worker, task, &answer)) {
+        return;
+    }
     task->owner->files_busy = false;
-    if (answer.err.kind != ERR_NONE) {
+    if (answer.err.kind != ERR_NONE && task->session) {
         explain(task->session, task->ask.query.what, &answer.err);
     } else if (task->ask.query.what == SESSION_FILE_GET) {
         task->answer.size = answer.size;
@@ -228,21 +268,28 @@ static int worker_start(struct worker *worker, struct err *reterr)
     return r;
 }
 
-static int worker_begin(struct worker *worker, struct file_task *task, struct err *reterr)
+/* 1: it is being done. */
+static int worker_send(struct worker *worker, const struct file_step *step, struct err *reterr)
 {
-    struct files_request request;
-    int r = prepare(task, &request, reterr);
-    r = r < 0 ? r : worker_start(worker, reterr);
+    int r = worker_start(worker, reterr);
     if (r < 0) {
         return r;
     }
-    if (files_process_begin(worker->process, &request, task->session->fd, task->content) < 0) {
+    if (files_process_begin(worker->process, &step->request, step->workspace, step->content) < 0) {
         worker_stop(worker); /* it has ended since; another one has not */
         r = worker_start(worker, reterr);
-        r = r < 0 ? r : files_process_begin(worker->process, &request, task->session->fd, task->content);
+        r = r < 0 ? r : files_process_begin(worker->process, &step->request, step->workspace, step->content);
     }
+    return r < 0 ? err_errno(reterr, -r, "asking for a file of a session") : 1;
+}
+
+static int worker_begin(struct worker *worker, struct file_task *task, struct err *reterr)
+{
+    struct file_step step;
+    int r = prepare(task, &step, reterr);
+    r = r < 0 ? r : worker_send(worker, &step, reterr);
     if (r < 0) {
-        return err_errno(reterr, -r, "asking for a file of a session");
+        return r;
     }
     worker->task = task;
     task->owner->files_busy = true;
@@ -289,9 +336,8 @@ static int task_new(struct sessions *sessions, const struct session_file_ask *as
         return err_errno(reterr, errno, "asking for a file of a session");
     }
     uint64_t bytes = (uint64_t)st.st_size;
-    if (content >= 0 &&
-        (owner->files_waiting >= WAITING_MAX ||
-         (owner->files_waiting_bytes > 0 && owner->files_waiting_bytes + bytes > WAITING_BYTES_MAX))) {
+    if (owner->files_waiting >= WAITING_MAX || (content >= 0 && owner->files_waiting_bytes > 0 &&
+                                                owner->files_waiting_bytes + bytes > WAITING_BYTES_MAX)) {
         return err_set(reterr, ERR_RATE, EAGAIN, NULL,
                        "too many requests for files of this key's sessions wait already");
     }
@@ -310,8 +356,8 @@ static int task_new(struct sessions *sessions, const struct session_file_ask *as
     return 0;
 }
 
-int session_files_ask(struct sessions *sessions, const struct session_file_ask *ask, int content,
-                      struct err *reterr)
+static int enqueue(struct sessions *sessions, const struct session_file_ask *ask, int content,
+                   struct file_work *work, struct err *reterr)
 {
     struct session_files *files = sessions->files;
     struct session_owner *owner;
@@ -321,6 +367,7 @@ int session_files_ask(struct sessions *sessions, const struct session_file_ask *
     if (r < 0) {
         return r;
     }
+    task->work = work;
     struct file_task **at = &files->first;
     while (*at) {
         at = &(*at)->next;
@@ -330,6 +377,22 @@ int session_files_ask(struct sessions *sessions, const struct session_file_ask *
     owner->files_waiting_bytes += task->bytes;
     next_tasks(files);
     return 0;
+}
+
+int session_files_ask(struct sessions *sessions, const struct session_file_ask *ask, int content,
+                      struct err *reterr)
+{
+    return enqueue(sessions, ask, content, NULL, reterr);
+}
+
+int session_files_ask_work(struct sessions *sessions, const struct session_file_ask *ask,
+                           struct file_work *work, struct err *reterr)
+{
+    int r = enqueue(sessions, ask, -1, work, reterr);
+    if (r < 0) {
+        work->free(work);
+    }
+    return r;
 }
 
 void session_files_forget(struct sessions *sessions, const void *asker)

@@ -16,6 +16,7 @@
 #include "jail/base/helper.h"
 #include "jail/base/io.h"
 #include "jail/resources/scratch.h"
+#include "server/sessions/copy.h"
 
 #define PRIORITY 10
 /* Of all paths of one list. */
@@ -35,9 +36,22 @@ struct files_task {
     int ret_fd;
 };
 
+/* As many as one list may have. */
+static void cut_rows(struct session_rows *rows)
+{
+    size_t left = LIST_PATHS_BYTES_MAX, n = 0;
+    while (n < rows->n_files && n < MSG_SESSION_FILES_MAX && strlen(rows->files[n].path) + 32 <= left) {
+        left -= strlen(rows->files[n++].path) + 32; /* and two numbers */
+    }
+    for (size_t i = n; i < rows->n_files; i++) {
+        rows->truncated = true;
+        free(rows->files[i].path);
+    }
+    rows->n_files = n;
+}
+
 static int to_rows(struct scratch_list *list, struct session_rows *ret, struct err *reterr)
 {
-    size_t left = LIST_PATHS_BYTES_MAX;
     ret->truncated = list->truncated;
     ret->files = calloc(list->n_files + 1, sizeof *ret->files);
     if (!ret->files) {
@@ -45,33 +59,33 @@ static int to_rows(struct scratch_list *list, struct session_rows *ret, struct e
     }
     for (size_t i = 0; i < list->n_files; i++) {
         struct scratch_file *file = &list->files[i];
-        size_t bytes = strlen(file->path) + 32; /* and two numbers */
-        if (bytes > left || ret->n_files == MSG_SESSION_FILES_MAX) {
-            ret->truncated = true;
-            break;
-        }
-        left -= bytes;
         struct session_file *row = &ret->files[ret->n_files++];
         row->path = TAKE_PTR(file->path);
         row->size = file->size_bytes;
         row->modified_ms = (uint64_t)file->mtime.tv_sec * 1000 + (uint64_t)file->mtime.tv_nsec / NS_PER_MS;
     }
+    cut_rows(ret);
     return 0;
+}
+
+static int give_rows(struct files_task *task, const struct session_rows *rows, struct err *reterr)
+{
+    CLEANUP(buf_free) struct buf packed = BUF_INIT;
+    int r = session_rows_encode(rows, &packed, reterr);
+    if (r < 0) {
+        return r;
+    }
+    r = io_memfd("sessions", packed.data ? packed.data : "", packed.len, &task->ret_fd);
+    return r < 0 ? err_errno(reterr, -r, "telling of sessions") : 0;
 }
 
 static int list_files(struct files_task *task, struct err *reterr)
 {
     CLEANUP(scratch_list_free) struct scratch_list list = {0};
     CLEANUP(session_rows_clear) struct session_rows rows = {0};
-    CLEANUP(buf_free) struct buf packed = BUF_INIT;
     int r = scratch_list(task->workspace, task->request.most, task->request.most, &list, reterr);
     r = r < 0 ? r : to_rows(&list, &rows, reterr);
-    r = r < 0 ? r : session_rows_encode(&rows, &packed, reterr);
-    if (r < 0) {
-        return r;
-    }
-    r = io_memfd("sessions", packed.data ? packed.data : "", packed.len, &task->ret_fd);
-    return r < 0 ? err_errno(reterr, -r, "telling of sessions") : 0;
+    return r < 0 ? r : give_rows(task, &rows, reterr);
 }
 
 static int no_such_file(int r, const char *what, struct err *reterr)
@@ -122,12 +136,37 @@ static int delete_file(struct files_task *task, struct err *reterr)
     return r < 0 ? no_such_file(r, "removing", reterr) : 0;
 }
 
+static int copy_all(struct files_task *task, struct err *reterr)
+{
+    const struct files_request *request = &task->request;
+    const struct copy_order order = {
+        .uid = request->uid, .gid = request->gid, .bytes = request->bytes, .entries = request->most};
+    struct copy_counts counts = {0};
+    int r = workspace_copy(task->workspace, task->content, &order, &counts, reterr);
+    task->answer.files = counts.files;
+    task->answer.left_out = counts.left_out;
+    return r;
+}
+
+static int compare_all(struct files_task *task, struct err *reterr)
+{
+    CLEANUP(session_rows_clear) struct session_rows rows = {0};
+    int r = workspace_compare(task->workspace, task->content, task->request.most, &rows, reterr);
+    if (r == 0) {
+        cut_rows(&rows);
+    }
+    return r < 0 ? r : give_rows(task, &rows, reterr);
+}
+
 static int (*const doers[SESSION_QUERY_COUNT])(struct files_task *task, struct err *reterr) = {
-    [SESSION_FILES] = list_files,
-    [SESSION_FILE_GET] = get_file,
-    [SESSION_FILE_PUT] = put_file,
-    [SESSION_FILE_DELETE] = delete_file,
+    [SESSION_FILES] = list_files,        [SESSION_FILE_GET] = get_file, [SESSION_FILE_PUT] = put_file,
+    [SESSION_FILE_DELETE] = delete_file, [SESSION_FORK] = copy_all,     [SESSION_DIFF] = compare_all,
 };
+
+static bool takes_two(enum session_query what)
+{
+    return what == SESSION_FILE_PUT || what == SESSION_FORK || what == SESSION_DIFF;
+}
 
 static int serve_one(int sock)
 {
@@ -139,7 +178,7 @@ static int serve_one(int sock)
     CLEANUP(fd_closep) int workspace = given[0];
     CLEANUP(fd_closep) int content = given[1];
     CLEANUP(fd_closep) int found = -1;
-    if (n != (ssize_t)sizeof task.request || n_given != (task.request.what == SESSION_FILE_PUT ? 2 : 1)) {
+    if (n != (ssize_t)sizeof task.request || n_given != (takes_two(task.request.what) ? 2 : 1)) {
         return -EPIPE;
     }
     task.workspace = workspace;

@@ -104,6 +104,10 @@ int sessions_find_asked(const struct sessions *sessions, const struct session_as
                         struct err *reterr)
 {
     int r = session_find(sessions, ask->config, ask->key, ask->session_id, ret, reterr);
+    if (r == 0 && *ret && (*ret)->held) {
+        return err_set(reterr, ERR_BUSY, EBUSY, NULL,
+                       "server busy: the workspace of this session is being copied");
+    }
     return r < 0 || *ret || !ask->kept
                ? r
                : err_set(reterr, ERR_CONFLICT, ENOENT, "session",
@@ -122,10 +126,11 @@ int session_try(const struct sessions *sessions, const struct session_ask *ask, 
     if (hash_of(ask->config, ask->key, nobody.hash) < 0) {
         return no_key(reterr);
     }
+    const struct session_want want = {.session = *ret, .count = !*ret};
     struct session_owner *const *owner = tfind(nobody.hash, &sessions->owners, sessions_by_hash);
     return *ret && !session_is_on_disk(*ret)
                ? 0
-               : sessions_check_room(sessions, ask->config, owner ? *owner : &nobody, *ret, &retry_after_ms,
+               : sessions_check_room(sessions, ask->config, owner ? *owner : &nobody, &want, &retry_after_ms,
                                      reterr);
 }
 
@@ -158,7 +163,7 @@ size_t sessions_list(const struct sessions *sessions, const struct server_config
         return 0;
     }
     for (const struct session *session = sessions->first; session && n < max; session = session->next) {
-        if (!session->lost && belongs_to(session, hash)) {
+        if (!session->lost && !session->staged && belongs_to(session, hash)) {
             ret[n++] = row_of(session);
         }
     }

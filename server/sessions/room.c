@@ -117,15 +117,20 @@ static struct room room_of(const struct sessions *sessions, const struct server_
 }
 
 static bool has_too_many(const struct room *room, const struct session_owner *owner,
-                         const struct session *session)
+                         const struct session_want *want)
 {
-    return !session && owner->count + 1 > room->count;
+    return want->count > 0 && owner->count + want->count > room->count;
 }
 
-static bool is_over(const struct room *room, const struct session_owner *owner, const struct session *session)
+static uint64_t bytes_of(const struct session_want *want)
 {
-    return has_too_many(room, owner, session) ||
-           owner->bytes + (session ? 0 : SESSION_OWN_BYTES) > room->bytes;
+    return want->bytes + (uint64_t)want->count * SESSION_OWN_BYTES;
+}
+
+static bool is_over(const struct room *room, const struct session_owner *owner,
+                    const struct session_want *want)
+{
+    return has_too_many(room, owner, want) || owner->bytes + bytes_of(want) > room->bytes;
 }
 
 /* For another one of its owner's. */
@@ -148,20 +153,25 @@ static struct session *next_idle(struct deadline *at, const struct session_owner
 }
 
 static int refuse(const struct sessions *sessions, const struct server_config *config,
-                  const struct session_owner *owner, const struct session *session, const struct room *room,
+                  const struct session_owner *owner, const struct session_want *want, const struct room *room,
                   uint64_t *ret_retry_after_ms, struct err *reterr)
 {
-    const struct session *oldest = next_idle(sessions->idle.first, owner, session);
+    const struct session *oldest = next_idle(sessions->idle.first, owner, want->session);
     uint64_t now_ns = clock_now_ns();
     if (oldest) {
         uint64_t at_ns = oldest->idle_ns + config->session_evict_after_ms * NS_PER_MS;
         at_ns = at_ns < oldest->deadline.at_ns ? at_ns : oldest->deadline.at_ns;
         *ret_retry_after_ms = at_ns > now_ns ? (at_ns - now_ns) / NS_PER_MS : 0;
     }
-    char what[120];
-    if (has_too_many(room, owner, session)) {
+    char what[160];
+    if (has_too_many(room, owner, want)) {
         snprintf(what, sizeof what, "this key has %" PRIu32 " sessions, and may have %" PRIu64, owner->count,
                  room->count);
+    } else if (want->bytes > 0) {
+        snprintf(what, sizeof what,
+                 "the sessions of this key hold %" PRIu64 " bytes, %" PRIu64
+                 " more are asked for, and may hold %" PRIu64,
+                 owner->bytes, bytes_of(want), room->bytes);
     } else {
         snprintf(what, sizeof what, "the sessions of this key hold %" PRIu64 " bytes, and may hold %" PRIu64,
                  owner->bytes, room->bytes);
@@ -172,32 +182,32 @@ static int refuse(const struct sessions *sessions, const struct server_config *c
 }
 
 int sessions_check_room(const struct sessions *sessions, const struct server_config *config,
-                        const struct session_owner *owner, const struct session *session,
+                        const struct session_owner *owner, const struct session_want *want,
                         uint64_t *ret_retry_after_ms, struct err *reterr)
 {
     struct room room = room_of(sessions, config, owner);
     struct session_owner left = *owner;
     uint64_t now_ns = clock_now_ns();
-    for (const struct session *idle = next_idle(sessions->idle.first, owner, session);
-         idle && is_over(&room, &left, session); idle = next_idle(idle->deadline.next, owner, session)) {
+    for (const struct session *idle = next_idle(sessions->idle.first, owner, want->session);
+         idle && is_over(&room, &left, want); idle = next_idle(idle->deadline.next, owner, want->session)) {
         if (may_go(idle, config, now_ns)) {
             left.count--;
             left.bytes -= idle->counted_bytes;
         }
     }
-    return is_over(&room, &left, session)
-               ? refuse(sessions, config, owner, session, &room, ret_retry_after_ms, reterr)
+    return is_over(&room, &left, want)
+               ? refuse(sessions, config, owner, want, &room, ret_retry_after_ms, reterr)
                : 0;
 }
 
 struct session *sessions_in_the_way(const struct sessions *sessions, const struct server_config *config,
-                                    const struct session_owner *owner, const struct session *session)
+                                    const struct session_owner *owner, const struct session_want *want)
 {
     struct room room = room_of(sessions, config, owner);
-    struct session *idle = next_idle(sessions->idle.first, owner, session);
+    struct session *idle = next_idle(sessions->idle.first, owner, want->session);
     uint64_t now_ns = clock_now_ns();
     while (idle && !may_go(idle, config, now_ns)) {
-        idle = next_idle(idle->deadline.next, owner, session);
+        idle = next_idle(idle->deadline.next, owner, want->session);
     }
-    return idle && is_over(&room, owner, session) ? idle : NULL;
+    return idle && is_over(&room, owner, want) ? idle : NULL;
 }

@@ -303,14 +303,15 @@ static int append(struct sessions *sessions, struct session *session, struct err
     return 0;
 }
 
-static int session_new(struct sessions *sessions, struct session_owner *owner, const char *session_id,
-                       struct session **ret, struct err *reterr)
+int session_new(struct sessions *sessions, struct session_owner *owner, const char *session_id, bool staged,
+                struct session **ret, struct err *reterr)
 {
     struct session *session = session_alloc(sessions, session_id, owner, clock_wall_ms());
     if (!session) {
         return err_errno(reterr, ENOMEM, "making a session");
     }
     session->fresh = true;
+    session->held = session->staged = staged;
     int r = make_workspace(session, reterr);
     bool is_made = r == 0;
     r = r < 0 ? r : append(sessions, session, reterr);
@@ -329,20 +330,20 @@ uint64_t session_file_bytes(const struct server_config *config)
     return config->session_directory[0] ? config->session_bytes : 0;
 }
 
-static void take_settings(struct sessions *sessions, const struct server_config *config)
+void sessions_take_settings(struct sessions *sessions, const struct server_config *config)
 {
     sessions->idle.timeout_ns = config->session_ttl_ms * NS_PER_MS;
     sessions->limits = (struct tree_limits){.bytes = config->session_bytes, .files = config->session_inodes};
     sessions->free_bytes = config->session_free_bytes;
 }
 
-static int make_room(struct sessions *sessions, const struct server_config *config,
-                     const struct session_owner *owner, const struct session *session,
-                     uint64_t *ret_retry_after_ms, struct err *reterr)
+int sessions_make_room(struct sessions *sessions, const struct server_config *config,
+                       const struct session_owner *owner, const struct session_want *want,
+                       uint64_t *ret_retry_after_ms, struct err *reterr)
 {
-    int r = sessions_check_room(sessions, config, owner, session, ret_retry_after_ms, reterr);
+    int r = sessions_check_room(sessions, config, owner, want, ret_retry_after_ms, reterr);
     struct session *oldest;
-    while (r == 0 && (oldest = sessions_in_the_way(sessions, config, owner, session))) {
+    while (r == 0 && (oldest = sessions_in_the_way(sessions, config, owner, want))) {
         LOG(*sessions->options.log, LOG_INFO, "session_evicted", LOG_FIELD_STR("session_id", oldest->id),
             LOG_FIELD_U64("bytes", oldest->counted_bytes),
             LOG_FIELD_U64("idle_ms", (clock_now_ns() - oldest->idle_ns) / NS_PER_MS));
@@ -377,7 +378,7 @@ int session_enter(struct sessions *sessions, const struct session_ask *ask, stru
 {
     struct session *session;
     struct session_owner *owner;
-    take_settings(sessions, ask->config);
+    sessions_take_settings(sessions, ask->config);
     *ret_retry_after_ms = 0;
     int r = sessions_find_asked(sessions, ask, &session, reterr);
     r = r < 0 ? r : sessions_owner(sessions, ask->config, ask->key, &owner, reterr);
@@ -388,13 +389,14 @@ int session_enter(struct sessions *sessions, const struct session_ask *ask, stru
     if (is_there) {
         session_recount(session);
     }
-    r = make_room(sessions, ask->config, owner, session, ret_retry_after_ms, reterr);
+    const struct session_want want = {.session = session, .count = is_new};
+    r = sessions_make_room(sessions, ask->config, owner, &want, ret_retry_after_ms, reterr);
     if (is_there && !session_is_on_disk(session)) {
         fit(session, r < 0);
         err_clear(reterr);
         r = 0;
     }
-    r = r == 0 && is_new ? session_new(sessions, owner, ask->session_id, &session, reterr) : r;
+    r = r == 0 && is_new ? session_new(sessions, owner, ask->session_id, false, &session, reterr) : r;
     if (r < 0) {
         return r;
     }
@@ -547,7 +549,7 @@ int sessions_new(const struct sessions_options *options, const struct server_con
     sessions->options = *options;
     sessions->deadlines =
         (struct deadlines){.queues = &sessions->idle, .n_queues = 1, .passed = on_expiry, .arg = sessions};
-    take_settings(sessions, config);
+    sessions_take_settings(sessions, config);
     int r = deadlines_start(&sessions->deadlines, options->loop, reterr);
     r = r < 0 ? r : session_files_new(sessions, &sessions->files, reterr);
     if (r == 0 && config->session_directory[0]) {

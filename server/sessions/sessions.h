@@ -109,6 +109,11 @@ struct session_file_ask {
  * failure nobody is answered; ERR_RATE: too many of the key's wait for another file to be put. */
 int session_files_ask(struct sessions *sessions, const struct session_file_ask *ask, int content,
                       struct err *reterr);
+/* The same about copies of the session that the question names, and what differs between two. A fork and a
+ * restore happen wholly or not at all, and between them and the session's jobs there is no half:
+ * ERR_CONFLICT: jobs run in it, or a session that is to be made is there; jobs that come meanwhile are
+ * ERR_BUSY. What fills the copies comes from `what` and the others of the query. */
+int session_branch_ask(struct sessions *sessions, const struct session_file_ask *ask, struct err *reterr);
 /* Whoever asked is gone: what waits is dropped, and of what is being done nobody is told. Takes
  * NULL. */
 void session_files_forget(struct sessions *sessions, const void *asker);

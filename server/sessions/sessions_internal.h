@@ -4,6 +4,7 @@
  *     lookup.c              what is found there: ownership, lists
  *     room.c                how many there may be, how much they may hold, and which of them go for others
  *     files.c               their files, without a job; files_process.c does that work
+ *     branch.c              copies of them; copy.c and compare.c do that work
  *     disk.c                workspaces in a directory of the host: read back, looked at, removed */
 #pragma once
 
@@ -13,6 +14,7 @@
 #include "config/server/config.h"
 #include "jail/resources/tree.h"
 #include "server/kit/deadline.h"
+#include "server/sessions/files_process.h"
 #include "server/sessions/sessions.h"
 #include "server/sessions/store.h"
 
@@ -35,8 +37,10 @@ struct session {
     struct sessions *all;            /* also while dying */
     struct session *previous, *next; /* in all->first; newest last; not while dying */
     bool dying;
-    bool fresh; /* no job has run in it, and nobody has put a file there */
-    bool lost;  /* its workspace is, with the keeper: it counts no more */
+    bool fresh;  /* no job has run in it, and nobody has put a file there */
+    bool lost;   /* its workspace is, with the keeper: it counts no more */
+    bool held;   /* it is being copied: no job begins in it */
+    bool staged; /* it is becoming a copy, and not yet a session */
     char id[SESSION_ID_BYTES];
     struct session_owner *owner;
     uint64_t number; /* the keeper's name for it; 0: it has none */
@@ -90,7 +94,23 @@ static inline int sessions_by_hash(const void *a, const void *b)
     return memcmp(a, b, KEY_HASH_BYTES);
 }
 
+/* What there is to be room for: so many new ones, and so many bytes in them or beside what there is. */
+struct session_want {
+    const struct session *session; /* one that is not to go for it; NULL: none */
+    uint32_t count;
+    uint64_t bytes;
+};
+
 /* sessions.c */
+
+void sessions_take_settings(struct sessions *sessions, const struct server_config *config);
+/* Ends idle ones that may go, until there is. Otherwise as of sessions_check_room(). */
+int sessions_make_room(struct sessions *sessions, const struct server_config *config,
+                       const struct session_owner *owner, const struct session_want *want,
+                       uint64_t *ret_retry_after_ms, struct err *reterr);
+/* One of that name, of which there is none; `staged`: it is held, and its files are to come. */
+int session_new(struct sessions *sessions, struct session_owner *owner, const char *session_id, bool staged,
+                struct session **ret, struct err *reterr);
 
 /* Something goes on in it, until session_leave() and session_unref(). */
 void session_begin(struct session *session);
@@ -119,16 +139,41 @@ void sessions_measure_host(struct sessions *sessions);
 void session_count(struct session *session, uint64_t bytes, bool there);
 /* The same, as its workspace says now, where it lies in memory. */
 void session_recount(struct session *session);
-/* Whether there is room for a session of the owner's more or, not NULL, for a job in that one; nothing is
- * changed. ERR_RATE where no idle one of the owner's that may go would make enough of it. */
+/* Whether there is room for that of the owner's; nothing is changed. ERR_RATE where no idle one of the
+ * owner's that may go would make enough of it. */
 int sessions_check_room(const struct sessions *sessions, const struct server_config *config,
-                        const struct session_owner *owner, const struct session *session,
+                        const struct session_owner *owner, const struct session_want *want,
                         uint64_t *ret_retry_after_ms, struct err *reterr);
 /* After that question: the next one that has to go for it. NULL: none. */
 struct session *sessions_in_the_way(const struct sessions *sessions, const struct server_config *config,
-                                    const struct session_owner *owner, const struct session *session);
+                                    const struct session_owner *owner, const struct session_want *want);
 
 /* files.c */
+
+/* One thing that the process is to do. */
+struct file_step {
+    struct files_request request;
+    int workspace, content; /* as of files_process_begin() */
+};
+
+/* What takes several steps, between which the key's next thing waits. */
+struct file_work {
+    /* Its turn has come: the first step. */
+    int (*begin)(struct file_work *work, const struct session_file_ask *ask, struct session_owner *owner,
+                 struct msg_session_answer *answer, struct file_step *ret, struct err *reterr);
+    /* A step is done, or has failed. 1: there is another one; 0: that was all. */
+    int (*next)(struct file_work *work, const struct files_answer *done, struct msg_session_answer *answer,
+                struct file_step *ret, struct err *reterr);
+    /* Also where it has not begun. */
+    void (*free)(struct file_work *work);
+};
+/* Takes the work, on failure too. */
+int session_files_ask_work(struct sessions *sessions, const struct session_file_ask *ask,
+                           struct file_work *work, struct err *reterr);
+/* What a session's files need that has been entered: `session->fd`. */
+int session_files_open(struct session *session, struct err *reterr);
+/* After that, or after session_begin() alone. */
+void session_files_leave(struct session *session, bool done);
 
 int session_files_new(struct sessions *sessions, struct session_files **ret, struct err *reterr);
 /* What is being done is broken off. Takes NULL. */
@@ -154,6 +199,17 @@ const struct store *session_disk_store(const struct session_disk *disk);
 
 /* The workspace of a new session. */
 int session_disk_make(struct session *session, struct err *reterr);
+/* Those that were staged are sessions now, all or none; those that have ended meanwhile are left alone. */
+int session_disk_commit(struct session_disk *disk, struct session *const *staged, size_t n,
+                        struct err *reterr);
+/* A workspace for session_disk_exchange(), which takes the place of the session's. */
+int session_disk_stage(struct session_disk *disk, char ret_name[STORE_NAME_BYTES], int *ret_fd,
+                       struct err *reterr);
+int session_disk_exchange(struct session *session, const char *staged, struct err *reterr);
+/* What lies there of that, whoever's it was, goes. */
+void session_disk_unstage(struct session_disk *disk, const char *staged);
+/* Whether the disk has room for so many bytes. ERR_BUSY. */
+int session_disk_check_free(const struct session_disk *disk, uint64_t bytes, struct err *reterr);
 /* Opens it: `session->fd`, and a mount for the keeper. The session has its outer id. */
 int session_disk_open(struct session *session, int *ret_mount_fd, struct err *reterr);
 /* Whether a job may begin that brings so many bytes. ERR_TOO_LARGE: over its limits; ERR_BUSY: the disk is

@@ -2,7 +2,9 @@
  *
  * What programs write is below `work`, which nothing here looks into; jails are given nothing above it. A
  * session is there as soon as its `session` file is, and ends with one rename: a server that is killed in
- * between leaves something to remove, and never half a session. */
+ * between leaves something to remove, and never half a session. Several that are made at once have their
+ * `session` files under another name first; then a list of them is there, or is not, and whoever finds it
+ * gives the files their name. */
 #include "server/sessions/store.h"
 
 #include <errno.h>
@@ -30,8 +32,12 @@
 #define LOCK_FILE    ".lock"
 #define ENDED        ".ended"
 #define SESSION_FILE "session"
+#define STAGED_FILE  ".session"
+#define COMMITTED    ".committed"
+#define COMMITTING   ".committing"
 
 #define SESSION_FILE_BYTES_MAX 4096
+#define COMMITTED_BYTES_MAX    4096 /* a name and a line end each */
 
 struct store {
     int fd, ended_fd, lock_fd;
@@ -209,14 +215,15 @@ static bool is_name(const char *name)
     return strlen(name) == STORE_NAME_BYTES - 1 && strspn(name, "0123456789abcdef") == STORE_NAME_BYTES - 1;
 }
 
-static int write_session(const struct store *store, int fd, const struct stored_session *session)
+static int write_session(const struct store *store, int fd, const char *name,
+                         const struct stored_session *session)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     if (stored_session_write(session, &text) < 0) {
         return -ENOMEM;
     }
     CLEANUP(fd_closep)
-    int file = openat(fd, SESSION_FILE, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int file = openat(fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file < 0 || fchown(file, store->uid, store->gid) < 0) {
         return -errno;
     }
@@ -235,12 +242,87 @@ int store_make(struct store *store, const struct stored_session *session, char r
     }
     r = make_directory(store, store->fd, name, 0700, &fd);
     r = r < 0 ? r : make_directory(store, fd, SCRATCH_WORK, 0755, &work);
-    r = r < 0 ? r : write_session(store, fd, session);
+    r = r < 0 || !session ? r : write_session(store, fd, SESSION_FILE, session);
     if (r < 0) {
         store_end(store, name); /* it may be there, although it could not be opened */
         return err_errno(reterr, -r, "making the directory of a session");
     }
     memcpy(ret_name, name, sizeof name);
+    return 0;
+}
+
+static int publish(const struct store *store, const char *name)
+{
+    char from[STORE_NAME_BYTES + sizeof STAGED_FILE], to[STORE_NAME_BYTES + sizeof SESSION_FILE];
+    snprintf(from, sizeof from, "%s/%s", name, STAGED_FILE);
+    snprintf(to, sizeof to, "%s/%s", name, SESSION_FILE);
+    return renameat(store->fd, from, store->fd, to) < 0 ? -errno : 0;
+}
+
+/* What a server before us had decided. */
+static int finish_commit(const struct store *store)
+{
+    CLEANUP(buf_free) struct buf names = BUF_INIT;
+    int r = io_read_file_at(store->fd, COMMITTED, COMMITTED_BYTES_MAX, &names);
+    if (r < 0) {
+        return r == -ENOENT ? 0 : r;
+    }
+    char *rest = names.data;
+    for (char *name; rest && (name = strsep(&rest, "\n"));) {
+        r = is_name(name) ? publish(store, name) : 0;
+        if (r < 0 && r != -ENOENT) { /* it has been done, or ended since */
+            return r;
+        }
+    }
+    return unlinkat(store->fd, COMMITTED, 0) < 0 ? -errno : 0;
+}
+
+static int stamp(const struct store *store, const struct store_staged *staged)
+{
+    CLEANUP(fd_closep)
+    int fd = openat(store->fd, staged->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? -errno : write_session(store, fd, STAGED_FILE, &staged->session);
+}
+
+static int write_list(const struct store *store, const struct store_staged *staged, size_t n)
+{
+    CLEANUP(buf_free) struct buf names = BUF_INIT;
+    for (size_t i = 0; i < n; i++) {
+        buf_puts(&names, staged[i].name);
+        buf_putc(&names, '\n');
+    }
+    if (names.failed) {
+        return -ENOMEM;
+    }
+    CLEANUP(fd_closep)
+    int fd = openat(store->fd, COMMITTING, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int r = fd < 0 ? -errno : io_write_full(fd, names.data, names.len);
+    r = r < 0 || renameat(store->fd, COMMITTING, store->fd, COMMITTED) == 0 ? r : -errno;
+    return r;
+}
+
+int store_commit(struct store *store, const struct store_staged *staged, size_t n, struct err *reterr)
+{
+    int r = finish_commit(store);
+    for (size_t i = 0; i < n && r == 0; i++) {
+        r = stamp(store, &staged[i]);
+    }
+    r = r < 0 ? r : write_list(store, staged, n);
+    if (r < 0) {
+        return err_errno(reterr, -r, "making sessions");
+    }
+    finish_commit(store); /* or whoever comes next does */
+    return 0;
+}
+
+int store_swap(struct store *store, const char *staged, const char *name, struct err *reterr)
+{
+    char from[STORE_NAME_BYTES + sizeof SCRATCH_WORK], to[STORE_NAME_BYTES + sizeof SCRATCH_WORK];
+    snprintf(from, sizeof from, "%s/%s", staged, SCRATCH_WORK);
+    snprintf(to, sizeof to, "%s/%s", name, SCRATCH_WORK);
+    if (renameat2(store->fd, from, store->fd, to, RENAME_EXCHANGE) < 0) {
+        return err_errno(reterr, errno, "replacing the workspace of a session");
+    }
     return 0;
 }
 
@@ -270,7 +352,7 @@ int store_mount(const struct store *store, int fd, uint32_t uid, uint32_t gid, i
                 struct err *reterr)
 {
     const struct hostdir_ids ids = {.disk_uid = store->uid, .disk_gid = store->gid, .uid = uid, .gid = gid};
-    return hostdir_mount(fd, store->maps_ids ? &ids : NULL, ret_fd, reterr);
+    return hostdir_mount(fd, store->maps_ids ? &ids : NULL, false, ret_fd, reterr);
 }
 
 void store_touch(int fd)
@@ -327,6 +409,10 @@ static int visit(struct store *store, const char *name, const struct store_visit
 
 int store_visit(struct store *store, const struct store_visitor *visitor, struct err *reterr)
 {
+    int r = finish_commit(store);
+    if (r < 0) {
+        return err_errno(reterr, -r, "reading the directory of sessions");
+    }
     int fd = openat(store->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     CLEANUP(dir_closep) DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     if (!dir) {
@@ -334,7 +420,6 @@ int store_visit(struct store *store, const struct store_visitor *visitor, struct
         fd_closep(&fd);
         return err_errno(reterr, code, "reading the directory of sessions");
     }
-    int r = 0;
     const struct dirent *entry = NULL;
     while (r == 0 && (errno = 0, entry = readdir(dir))) {
         r = visit(store, entry->d_name, visitor, reterr);

@@ -48,9 +48,18 @@ struct store_visitor {
 };
 int store_visit(struct store *store, const struct store_visitor *visitor, struct err *reterr);
 
-/* A new one. */
+/* A new one. `session` NULL: there is room for its files, but it is none until it is committed. */
 int store_make(struct store *store, const struct stored_session *session, char ret_name[STORE_NAME_BYTES],
                struct err *reterr);
+/* What of that is to be whose session. */
+struct store_staged {
+    const char *name;
+    struct stored_session session;
+};
+/* All of them are sessions from now on, or none is, also where the server is killed meanwhile. */
+int store_commit(struct store *store, const struct store_staged *staged, size_t n, struct err *reterr);
+/* The workspace that was staged takes the place of that session's, and what lay there goes. */
+int store_swap(struct store *store, const char *staged, const char *name, struct err *reterr);
 /* Its directory, for scratch_put() and its like; and as a detached mount in which its files belong to uid and
  * gid, for keeper_add(). */
 int store_enter(const struct store *store, const char *name, int *ret_fd, struct err *reterr);

@@ -20,7 +20,6 @@
 #include "jail/base/io.h"
 #include "server/approvals/approvals.h"
 #include "server/audit/chain.h"
-#include "server/audit/trail.h"
 #include "server/callers/auth.h"
 #include "server/kit/die_here.h"
 #include "server/kit/log.h"
@@ -54,7 +53,7 @@ static void audit(struct warden *warden, const struct approval *approval)
     CLEANUP(buf_free) struct buf line = BUF_INIT;
     log_compose("warden", LOG_INFO, "approval", fields, ARRAY_SIZE(fields), &line);
     if (!line.failed && audit_chain_takes(line.data, line.len)) {
-        audit_trail_append(warden->audit, line.data, line.len);
+        warden_audit_append(warden, line.data, line.len);
     }
 }
 
@@ -225,7 +224,7 @@ static int check_plan(const struct front *front, const struct job *job, const st
 {
     const struct policy_ceilings ceilings =
         settings_ceilings(front->settings, &front->warden->host, job->key);
-    const struct policy_program program = {.runtime = runtime, .bridge = true};
+    const struct policy_program program = {.runtime = runtime, .bridge = true, .proxy = true};
     const char *image = NULL;
     int r = policy_image_for(policy, job, &image, reterr);
     /* What an image shows is found out when the job runs in it. */

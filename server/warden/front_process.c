@@ -127,8 +127,10 @@ static int reset_signals(const struct child_setup *setup)
 static int execute(const struct child_setup *setup)
 {
     char *argv[] = {(char[]){FRONT_PROGRAM}, NULL};
-    char *envp[ARRAY_SIZE(kept_variables) + 1] = {NULL};
-    size_t n = 0;
+    /* A name server that does not answer must not keep the front from serving. */
+    char quick_names[] = "RES_OPTIONS=timeout:1 attempts:2";
+    char *envp[ARRAY_SIZE(kept_variables) + 2] = {quick_names};
+    size_t n = 1;
     for (size_t i = 0; i < ARRAY_SIZE(kept_variables); i++) {
         const char *value = getenv(kept_variables[i]);
         if (value) {

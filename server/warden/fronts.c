@@ -15,6 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "config/message/egress.h"
+#include "config/policy/policy_file.h"
 #include "config/server/config.h"
 #include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
@@ -50,6 +52,7 @@ static void free_front(struct front *front)
         *at = front->next;
     }
     front_close_channel(front);
+    relays_lose_front(front);
     front_audit_end(front);
     guard_end(front);
     loop_remove(front->pidfd_source);
@@ -101,6 +104,7 @@ void front_drop_successor(struct warden *warden, const struct err *why)
     log_err(warden->log, LOG_ERROR, "reload_refused", why);
     warden->state.reload_refused = true;
     warden_publish_state(warden);
+    warden_tell_reloaded(warden, why);
 }
 
 static void on_exit_event(void *arg, uint32_t events)
@@ -165,6 +169,7 @@ static struct msg_policy describe_policy(const struct policy *policy, size_t *by
                                .approval = spec->approval,
                                .kernel = spec->state == POLICY_STATE_KERNEL,
                                .loopback = spec->loopback,
+                               .egress = spec->n_egress > 0,
                                .has_lists = has_lists,
                                .images = spec->images,
                                .preload = spec->preload,
@@ -185,6 +190,28 @@ static int describe_policies(const struct settings *settings, struct msg_policy 
     }
     *ret = rows;
     return rows ? 0 : -ENOMEM;
+}
+
+/* Policies whose programs may reach hosts, packed in a file: there can be more of them than a message holds.
+ * `*ret_fd` stays as it is where there are none. */
+static int pack_egress(const struct settings *settings, int *ret_fd, struct err *reterr)
+{
+    size_t n = policy_set_count(settings->policies);
+    struct egress_policies all = {.policies = calloc(n + 1, sizeof *all.policies)};
+    CLEANUP(freep) struct egress_rules *rows = all.policies;
+    CLEANUP(buf_free) struct buf packed = BUF_INIT;
+    for (size_t i = 0; rows && i < n; i++) {
+        const struct policy_spec *spec = policy_spec(policy_set_at(settings->policies, i));
+        if (spec->n_egress > 0 && policy_spec(policy_set_find(settings->policies, spec->name)) == spec) {
+            rows[all.n_policies++] = (struct egress_rules){spec->name, spec->egress, spec->n_egress};
+        }
+    }
+    if (rows && all.n_policies == 0) {
+        return 0;
+    }
+    int r = rows ? bind_encode(&egress_policies_table, &all, &packed) : -ENOMEM;
+    r = r < 0 ? r : io_memfd("egress", packed.data, packed.len, ret_fd);
+    return r < 0 ? err_errno(reterr, -r, "handing the policies' hosts to the front") : 0;
 }
 
 static int pack_config(const struct front *front, int *ret_fd, struct err *reterr)
@@ -219,8 +246,10 @@ static int send_config(struct front *front, struct err *reterr)
     if (r < 0) {
         return r;
     }
+    CLEANUP(fd_closep) int egress_fd = -1;
     CLEANUP(fd_closep) int audit_fd = -1;
-    r = front_audit_begin(front, &audit_fd, reterr);
+    r = pack_egress(front->settings, &egress_fd, reterr);
+    r = r < 0 ? r : front_audit_begin(front, &audit_fd, reterr);
     if (r < 0) {
         return r;
     }
@@ -236,12 +265,20 @@ static int send_config(struct front *front, struct err *reterr)
     }
     struct msg msg = {.type = MSG_CONFIG,
                       .config = {.audit = audit_fd >= 0,
+                                 .egress = egress_fd >= 0,
                                  .held = (char **)(uintptr_t)held,
                                  .n_held = n_held,
                                  .policies = policies,
                                  .n_policies = n_policies}};
-    int fds[] = {config_fd, audit_fd};
-    front_send(front, &msg, fds, msg.config.audit ? 2 : 1);
+    int fds[MSG_CONFIG_FDS] = {config_fd};
+    size_t n_fds = 1;
+    for (size_t i = 0; i < 2; i++) {
+        int fd = i == 0 ? egress_fd : audit_fd;
+        if (fd >= 0) {
+            fds[n_fds++] = fd;
+        }
+    }
+    front_send(front, &msg, fds, n_fds);
     front_send_state(front);
     return 0;
 }
@@ -271,6 +308,15 @@ static int watch_front(struct front *front, struct err *reterr)
     return r == 0 ? send_config(front, reterr) : r;
 }
 
+static bool settings_have_egress(const struct settings *settings)
+{
+    bool any = false;
+    for (size_t i = 0; i < policy_set_count(settings->policies); i++) {
+        any = any || policy_spec(policy_set_at(settings->policies, i))->n_egress > 0;
+    }
+    return any;
+}
+
 int front_start(struct warden *warden, struct settings *settings, struct front **ret, struct err *reterr)
 {
     uint32_t base, count;
@@ -280,7 +326,7 @@ int front_start(struct warden *warden, struct settings *settings, struct front *
         .listen_fd = warden->listen_fd,
         .change_ids = warden->host.privileged,
         .uid = base - 1, /* no jail ever has it */
-        .host_network = server_config_connects(settings->config),
+        .host_network = server_config_connects(settings->config) || settings_have_egress(settings),
     };
     struct front_process process;
     int r = front_process_start(&options, &process, reterr);

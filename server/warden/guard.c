@@ -15,11 +15,14 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/base/loop.h"
+#include "server/host/notify.h"
 #include "server/kit/log.h"
 #include "server/run/settings.h"
 #include "server/warden/front_denials.h"
 
 #define TICKS 4 /* in front_timeout_ms */
+
+#define SIGNS_OF_LIFE 4 /* in the time that the service manager waits for one */
 
 /* Of one front; somebody who tries calls in a loop must not fill the log nor keep the warden busy. */
 #define DENIALS_MAX 64
@@ -97,6 +100,21 @@ void guard_tick(void *arg, uint32_t events)
     arm(warden);
 }
 
+void guard_watchdog_due(void *arg, uint32_t events)
+{
+    (void)events;
+    struct warden *warden = arg;
+    struct front *front = warden->current;
+    if (front && front->state == FRONT_SERVING && front->guard.alive) {
+        notify_service_manager("WATCHDOG=1");
+        front->guard.alive = false;
+    }
+    if (front && front->state == FRONT_SERVING && front->guard.speaks && front->guard.answered) {
+        ping(front);
+    }
+    loop_timer_set(warden->watchdog_timer, clock_now_ns() + warden->watchdog_ns / SIGNS_OF_LIFE);
+}
+
 void guard_pong(struct front *front, uint64_t number)
 {
     if (front->guard.answered || number != front->guard.ping) {
@@ -104,6 +122,7 @@ void guard_pong(struct front *front, uint64_t number)
         return;
     }
     front->guard.answered = true;
+    front->guard.alive = true;
     approvals_answered(front, number);
 }
 

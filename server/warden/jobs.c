@@ -196,6 +196,19 @@ static void announce(struct warden_job *job)
     }
 }
 
+/* Its front keeps the proxy to the hosts of its policy: the one that it began with, also after a reload. */
+static void hand_over_egress(struct warden_job *job)
+{
+    int fd = execution_egress_fd(job->execution);
+    if (!job->front || job->has_proxy || fd < 0) {
+        return;
+    }
+    struct msg msg = {.type = MSG_EGRESS, .egress = {.id = job->id}};
+    snprintf(msg.egress.policy, sizeof msg.egress.policy, "%s", execution_policy(job->execution));
+    job->has_proxy = true;
+    front_send(job->front, &msg, &fd, 1);
+}
+
 static void on_jail_event(void *arg, uint32_t events)
 {
     (void)events;
@@ -203,6 +216,7 @@ static void on_jail_event(void *arg, uint32_t events)
     enum execution_state state = execution_dispatch(job->execution);
     if (state == EXECUTION_RUNNING) {
         announce(job);
+        hand_over_egress(job);
     }
     if (job->files_source) {
         if (execution_is_gone(job->execution)) {
@@ -393,6 +407,9 @@ static void give_descriptors(const int fds[JOB_FD_COUNT], int image_fd, int ret[
     ret[JAIL_FD_BRIDGE_OUT] = fds[JOB_FD_BRIDGE_OUT];
     ret[JAIL_FD_WORKSPACE] = -1;
     ret[JAIL_FD_IMAGE] = image_fd;
+    for (size_t slot = JAIL_FD_BIND; slot <= JAIL_FD_BIND_LAST; slot++) {
+        ret[slot] = -1;
+    }
 }
 
 /* Takes `asked` over. `approval_id`: NULL where it needed none. */
@@ -420,6 +437,9 @@ static int start(struct warden *warden, const struct settings *settings, struct 
     job->image_fd = TAKE_FD(image.lock_fd);
     r = r < 0 ? r : enter_session(job, settings, asked, &session, ret_retry_after_ms, reterr);
     r = r < 0 ? r : enter_kernel(job, settings, asked, runtime, policy, &kernel, ret_retry_after_ms, reterr);
+    if (r == 0 && !is_selftest) {
+        r = warden_audit_begin_job(warden, asked, runtime, policy, ret_retry_after_ms, reterr);
+    }
     r = r < 0 || !approval_id ? r : approval_begin(warden, approval_id, reterr);
     if (r < 0) {
         kernel_leave(kernel);
@@ -434,14 +454,17 @@ static int start(struct warden *warden, const struct settings *settings, struct 
     bool in_image = image.mount_fd >= 0;
     char owner[TEMPLATE_OWNER_BYTES];
     settings_template_owner(settings, asked->key, owner);
-    bool may_be_warm = settings == warden->settings && !in_image && !(is_selftest && owner[0]);
+    bool may_be_warm = settings == warden->settings && !(is_selftest && (owner[0] || in_image));
     struct policy_program program = {
-        .runtime = runtime, .image = in_image ? &image.policy : NULL, .bridge = !is_selftest};
+        .runtime = runtime, .image = in_image ? &image.policy : NULL, .bridge = !is_selftest, .proxy = true};
+    const struct warm_image warm_image = {
+        .lock_fd = job->image_fd, .imported_ms = image.record.imported_ms, .policy = &image.policy};
     struct execution_request request = {.host = &warden->host,
                                         .policy = policy,
                                         .ceilings = &ceilings,
                                         .program = &program,
                                         .job = asked,
+                                        .image = in_image ? &warm_image : NULL,
                                         .warm = may_be_warm ? warden->warm : NULL,
                                         .template_owner = owner,
                                         .session = job->session ? &session : NULL,

@@ -68,6 +68,13 @@ static void handle(struct front *front, struct msg *msg, int *fds, size_t n_fds)
         kept_query_answer(front, &msg->kept_query);
         explicit_bzero(msg->kept_query.key, sizeof msg->kept_query.key);
         break;
+    case MSG_RELAY:
+        relay_pass(front, &msg->relay, n_fds > 0 ? fds[0] : -1);
+        explicit_bzero(msg->relay.key, sizeof msg->relay.key);
+        break;
+    case MSG_RELAY_ANSWER:
+        relay_pass_answer(front, &msg->relay_answer, n_fds > 0 ? fds[0] : -1);
+        break;
     default: /* channel_recv() lets nothing else through */
         break;
     }
@@ -88,6 +95,8 @@ static void refuse_bare(struct front *front, struct msg *msg)
                              .session_answer = {.id = msg->session_query.id, .kind = err.kind}};
         snprintf(answer.session_answer.text, sizeof answer.session_answer.text, "%s", err.text);
         front_send(front, &answer, NULL, 0);
+    } else if (msg->type == MSG_RELAY || msg->type == MSG_RELAY_ANSWER) {
+        relay_refuse(front, msg);
     } else if (msg->type == MSG_KEEP) {
         kept_end(front, &msg->keep, -1);
     } else if (msg->type == MSG_SUBMIT) {

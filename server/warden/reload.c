@@ -83,6 +83,7 @@ static void note_reload(struct warden *warden)
     settings_log_absent(warden->settings, warden->log);
     settings_log_no_caller(warden->settings, warden->log);
     settings_log_teams_off(warden->settings, warden->log);
+    warden_tell_reloaded(warden, NULL);
 }
 
 /* Templates, jails that stand ready, the self-test. */
@@ -113,6 +114,9 @@ static void reload(struct warden *warden, bool for_keys)
     struct err err = {0};
     if (warden->draining) {
         return;
+    }
+    if (!for_keys) {
+        warden_tell_reloading(warden);
     }
     if (warden->successor) { /* overtaken by this one */
         struct front *overtaken = warden->successor;

@@ -1,8 +1,8 @@
-/* The self-test: one trivial program per runtime, through the very code that runs every job. What it finds is
- * what /readyz says: not ready where the default runtime fails, or one that is not optional. Runs in the
- * warden, at start and after a reload, beside the jobs that come in meanwhile; as long as it fails, again and
- * again: what was short then may be there now; and when a jail could not be built: it may be that none can
- * any more. */
+/* The self-test: one small program per runtime, through the very code that runs every job. What it finds is
+ * what /readyz says: not ready where the default runtime fails, or one that is not optional; another one is
+ * not offered as long as it fails. Runs in the warden, at start and after a reload, beside the jobs that come
+ * in meanwhile; as long as it fails, again and again: what was short then may be there now; and when a jail
+ * could not be built: it may be that none can any more. */
 #include "server/warden/warden_internal.h"
 
 #include <errno.h>
@@ -14,6 +14,7 @@
 
 #include "config/format/utf8.h"
 #include "config/server/config.h"
+#include "jail/base/buf.h"
 #include "jail/base/cleanup.h"
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
@@ -34,32 +35,50 @@
 #define SAID_BYTES  256u
 #define FAULT_BYTES 512u
 
-/* The smallest program of a language, by the extension of its scripts. */
-static const struct {
-    const char *extension, *program;
-} programs[] = {
-    {"py", "pass\n"},
-    {"js", ";\n"},
-    {"sh", ":\n"},
+#define PYTHON "py"
+
+/* The smallest program of a language that shows that it has run, by the extension of its scripts. */
+static const struct trial {
+    const char *extension, *program, *output;
+} trials[] = {
+    {PYTHON, "print(6 * 7)\n", "42\n"},
+    {"js", "console.log(6 * 7)\n", "42\n"},
+    {"sh", "echo $((6 * 7))\n", "42\n"},
 };
 
-static const char *program_for(const struct runtime_config *runtime)
+static struct trial trial_for(const struct runtime_config *runtime)
 {
-    if (runtime->self_test[0] != '\0') {
-        return runtime->self_test;
+    struct trial trial = {runtime->extension, runtime->self_test, runtime->self_test_output};
+    if (trial.program[0] != '\0') {
+        return trial;
     }
     if (runtime->evaluator) {
-        return "{\"self_test\": true}"; /* a module, in TypeScript where that can be had */
+        trial.program = "{\"self_test\": true}"; /* a module, in TypeScript where that can be had */
+        return trial;
     }
-    for (size_t i = 0; i < ARRAY_SIZE(programs); i++) {
-        if (strcmp(programs[i].extension, runtime->extension) == 0) {
-            return programs[i].program;
+    for (size_t i = 0; i < ARRAY_SIZE(trials); i++) {
+        if (strcmp(trials[i].extension, runtime->extension) == 0) {
+            return trials[i];
         }
     }
-    return "\n";
+    trial.program = "\n";
+    return trial;
 }
 
-static struct job *make_job(const struct runtime_config *runtime)
+/* A descriptor of the program, with the import of what the runtime says can be had without waiting. */
+static int write_program(const struct runtime_config *runtime, size_t *ret_size, int *ret_fd)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    int r = buf_puts(&text, trial_for(runtime).program);
+    bool python = strcmp(runtime->extension, PYTHON) == 0;
+    for (size_t i = 0; r == 0 && python && i < runtime->n_preload; i++) {
+        r = buf_printf(&text, "\n__import__('%s')\n", runtime->preload[i]);
+    }
+    *ret_size = text.len;
+    return r < 0 ? r : io_memfd("self-test", text.data, text.len, ret_fd);
+}
+
+static struct job *make_job(const struct runtime_config *runtime, size_t code_size)
 {
     struct job *job = calloc(1, sizeof *job);
     if (!job) {
@@ -68,7 +87,7 @@ static struct job *make_job(const struct runtime_config *runtime)
     job->runtime = strdup(runtime->name);
     job->execution_id = strdup("self-test");
     job->key = strdup("self-test");
-    job->code_size = strlen(program_for(runtime));
+    job->code_size = code_size;
     if (!job->runtime || !job->execution_id || !job->key) {
         job_free(job);
         return NULL;
@@ -85,6 +104,8 @@ static void conclude(struct warden *warden)
     unsigned failures = failed ? selftest->failures + 1 : 0;
     state->ready = !selftest->failed;
     memcpy(state->why, selftest->why, sizeof state->why);
+    memcpy(state->failing, selftest->failing, sizeof state->failing);
+    state->n_failing = selftest->n_failing;
     settings_unref(selftest->settings);
     *selftest = (struct selftest){.failures = failures, .concluded_ns = clock_now_ns()};
     if (news) {
@@ -102,6 +123,14 @@ static void conclude(struct warden *warden)
     warden_tell_ready(warden);
 }
 
+/* Copies as much of a text as there is room for, with no character cut in two. */
+static void copy_text(char *ret, size_t size, const char *text)
+{
+    snprintf(ret, size, "%s", text);
+    size_t used = strlen(ret);
+    ret[used - utf8_unfinished(ret, used)] = '\0';
+}
+
 /* The others are tested all the same. No character is cut in two. */
 static void note_failure(struct warden *warden, const char *why)
 {
@@ -113,8 +142,13 @@ static void note_failure(struct warden *warden, const char *why)
              used > 0 ? "; " : "", runtime->name, why);
     used = strlen(selftest->why);
     selftest->why[used - utf8_unfinished(selftest->why, used)] = '\0';
-    selftest->failed = selftest->failed || !runtime->optional ||
-                       runtime == server_config_runtime(config, config->default_runtime);
+    bool needed = !runtime->optional || runtime == server_config_runtime(config, config->default_runtime);
+    selftest->failed = selftest->failed || needed;
+    if (!needed && selftest->n_failing < MSG_FAILING_MAX) {
+        struct msg_failing *failing = &selftest->failing[selftest->n_failing++];
+        copy_text(failing->runtime, sizeof failing->runtime, runtime->name);
+        copy_text(failing->why, sizeof failing->why, why);
+    }
 }
 
 /* The beginning of what the program has said on stderr, as text. */
@@ -147,13 +181,31 @@ static int make_pipe(int *ret_ours, int *ret_theirs)
     return fcntl(ends[0], F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
 }
 
+static void close_pipes(struct selftest *selftest)
+{
+    fd_closep(&selftest->said);
+    fd_closep(&selftest->printed);
+}
+
+/* Whether the program has printed what it should, and nothing else. */
+static bool has_printed(const struct selftest *selftest)
+{
+    char printed[SELF_TEST_OUTPUT_MAX_BYTES + 1];
+    const char *output = trial_for(&selftest->settings->config->runtimes[selftest->runtime]).output;
+    if (selftest->printed < 0) {
+        return true;
+    }
+    ssize_t n = read(selftest->printed, printed, sizeof printed);
+    return n == (ssize_t)strlen(output) && memcmp(printed, output, (size_t)n) == 0;
+}
+
 static void on_end(struct warden *warden, const struct job_result *result);
 
 static int start_runtime(struct warden *warden, struct err *reterr)
 {
     struct selftest *selftest = &warden->selftest;
     const struct runtime_config *runtime = &selftest->settings->config->runtimes[selftest->runtime];
-    const char *program = program_for(runtime);
+    size_t code_size = 0;
     char absent[ABSENT_INTERPRETER_BYTES];
     if (settings_interpreter_absent(selftest->settings, runtime, absent)) {
         return err_set(reterr, ERR_HOST, ENOENT, NULL, "%s", absent);
@@ -161,16 +213,20 @@ static int start_runtime(struct warden *warden, struct err *reterr)
     CLEANUP(fd_closep) int input = -1;
     CLEANUP(fd_closep) int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     CLEANUP(fd_closep) int says = -1;
-    int r = null < 0 ? -errno : io_memfd("self-test", program, strlen(program), &input);
+    CLEANUP(fd_closep) int prints = -1;
+    int r = null < 0 ? -errno : write_program(runtime, &code_size, &input);
     r = r < 0 ? r : make_pipe(&selftest->said, &says);
+    if (r == 0 && trial_for(runtime).output[0] != '\0') {
+        r = make_pipe(&selftest->printed, &prints);
+    }
     if (r < 0) {
         return err_errno(reterr, -r, "preparing the self-test");
     }
-    struct job *job = make_job(runtime);
+    struct job *job = make_job(runtime, code_size);
     if (!job) {
         return err_errno(reterr, ENOMEM, "preparing the self-test");
     }
-    const int fds[MSG_JOB_FDS] = {input, null, null, says, -1, -1};
+    const int fds[MSG_JOB_FDS] = {input, null, prints < 0 ? null : prints, says, -1, -1};
     return job_start_selftest(warden, selftest->settings, job, fds, on_end, &selftest->job, reterr);
 }
 
@@ -186,7 +242,7 @@ static void advance(struct warden *warden)
         char sentence[SENTENCE_BYTES];
         sentence_of(&err, sentence);
         note_failure(warden, sentence);
-        fd_closep(&selftest->said);
+        close_pipes(selftest);
     }
     conclude(warden);
 }
@@ -198,7 +254,7 @@ void selftest_stop(struct warden *warden)
         job_discard(selftest->job);
     }
     if (selftest->settings) {
-        fd_closep(&selftest->said);
+        close_pipes(selftest);
     }
     settings_unref(selftest->settings);
     *selftest = (struct selftest){0};
@@ -211,6 +267,7 @@ static void begin(struct warden *warden)
 {
     warden->selftest.settings = settings_ref(warden->settings);
     warden->selftest.said = -1;
+    warden->selftest.printed = -1;
     advance(warden);
 }
 
@@ -242,6 +299,9 @@ static const char *fault(const struct warden *warden, const struct job_result *r
         }
         return buffer;
     }
+    if (!has_printed(&warden->selftest)) {
+        return "the program ended with exit code 0, but has not printed what it should";
+    }
     bool required = !warden->settings->config->cgroup_best_effort;
     if (required && !(result->enforced_by_cgroup && result->has_cpu && result->has_pids_peak)) {
         return "the limits are not enforced by a cgroup";
@@ -260,7 +320,7 @@ static void on_end(struct warden *warden, const struct job_result *result)
         snprintf(sentence, sizeof sentence, "%s%s%s", why, *said ? ": " : "", said);
         note_failure(warden, sentence);
     }
-    fd_closep(&selftest->said);
+    close_pipes(selftest);
     selftest->runtime++;
     advance(warden);
 }

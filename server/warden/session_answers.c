@@ -85,10 +85,14 @@ static int ask_for_files(struct asked *asked, struct err *reterr)
                                          .query = *asked->query,
                                          .most_bytes = most_file_bytes(front->settings),
                                          .asker = front};
-    int r = asked->query->what == SESSION_FILE_PUT
-                ? warden_floor_check(front->warden, &asked->answer.retry_after_ms, reterr)
-                : 0;
-    r = r < 0 ? r : session_files_ask(front->warden->sessions, &ask, asked->content, reterr);
+    bool writes = asked->query->what == SESSION_FILE_PUT || asked->query->what == SESSION_FORK ||
+                  asked->query->what == SESSION_RESTORE;
+    int r = writes ? warden_floor_check(front->warden, &asked->answer.retry_after_ms, reterr) : 0;
+    if (r < 0) {
+        return r;
+    }
+    r = asked->query->n_others > 0 ? session_branch_ask(front->warden->sessions, &ask, reterr)
+                                   : session_files_ask(front->warden->sessions, &ask, asked->content, reterr);
     return r < 0 ? r : 1;
 }
 
@@ -108,6 +112,9 @@ void session_query_answer(struct front *front, const struct msg_session_query *q
         [SESSION_FILE_GET] = ask_for_files,
         [SESSION_FILE_PUT] = ask_for_files,
         [SESSION_FILE_DELETE] = ask_for_files,
+        [SESSION_FORK] = ask_for_files,
+        [SESSION_DIFF] = ask_for_files,
+        [SESSION_RESTORE] = ask_for_files,
     };
     struct asked asked = {
         .front = front, .query = query, .content = content, .answer = {.id = query->id}, .ret_fd = -1};

@@ -5,9 +5,11 @@
  *         └────────────────┴────────────────┴── broken rule, closed channel ─► DYING ─exit─► (freed) */
 #include "server/warden/warden_internal.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/pidfd.h>
 
@@ -163,6 +165,7 @@ void front_send_state(struct front *front)
 {
     struct msg msg = {.type = MSG_STATE, .state = front->warden->state};
     msg.state.draining = front->warden->draining;
+    msg.state.begins_nothing = front->warden->begins_nothing;
     msg.state.heap_bytes = process_heap_bytes();
     msg.state.log_lines_lost = log_lost(front->warden->log);
     msg.state.audit_lines_lost = front->warden->audit ? audit_trail_lost(front->warden->audit) : 0;
@@ -182,11 +185,12 @@ static bool note_warm(struct warden *warden)
     for (size_t i = 0; i < n; i++) {
         struct msg_warm row = {.parked = counts[i].parked,
                                .building = counts[i].building,
+                               .in_images = counts[i].in_images,
                                .pss_bytes = counts[i].pss_bytes,
                                .templates_replaced = counts[i].replaced};
         snprintf(row.runtime, sizeof row.runtime, "%s", counts[i].runtime);
         changed = changed || row.parked != state->warm[i].parked || row.building != state->warm[i].building ||
-                  row.pss_bytes != state->warm[i].pss_bytes ||
+                  row.in_images != state->warm[i].in_images || row.pss_bytes != state->warm[i].pss_bytes ||
                   row.templates_replaced != state->warm[i].templates_replaced;
         state->warm[i] = row;
     }
@@ -234,6 +238,34 @@ void warden_tell_ready(struct warden *warden)
         warden->ready_notified = true;
         notify_service_manager("READY=1");
     }
+}
+
+void warden_tell_reloading(struct warden *warden)
+{
+    char text[80];
+    if (!warden->ready_notified) {
+        return; /* it waits for the first word, which is not to come too early */
+    }
+    snprintf(text, sizeof text, "RELOADING=1\nMONOTONIC_USEC=%llu",
+             (unsigned long long)(clock_now_ns() / (NS_PER_MS / 1000)));
+    notify_service_manager(text);
+    warden->reload_notified = true;
+}
+
+void warden_tell_reloaded(struct warden *warden, const struct err *refused)
+{
+    char text[sizeof refused->item + sizeof refused->text + 64];
+    if (!warden->reload_notified) {
+        return;
+    }
+    snprintf(text, sizeof text, "READY=1\nSTATUS=%s%s%s%s", refused ? "the last reload was refused: " : "",
+             refused ? refused->item : "", refused && refused->item[0] ? ": " : "",
+             refused ? refused->text : "");
+    for (char *at = strchr(text, '\n') + 1; *at; at++) {
+        *at = iscntrl((unsigned char)*at) ? ' ' : *at; /* a line would be another variable */
+    }
+    notify_service_manager(text);
+    warden->reload_notified = false;
 }
 
 void warden_doubt(struct warden *warden)

@@ -233,7 +233,7 @@ void approvals_tend(struct warden *warden)
 {
     struct front *front = warden->current;
     if (!front || front->state != FRONT_SERVING || !front->channel || warden->draining ||
-        warden->state.short_of_memory) {
+        warden->state.short_of_memory || warden->state.audit_stopped) {
         return;
     }
     unsigned taken = warden->n_jobs + approvals_handed_over(warden, NULL);

@@ -48,25 +48,40 @@
 /* After the drain's time is over, how long fronts get to send the last replies. */
 #define DRAIN_GRACE_NS (5 * NS_PER_S)
 
+/* From there to the end of the process. */
+#define STOP_MARGIN_NS (10 * NS_PER_S)
+
 #define NOFILE_MAX 65536
 
 /* Once: whoever binds to a socket's name after us has a socket of its own there. */
 static void forget_address(struct warden *warden)
 {
-    if (warden->bound[0] != '\0') {
+    if (warden->bound[0] != '\0' && !warden->listener_stays) {
         listen_forget(warden->settings->config->listen);
         warden->bound[0] = '\0';
     }
 }
 
+/* However long the drain may take, by the configuration: a service manager whose own patience is shorter does
+ * not cut it short. */
+static void tell_stopping(uint64_t most_ns)
+{
+    char text[96];
+    uint64_t usec = (most_ns + STOP_MARGIN_NS) / (NS_PER_MS / 1000);
+    snprintf(text, sizeof text, "STOPPING=1\nEXTEND_TIMEOUT_USEC=%llu", (unsigned long long)usec);
+    notify_service_manager(text);
+}
+
 static void begin_drain(struct warden *warden)
 {
-    warden->draining = true;
-    notify_service_manager("STOPPING=1");
     uint64_t timeout_ms = warden->settings->config->drain_timeout_ms;
+    warden->draining = true;
+    warden->begins_nothing = !warden->listener_stays;
+    tell_stopping(timeout_ms * NS_PER_MS + DRAIN_GRACE_NS);
     LOG(warden->log, LOG_INFO, "draining", LOG_FIELD_U64("jobs", warden->n_jobs),
         LOG_FIELD_U64("timeout_ms", timeout_ms));
-    /* With ours closed the port is free as soon as the fronts have closed theirs. */
+    /* With ours closed the port is free as soon as the fronts have closed theirs, unless a service manager
+     * keeps it for the next server. */
     fd_closep(&warden->listen_fd);
     forget_address(warden);
     selftest_stop(warden);
@@ -99,6 +114,8 @@ static void on_drain_timeout(void *arg, uint32_t events)
     struct warden *warden = arg;
     if (warden->n_jobs > 0) {
         LOG(warden->log, LOG_WARNING, "drain_timeout", LOG_FIELD_U64("jobs", warden->n_jobs));
+        warden->begins_nothing = true;
+        warden_publish_state(warden); /* before there are free slots */
         job_cancel_all(warden);
         loop_timer_set(warden->drain_timer, clock_now_ns() + DRAIN_GRACE_NS);
         return;
@@ -193,6 +210,9 @@ static int open_loop(struct warden *warden, struct err *reterr)
     }
     if (r == 0) {
         r = loop_add_timer(warden->loop, selftest_due, warden, &warden->selftest_timer, reterr);
+    }
+    if (r == 0) {
+        r = loop_add_timer(warden->loop, guard_watchdog_due, warden, &warden->watchdog_timer, reterr);
     }
     if (r == 0) {
         r = warden_floor_open(warden, reterr);
@@ -292,7 +312,8 @@ static int start(struct warden *warden, struct err *reterr)
     }
     r = r < 0 ? r : settings_check_open_files(warden->settings, reterr);
     if (r == 0) {
-        r = listen_open(config->listen, &warden->listen_fd, warden->bound, reterr);
+        r = warden->listener_stays ? listen_check(config->listen, warden->listen_fd, warden->bound, reterr)
+                                   : listen_open(config->listen, &warden->listen_fd, warden->bound, reterr);
     }
     if (r == 0) {
         r = open_host(warden, reterr);
@@ -328,6 +349,9 @@ static int start(struct warden *warden, struct err *reterr)
     warden_keys_watch(warden, warden_reload_keys);
     warden_start_warm(warden);
     selftest_start(warden);
+    if (warden->watchdog_ns > 0) {
+        guard_watchdog_due(warden, 0);
+    }
     return 0;
 }
 
@@ -358,6 +382,7 @@ static void stop(struct warden *warden)
     loop_remove(warden->drain_timer);
     loop_remove(warden->guard_timer);
     loop_remove(warden->selftest_timer);
+    loop_remove(warden->watchdog_timer);
     warden_floor_close(warden);
     loop_free(warden->loop);
     host_close(&warden->host);
@@ -401,8 +426,11 @@ int warden_run(const struct warden_options *options, struct err *reterr)
                             .signal_fd = -1,
                             .keys = {.fd = -1},
                             .hear = front_receive,
-                            .floor = {.fd = -1}};
-    int r = load(&warden, reterr);
+                            .floor = {.fd = -1},
+                            .watchdog_ns = notify_watchdog_ns()};
+    int r = listen_inherited(&warden.listen_fd, reterr);
+    warden.listener_stays = r > 0;
+    r = r < 0 ? r : load(&warden, reterr);
     if (r == 0 && options->check_only) {
         r = warden_audit_open(&warden, warden.settings, &warden.audit, reterr);
     }

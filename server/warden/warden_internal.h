@@ -35,6 +35,8 @@
 struct approval;
 struct approvals;
 struct audit_trail;
+struct policy;
+struct runtime_config;
 struct channel;
 struct execution;
 struct job_result;
@@ -64,6 +66,7 @@ struct front_guard {
     unsigned ticks; /* since it was sent; before the first, since the front was started */
     bool speaks;    /* has said hello */
     bool answered;  /* the last ping */
+    bool alive;     /* it has answered one since the service manager's last sign of life */
     int denials;    /* where its denied calls wait; -1: nowhere */
     unsigned n_denials;
     struct loop_source *denials_source;
@@ -97,6 +100,7 @@ struct warden_job {
     struct session *session;             /* NULL: it has a workspace of its own */
     bool session_is_new;                 /* it was made for this job */
     bool has_left;                       /* its session */
+    bool has_proxy;                      /* its front has the socket on which its program finds one */
     bool announced;                      /* its front has been told that the program runs */
     int image_fd;                        /* holds the image that it runs in; -1: none */
     char approval_id[APPROVAL_ID_BYTES]; /* "": it needed no approval */
@@ -111,9 +115,12 @@ struct selftest {
     struct settings *settings; /* whose runtimes are tested; NULL: none runs */
     size_t runtime;            /* the one being tested */
     struct warden_job *job;
-    int said;              /* what its program writes to stderr; -1: none runs */
-    char why[1024];        /* what has failed until now */
-    bool failed;           /* and is needed */
+    int said;                                    /* what its program writes to stderr; -1: none runs */
+    int printed;                                 /* and to stdout; -1: that does not matter, or none runs */
+    char why[1024];                              /* what has failed until now */
+    bool failed;                                 /* and is needed */
+    struct msg_failing failing[MSG_FAILING_MAX]; /* those that are not */
+    size_t n_failing;
     unsigned failures;     /* in a row */
     bool doubted;          /* the last one was a success, and is still what /readyz says */
     uint64_t concluded_ns; /* the last one's end */
@@ -138,7 +145,7 @@ struct warden {
     int front_fd; /* O_PATH, the front's program */
     char bound[LISTEN_TEXT_BYTES];
     struct loop_source *signal_source, *restart_timer, *watch_timer, *drain_timer, *guard_timer;
-    struct loop_source *selftest_timer, *floor_timer;
+    struct loop_source *selftest_timer, *floor_timer, *audit_timer, *watchdog_timer;
 
     struct front *fronts;
     void (*hear)(struct front *front, int most); /* front_receive() */
@@ -159,6 +166,8 @@ struct warden {
     struct kernels *kernels;
     struct approvals *approvals;
     struct kept_jobs *kept;
+    struct relay_pending *relays; /* between fronts */
+    uint64_t last_relay_id;
     struct selftest selftest;
     struct audit_trail *audit;      /* NULL: audit lines go to the log */
     struct audit_trail *next_audit; /* of a reload that has not succeeded yet; NULL: the same */
@@ -167,8 +176,12 @@ struct warden {
 
     struct msg_state state; /* what every front is told */
     bool ready_notified, guard_armed;
+    bool reload_notified;  /* to the service manager: that one has begun */
+    uint64_t watchdog_ns;  /* how long that waits for a sign of life; 0: it does not ask for any */
     uint64_t watch_due_ns; /* of watch_timer; 0: it is not set */
+    bool listener_stays;   /* a service manager has it, too, for the next server */
     bool draining;
+    bool begins_nothing; /* of what its fronts still have; see MSG_STATE */
     struct floor floor;
     bool floor_armed;                         /* floor_timer is set */
     uint64_t floor_looked_ns, floor_mercy_ns; /* the last look; nothing is ended before */
@@ -224,6 +237,16 @@ void selftest_stop(struct warden *warden);
 
 /* Handles MSG_SESSION_QUERY, and the descriptor that came with it, or -1. */
 void session_query_answer(struct front *front, const struct msg_session_query *query, int content);
+
+/* relays.c */
+
+/* To the front whose job is meant; `fd` (-1: none) stays the caller's. */
+void relay_pass(struct front *front, const struct msg_relay *relay, int fd);
+void relay_pass_answer(struct front *front, const struct msg_relay_answer *told, int fd);
+/* The descriptor beside a question or an answer is lost. */
+void relay_refuse(struct front *front, const struct msg *msg);
+/* Nobody waits for an answer to it, nor from it, any more. */
+void relays_lose_front(struct front *front);
 /* The sessions' hook `answered`; `asker` is a front. */
 void session_answer_send(void *arg, void *asker, const struct msg_session_answer *answer, int fd);
 
@@ -290,6 +313,8 @@ void guard_end(struct front *front);
 void guard_hello(struct front *front, int denials);
 void guard_pong(struct front *front, uint64_t number);
 void guard_tick(void *arg, uint32_t events);
+/* Tells the service manager that the server lives, if its front has answered since; `arg` is the warden. */
+void guard_watchdog_due(void *arg, uint32_t events);
 
 /* approvals.c */
 
@@ -349,6 +374,12 @@ int warden_audit_open(struct warden *warden, const struct settings *settings, st
                       struct err *reterr);
 int warden_audit_start(struct warden *warden, struct err *reterr);
 void warden_audit_stop(struct warden *warden);
+/* Under `audit_on_failure: STOP`: the line without which the job may not begin. ERR_BUSY: it is not there. */
+int warden_audit_begin_job(struct warden *warden, const struct job *asked,
+                           const struct runtime_config *runtime, const struct policy *policy,
+                           uint64_t *ret_retry_after_ms, struct err *reterr);
+/* Where there is a trail. */
+void warden_audit_append(struct warden *warden, const char *line, size_t size);
 /* After a reload: `next_audit` takes over. */
 void warden_audit_change(struct warden *warden);
 /* `*ret_fd` is the front's end of a socket for its lines, to be closed; -1: it writes them to the log. */
@@ -375,6 +406,9 @@ void warden_publish_state(struct warden *warden);
 void warden_publish_warm(void *arg);
 /* To the service manager, once: a front serves and the self-test has ended, whatever it found. */
 void warden_tell_ready(struct warden *warden);
+/* The same of a reload; `refused`: why it has been, or NULL. */
+void warden_tell_reloading(struct warden *warden);
+void warden_tell_reloaded(struct warden *warden, const struct err *refused);
 /* A job's jail could not be built, or what it needs could not be had: the self-test is due. */
 void warden_doubt(struct warden *warden);
 /* Stops the loop once a drain is over. Called after each end of a front or a job. */

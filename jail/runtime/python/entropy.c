@@ -52,6 +52,7 @@ int entropy_prepare(PyObject *preparation, struct entropy *ret)
 {
     *ret = (struct entropy){.randoms = take(preparation, "randoms"),
                             .seed = take(preparation, "seed"),
+                            .renew_numpy = take(preparation, "renew_numpy"),
                             .ssl_add = take(preparation, "ssl_add")};
     return forget_sqlite();
 }
@@ -70,6 +71,13 @@ static int seed_randoms(const struct entropy *entropy)
     return r;
 }
 
+static int call(PyObject *function)
+{
+    PyObject *none = PyObject_CallObject(function, NULL);
+    Py_XDECREF(none);
+    return none ? 0 : -1;
+}
+
 /* Where a fork has gone unnoticed all the same. */
 static int feed_ssl(PyObject *add)
 {
@@ -84,7 +92,8 @@ static int feed_ssl(PyObject *add)
 
 void entropy_renew(const struct entropy *entropy)
 {
-    if (seed_randoms(entropy) < 0 || (entropy->ssl_add && feed_ssl(entropy->ssl_add) < 0)) {
+    if (seed_randoms(entropy) < 0 || (entropy->renew_numpy && call(entropy->renew_numpy) < 0) ||
+        (entropy->ssl_add && feed_ssl(entropy->ssl_add) < 0)) {
         _exit(1);
     }
 }

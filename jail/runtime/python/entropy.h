@@ -6,8 +6,9 @@ struct _object; /* PyObject */
 struct entropy {
     struct _object
         *randoms; /* a list: the generators of the modules, without that of random itself; NULL: none */
-    struct _object *seed;    /* _random.Random.seed */
-    struct _object *ssl_add; /* ssl.RAND_add; NULL: not imported */
+    struct _object *seed;        /* _random.Random.seed */
+    struct _object *renew_numpy; /* seeds those of numpy; NULL: not imported */
+    struct _object *ssl_add;     /* ssl.RAND_add; NULL: not imported */
 };
 
 /* In the template, once prepare.py has run and before all is frozen: lets go of what can be drawn anew when

@@ -6,7 +6,7 @@
  * INTERPRETER and the options are how a job's command line begins, word for word; the modules are imported
  * beforehand. Descriptor 0 is the template's socket (jail/zygote.h), 2 is where it complains. Preloaded, this
  * takes both away before the interpreter starts, and puts start.py on descriptor 9, which comes back here as
- * to a module.
+ * to a module. Where descriptor 0 is no socket, this is a jail of one job (standby.c), and nothing is forked.
  *
  * What must hold: a program cannot tell this from `INTERPRETER [OPTION...] FILE [ARGUMENT...]`, but for what
  * README.md lists. Where a job asks for something that a started interpreter cannot become any more, the
@@ -34,6 +34,7 @@
 #include "jail/runtime/python/job.h"
 #include "jail/runtime/python/match.h"
 #include "jail/runtime/python/scripts.h"
+#include "jail/runtime/python/standby.h"
 #include "jail/runtime/python/template.h"
 #include "jail/runtime/python/words.h"
 #include "jail/zygote.h"
@@ -45,6 +46,7 @@ static struct before_main {
     struct memory memory;
     char **environment;
     int sock, log_fd;
+    bool stands_by;
 } before_main = {.sock = -1};
 
 static int fail(int log_fd, const char *what)
@@ -105,15 +107,18 @@ static void hide_preload(void)
     }
 }
 
+/* In a pipe, which every policy allows that has the streams of one. */
 static int offer_start(const char *own_path)
 {
     char text[1024];
-    CLEANUP(fd_closep) int fd = memfd_create("immure-start", MFD_CLOEXEC);
+    int ends[2];
     int size = snprintf(text, sizeof text, text_of(TEXT_START), own_path);
-    if (fd < 0 || size < 0 || (size_t)size >= sizeof text || io_write_full(fd, text, (size_t)size) < 0) {
+    if (size < 0 || (size_t)size >= sizeof text || pipe2(ends, O_CLOEXEC) < 0) {
         return -1;
     }
-    return dup2(fd, TEMPLATE_START_FD) < 0 ? -1 : 0;
+    CLEANUP(fd_closep) int reader = ends[0];
+    CLEANUP(fd_closep) int writer = ends[1];
+    return io_write_full(writer, text, (size_t)size) < 0 || dup2(reader, TEMPLATE_START_FD) < 0 ? -1 : 0;
 }
 
 static void __attribute__((constructor)) begin(void)
@@ -123,6 +128,7 @@ static void __attribute__((constructor)) begin(void)
         return; /* loaded by other means: not a template */
     }
     hide_preload();
+    before_main.stands_by = standby_is_wanted(STDIN_FILENO);
     before_main.sock = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, TEMPLATE_START_FD + 1);
     before_main.log_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, TEMPLATE_START_FD + 1);
     before_main.environment = copy_environment();
@@ -131,7 +137,9 @@ static void __attribute__((constructor)) begin(void)
         fail(STDERR_FILENO, "taking descriptors");
         _exit(EXIT_FAILURE);
     }
-    memory_prepare(&before_main.memory);
+    if (!before_main.stands_by) {
+        memory_prepare(&before_main.memory);
+    }
 }
 
 /* Runs the interpreter itself, from the beginning. The dispositions that this process has inherited from a
@@ -194,6 +202,17 @@ static void park(void *python, bool is_awaited)
     job_park(python, is_awaited);
 }
 
+static int await_program(struct python *python, struct zygote_run *ret)
+{
+    if (python->stands_by) {
+        close(before_main.sock);
+        job_park(python, true);
+        return standby_serve(python, ret);
+    }
+    job_rehearse(python);
+    return zygote_serve(before_main.sock, park, python, ret);
+}
+
 /* Neither this nor a frame below it, those of the interpreter that runs start.py, ever returns. */
 static void __attribute__((noreturn)) serve(struct python *python)
 {
@@ -202,10 +221,9 @@ static void __attribute__((noreturn)) serve(struct python *python)
     }
     close(TEMPLATE_START_FD);
     close(python->log_fd);
-    job_rehearse(python);
     unsigned long long loaded = loaded_libraries();
     struct zygote_run run;
-    if (zygote_serve(before_main.sock, park, python, &run) < 0) {
+    if (await_program(python, &run) < 0) {
         _exit(EXIT_FAILURE);
     }
     renew_canary();
@@ -224,8 +242,10 @@ static PyObject *become_template(PyObject *module, PyObject *nothing)
         PyErr_SetString(PyExc_RuntimeError, "this interpreter was not started to be a template");
         return NULL;
     }
-    python = (struct python){
-        .memory = &before_main.memory, .environment = before_main.environment, .log_fd = before_main.log_fd};
+    python = (struct python){.memory = &before_main.memory,
+                             .environment = before_main.environment,
+                             .log_fd = before_main.log_fd,
+                             .stands_by = before_main.stands_by};
     serve(&python);
 }
 

@@ -31,6 +31,13 @@ static const struct {
     {"GLIBC_TUNABLES", false, "the C library"},
     {"MALLOC_", true, "the C library"},
     {"OPENSSL_", true, "libcrypto, which hashlib loads"},
+    {"BLIS_", true, "what numpy computes with: how many threads"},
+    {"MKL_", true, "the same"},
+    {"NUMEXPR_", true, "the same"},
+    {"OMP_", true, "the same"},
+    {"OPENBLAS_", true, "the same"},
+    {"NPY_", true, "numpy"},
+    {"MPL", true, "matplotlib: where it draws, and its own files"},
 };
 
 /* The end of a ZIP archive: its last record is at least this long, and a comment of up to 65535 bytes may

@@ -3,14 +3,18 @@
 import gc
 import sys
 
-randoms = seed = None
+randoms = seed = renew_numpy = None
 REHEARSALS = 20  # code is specialised when it has run eight times; its callers come later
 
 # Modules that cannot be shared by jobs.
 REFUSED = {
     "multiprocessing.process": "its key for connections, and the directory it remembers, would be every job's",
-    "numpy.random": "every job would draw the same numbers",
 }
+# What a library reads when it is loaded: threads that it would start then, and windows that it would look for.
+VARIABLES = {"BLIS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NUMEXPR_NUM_THREADS": "1", "OMP_NUM_THREADS": "1",
+             "OPENBLAS_NUM_THREADS": "1", "MPLBACKEND": "Agg", "MPLCONFIGDIR": "/tmp/matplotlib"}
+# Of code that does much, less is enough.
+SLOW_REHEARSALS = 2
 # Looked for when an interpreter starts, whether they are there or not.
 CUSTOMIZERS = ["sitecustomize", "usercustomize"]
 
@@ -19,12 +23,41 @@ class Refused(Exception):
     pass
 
 
+def open_descriptors():
+    import posix
+    found = set()
+    for name in posix.listdir("/proc/self/fd"):
+        try:
+            posix.fstat(int(name))
+            found.add(int(name))
+        except OSError:  # that of the directory itself
+            pass
+    return found
+
+
+def refuse_descriptors(before, name):
+    left = open_descriptors() - before
+    if left:
+        raise Refused(f"{name}: it leaves descriptors open, which jobs would not have: {sorted(left)}")
+
+
 def import_modules(modules):
+    import os
+    added = VARIABLES.keys() - os.environ.keys()
+    for name in added:
+        os.environ[name] = VARIABLES[name]
     for name in modules:
+        before = open_descriptors()
         try:
             __import__(name)
         except BaseException as error:
             raise Refused(f"{name}: {error!r}")
+        refuse_descriptors(before, name)
+    for name in added:
+        del os.environ[name]
+
+
+def refuse_modules():
     for name, why in REFUSED.items():
         if name in sys.modules:
             raise Refused(f"{name}: {why}")
@@ -43,13 +76,13 @@ def rehearse(code):
     _contextvars.Context().run(exec, compile(code, "<rehearsal>", "exec"), names)
 
 
-def rehearse_all(codes):
+def rehearse_all(codes, times):
     """With a pipe for stdout, of which nobody reads."""
     import posix
     kept, (reader, writer) = posix.dup(1), posix.pipe()
     posix.dup2(writer, 1)
     for code in codes:
-        for _ in range(REHEARSALS):
+        for _ in range(times):
             rehearse(code)
     posix.dup2(kept, 1)
     for descriptor in kept, reader, writer:
@@ -112,6 +145,41 @@ def find_randoms():
         globals().update(randoms=found, seed=kind.seed)
 
 
+def find_numpy():
+    """Every generator of numpy that a module has made, with numpy's own, and a function that seeds them anew, as a new one is seeded.
+    What it has drawn ahead, by pairs, is forgotten here."""
+    random = sys.modules.get("numpy.random")
+    if not random:
+        return
+    kind, states, sequence = random.BitGenerator, random.RandomState, random.SeedSequence
+    found = []
+    for thing in gc.get_objects():
+        if issubclass(type(thing), kind):
+            found.append((type(thing).__init__, thing))
+        elif issubclass(type(thing), states):
+            drawn = thing.get_state(legacy=False)
+            drawn.update(has_gauss=0, gauss=0.0)
+            thing.set_state(drawn)
+
+    def renew_numpy():
+        for begin, thing in found:
+            begin(thing)
+
+    renew_numpy()
+    theirs = {id(getattr(thing, "_seed_seq", None) or getattr(thing, "seed_seq", None)) for _, thing in found}
+    if any(issubclass(type(thing), sequence) and id(thing) not in theirs for thing in gc.get_objects()):
+        raise Refused("numpy.random: a module keeps a SeedSequence, and every job would draw the same numbers of it")
+    globals().update(renew_numpy=renew_numpy)
+
+
+def wait_for_threads():
+    """A timer that was cancelled is about to end."""
+    threading = sys.modules.get("threading")
+    for thread in threading.enumerate() if threading else ():
+        if thread is not threading.current_thread():
+            thread.join(1)
+
+
 def is_built_in(module):
     return getattr(getattr(module, "__spec__", None), "origin", None) in ("built-in", "frozen")
 
@@ -141,19 +209,25 @@ def new_main():
     return names
 
 
-def prepare(modules, library, job):
+def prepare(modules, library, job, packages):
     before = None
     try:
         forget_start()
         import_modules(modules)
+        descriptors = open_descriptors()
+        rehearse_all([packages], SLOW_REHEARSALS)  # what they import is theirs: numpy's cannot be loaded twice
+        refuse_descriptors(descriptors, "packages")
+        refuse_modules()
         load = prelude_variable("load")
         if load:  # what is behind the prelude's functions is read at their first call, unless it is there already
             load()
         before = dict(sys.modules)
-        rehearse_all([library, job])
+        rehearse_all([library, job], REHEARSALS)
         forget_directories()
         forget_uuid()
         find_randoms()
+        find_numpy()
+        wait_for_threads()
         import atexit
         import os
         import _frozen_importlib_external

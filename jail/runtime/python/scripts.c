@@ -11,6 +11,7 @@ SCRIPT(start_script, "jail/runtime/python/start.py");
 SCRIPT(prepare_script, "jail/runtime/python/prepare.py");
 SCRIPT(library_script, "jail/runtime/python/rehearsal/library.py");
 SCRIPT(job_script, "jail/runtime/python/rehearsal/job.py");
+SCRIPT(packages_script, "jail/runtime/python/rehearsal/packages.py");
 SCRIPT(least_script, "jail/runtime/python/rehearsal/least.py");
 
 const char *text_of(enum text text)
@@ -24,6 +25,8 @@ const char *text_of(enum text text)
         return library_script;
     case TEXT_JOB:
         return job_script;
+    case TEXT_PACKAGES:
+        return packages_script;
     default:
         return least_script;
     }

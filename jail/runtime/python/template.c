@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "jail/base/cleanup.h"
 #include "jail/plan/template_plan.h"
@@ -118,21 +119,27 @@ static void remember_locale(struct python *python)
     python->coerced_locale = now && !before ? strdup(now) : NULL;
 }
 
-/* fork copies one thread; this fails where there are others. */
-static int check_single_thread(void)
+/* fork copies one thread. Behind a job's filter the kernel cannot be asked by unshare(2). */
+static int check_single_thread(const struct python *python)
 {
-    return unshare(CLONE_THREAD) < 0 ? refuse("the imported modules have started threads") : 0;
+    struct stat threads;
+    bool single = python->stands_by ? stat("/proc/self/task", &threads) == 0 && threads.st_nlink == 2 + 1
+                                    : unshare(CLONE_THREAD) == 0;
+    return single ? 0 : refuse("the imported modules have started threads");
 }
 
-static int prepare(PyObject *names)
+/* What runs one program need not be specialised for many. */
+static int prepare(const struct python *python, PyObject *names)
 {
     PyObject *argv = PySys_GetObject("argv");
     CLEANUP(drop_object) PyObject *modules = argv ? PyList_GetSlice(argv, 1, PyList_Size(argv)) : NULL;
     PyObject *function = PyDict_GetItemString(names, "prepare");
+    const char *library = python->stands_by ? "" : text_of(TEXT_LIBRARY);
+    const char *job = python->stands_by ? "" : text_of(TEXT_JOB);
+    const char *packages = python->stands_by ? "" : text_of(TEXT_PACKAGES);
     CLEANUP(drop_object)
     PyObject *none =
-        modules ? PyObject_CallFunction(function, "Oss", modules, text_of(TEXT_LIBRARY), text_of(TEXT_JOB))
-                : NULL;
+        modules ? PyObject_CallFunction(function, "Osss", modules, library, job, packages) : NULL;
     return none ? 0 : -1;
 }
 
@@ -262,9 +269,10 @@ static int make_ready(struct python *python)
     }
     remember_locale(python);
     CLEANUP(drop_object) PyObject *preparation = load_preparation();
-    if (!preparation || prepare(preparation) < 0 || entropy_prepare(preparation, &python->entropy) < 0 ||
-        remember(python, preparation) < 0 || check_single_thread() < 0 || freeze(python) < 0 ||
-        make_main(python, preparation) < 0 || write_collector(python->collect, counts) < 0) {
+    if (!preparation || prepare(python, preparation) < 0 ||
+        entropy_prepare(preparation, &python->entropy) < 0 || remember(python, preparation) < 0 ||
+        check_single_thread(python) < 0 || freeze(python) < 0 || make_main(python, preparation) < 0 ||
+        write_collector(python->collect, counts) < 0) {
         return -1;
     }
     if (has_statistics) {
@@ -281,6 +289,8 @@ int python_start(struct python *python)
     change_thread(python);
     PyOS_BeforeFork();
     remember_imported(python);
-    memory_settle(python->memory);
+    if (!python->stands_by) {
+        memory_settle(python->memory);
+    }
     return 0;
 }

@@ -40,6 +40,7 @@ struct python {
     struct pages pages;
     size_t n_least_runs; /* the first of them, which every program needs */
     int log_fd;
+    bool stands_by; /* for one job, in its jail: nothing is forked */
     /* How every job's command line begins: the interpreter and its options. */
     char **argv;
     size_t argc;

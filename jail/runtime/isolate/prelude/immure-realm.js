@@ -400,6 +400,11 @@ const decoders = {
     const id = member(data, 'id');
     return typeof id === 'string' ? proxyOf(id) : malformed('function');
   },
+  promise(data) {
+    const id = member(data, 'id'), promise = typeof id === 'string' ? callHost(id, [], false) : malformed('promise');
+    apply(promiseThen, promise, [undefined, () => {}]); // nobody has to look at it
+    return promise;
+  },
   object(data) {
     const entries = arrayOf(member(data, 'entries'), 'object'), object = {};
     for (let i = 0; i < entries.length; i++) {

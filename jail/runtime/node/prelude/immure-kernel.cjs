@@ -15,6 +15,7 @@ const {Writable} = require('node:stream');
 const util = require('node:util');
 const vm = require('node:vm');
 const prelude = require('./immure-prelude.cjs');
+const results = findResults();
 
 const STANDBY_FD = 63; // stays open, so that no file of the program's gets this number
 const STDOUT = 1, STDERR = 2;
@@ -38,6 +39,12 @@ let number = 0;
 let call = null; // the one that runs; null: none has begun since the last one's end was told
 let isInterrupted = false; // it, or the one that has ended, has been; not more than once
 let isTaking = false;
+
+// A runtime may be without.
+function findResults() {
+    const file = path.join(__dirname, 'immure-results.cjs');
+    return fs.existsSync(file) ? require(file)(prelude) : null;
+}
 
 class Call {
     status = 0;
@@ -135,6 +142,7 @@ function end(ended, status = 0) {
 
 // Whoever's error it is, of this call or left behind by an earlier one.
 function fail(error) {
+    results?.showError(error, OWN_FRAMES);
     show(error);
     end(call, FAILED);
 }
@@ -153,6 +161,13 @@ function raise(error) {
     } catch (another) {
         fail(another);
     }
+}
+
+function finish(begun, value) {
+    if (!begun.ended && value !== undefined) {
+        results?.show('execute_result', value);
+    }
+    end(begun);
 }
 
 // Whether SIGINT has come while nothing was WATCHED.
@@ -222,6 +237,7 @@ function waitAndRun() {
     isInterrupted = false;
     number++;
     prelude.beginCall();
+    results?.begin();
     const {source, args} = parseJob(readFileSync(STANDBY_FD));
     process.argv = [process.argv[0], filename, ...args];
     process.exitCode = undefined;
@@ -257,10 +273,10 @@ function next() {
         raise(begun.thrown[0]);
     }
     if (!util.types.isPromise(begun.value) || begun.ended) {
-        end(begun);
+        finish(begun, begun.value);
         return;
     }
-    Reflect.apply(then, begun.value, [() => end(begun), (error) => {
+    Reflect.apply(then, begun.value, [(value) => finish(begun, value), (error) => {
         if (!begun.ended) {
             raise(error);
             end(begun); // with its own status, where the program has seen to the error

@@ -17,6 +17,7 @@ const KERNEL = path.join(__dirname, 'immure-kernel.cjs');
 const STANDBY_FD = 63;
 const UNSETTLED = 13; // Node's own exit code where a top-level await never ends
 const NAMES = ['exports', 'require', 'module', '__filename', '__dirname'];
+const OWN_FRAMES = /(\n    at [^\n]*\(node:[^\n]*)*\n    at [^\n]*\/immure-launch\.cjs:[^]*/;
 const HEAD = `(async function (${NAMES.join(', ')}) { `;
 
 // What compiling anything but CommonJS as CommonJS fails with.
@@ -160,8 +161,10 @@ async function settle(body) {
 }
 
 class Program {
-    constructor(source, filename) {
+    // `results`: of a program whose values are shown (immure-results.cjs)
+    constructor(source, filename, results) {
         this.source = source;
+        this.results = results;
         this.filename = filename;
         const main = this.main = new Module(filename, null);
         main.id = '.';
@@ -187,13 +190,18 @@ class Program {
         return compiles(() => vm.compileFunction(this.source, NAMES, {filename: this.filename})) !== null;
     }
 
+    shown() {
+        return this.results ? this.results.returnLast(this.source) : this.source;
+    }
+
     runCommonJS() {
-        this.main._compile(this.source, this.filename);
+        const value = this.main._compile(this.shown(), this.filename);
         this.main.loaded = true;
+        this.results?.showValue(value);
     }
 
     compileAsync() {
-        return compiles(() => new vm.Script(`${HEAD}${this.source}\n})`, {
+        return compiles(() => new vm.Script(`${HEAD}${this.shown()}\n})`, {
             filename: this.filename,
             columnOffset: -HEAD.length,
             importModuleDynamically: (name, script, attributes) => this.import(name, attributes),
@@ -202,8 +210,11 @@ class Program {
 
     runAsync(script) {
         const {main, filename} = this;
-        return settle(() => script.runInThisContext().call(main.exports, main.exports, this.require, main, filename,
-                                                           path.dirname(filename)));
+        return settle(async () => {
+            const value = await script.runInThisContext().call(main.exports, main.exports, this.require, main, filename,
+                                                               path.dirname(filename));
+            this.results?.showValue(value);
+        });
     }
 
     // What an import statement finds is Node's own module; its names are handed on.
@@ -257,6 +268,17 @@ class Program {
     }
 }
 
+// -> what shows the values of a program whose results are wanted
+function prepareResults() {
+    if (!process.env.IMMURE_RESULTS) {
+        return undefined;
+    }
+    delete process.env.IMMURE_RESULTS;
+    const results = require('./immure-results.cjs')(require('./immure-prelude.cjs'));
+    process.on('uncaughtExceptionMonitor', (error) => results.showError(error, OWN_FRAMES));
+    return results;
+}
+
 function start() {
     let [, , script, ...args] = process.argv, source;
     ['stdout', 'stderr'].forEach(writeAtOnce);
@@ -276,7 +298,7 @@ function start() {
     }
     const filename = path.join(process.cwd(), 'main.js');
     process.argv = [process.argv[0], filename, ...args];
-    new Program(source, filename).run();
+    new Program(source, filename, prepareResults()).run();
 }
 
 start();

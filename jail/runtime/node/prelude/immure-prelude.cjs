@@ -406,4 +406,4 @@ function beginCall() {
   isOver = false;
 }
 
-module.exports = { place, rehearse, beginCall, endCall, leaveCall };
+module.exports = { place, connect, rehearse, beginCall, endCall, leaveCall };

@@ -126,6 +126,8 @@ class Bridge:
             raise ValueError("not a bridge")
         self.max_frame, self.max_result = hello["max_frame_bytes"], hello["max_result_bytes"]
         self.max_calls = hello["max_calls_in_flight"]
+        self.max_shown, self.max_shown_bytes = hello.get("max_shown", 0), hello.get("max_shown_bytes", 0)
+        self.max_all_shown_bytes = hello.get("max_all_shown_bytes", 0)
 
     # Reading
 
@@ -323,4 +325,4 @@ def connect(caller):
 
 
 loaded["connect"] = connect
-loaded["dumps"], loaded["loads"] = dumps, loads
+loaded["dumps"], loaded["loads"], loaded["count_levels"] = dumps, loads, count_levels

@@ -21,7 +21,12 @@ ATTEMPTS = 8
 OWN_PID = os.getpid()
 
 libc = ctypes.CDLL(None, use_errno=True)
-loaded = builtins.call_tool.__globals__["loaded"]  # the prelude's
+prelude = builtins.call_tool.__globals__
+loaded = prelude["loaded"]
+try:
+    prelude["read"]("immure-results", bridge=prelude["bridge"])
+except OSError:
+    pass  # this runtime has none
 unbuffered = sys.stdout.write_through
 main = type(sys)("__main__")
 names = []
@@ -50,9 +55,7 @@ def calm(number, frame):
 
 def wait():
     """Until there is a call. PID 1 has put its pipes into their places then, and its program into STANDBY_FD."""
-    if state.mask is None:
-        state.mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
-    _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())  # any would end the wait
+    hold_signals()  # any would end the wait
     if not state.answers:
         _signal.sigtimedwait({_signal.SIGINT}, 0)  # one of the call that has ended
         state.early = False
@@ -70,6 +73,7 @@ def wait():
 def begin():
     if state.mask is not None:
         _signal.pthread_sigmask(_signal.SIG_SETMASK, state.mask)
+        state.mask = None
     args, state.source = read_program(STANDBY_FD)
     state.name = f"<call {state.number + 1}>"
     sys.argv[:] = [state.name, *args]
@@ -80,6 +84,8 @@ def begin():
     if bridge:
         bridge.closed = bridge.closed or "its call has ended"
     state.error, state.has_run, state.attempts = None, False, 0
+    if "begin" in loaded:
+        loaded["begin"]()
     state.step = run
 
 
@@ -89,7 +95,7 @@ def run():
         _signal.signal(_signal.SIGINT, state.interrupt)
         if state.early:
             _signal.raise_signal(_signal.SIGINT)
-        exec(compile(state.source, state.name, "exec", dont_inherit=True), main.__dict__)
+        run_source()
         state.has_run = True
     except BaseException as raised:
         state.error = raised
@@ -97,9 +103,12 @@ def run():
 
 def report():
     keep_calm()
+    hold_signals()
     state.attempts += 1
     state.status = 1  # if what there is to tell cannot be told
     if state.attempts <= ATTEMPTS:
+        if state.attempts == 1:
+            show_results()
         state.status = tell(state.error)
     state.step = leave
     state.attempts = 0
@@ -111,13 +120,29 @@ def leave():
         flush()
     if os.getpid() != OWN_PID:
         os._exit(state.status)  # the program has forked, and this is the child's end
-    state.error = state.mask = None
+    state.error = None
     state.number += 1
     state.answers.clear()
     state.step = wait
 
 
 # ---- What they do ----
+
+def run_source():
+    if "run" not in loaded:
+        exec(compile(state.source, state.name, "exec", dont_inherit=True), main.__dict__)
+        return
+    code, value = compile_source()
+    loaded["run"](code, value, main.__dict__)
+
+
+def compile_source():
+    try:
+        return loaded["split"](state.source, state.name)
+    except (MemoryError, RecursionError, SyntaxError, ValueError):
+        pass  # it is none, or too much for this way
+    return compile(state.source, state.name, "exec", dont_inherit=True), None
+
 
 def read_program(fd):
     """-> (arguments, source)"""
@@ -159,6 +184,13 @@ def keep_calm():
         _signal.signal(_signal.SIGINT, calm)
 
 
+def hold_signals():
+    """Until begin(): a handler that raises would cut off the call's traceback, its results or what its buffers hold."""
+    if state.mask is None:
+        state.mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
+
+
 def tell(error):
     """-> the exit status, as of a program of its own"""
     if error is None:
@@ -172,9 +204,17 @@ def tell(error):
     return 128 + _signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
 
 
+def show_results():
+    if "end" in loaded and os.getpid() == OWN_PID:
+        try:
+            loaded["end"](state.error)
+        except Exception:
+            pass  # something of the program's own
+
+
 def show(error):
     trace = error.__traceback__
-    while trace and trace.tb_frame.f_code.co_filename == __file__:
+    while trace and trace.tb_frame.f_code.co_filename in (__file__, *loaded.get("own_files", ())):
         trace = trace.tb_next
     error.__traceback__ = trace
     try:

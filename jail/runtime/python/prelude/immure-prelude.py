@@ -16,7 +16,7 @@ ERRORS = RuntimeError, TypeError, ValueError  # shown without the lines of our o
 
 def read(name, **given):
     with open(os.path.join(directory, f"{name}.py")) as file:
-        exec(compile(file.read(), file.name, "exec"), {"__name__": name, "loaded": loaded, **given})
+        exec(compile(file.read(), file.name, "exec"), {"__name__": name, "__file__": file.name, "loaded": loaded, **given})
 
 
 def load():
@@ -103,6 +103,13 @@ def install_package(name):
         raise error.with_traceback(None) from None
 
 
+def run_with_results(path, namespace):
+    """The program of a job whose results are wanted. Called by a template's job (jail/runtime/python/job.c)."""
+    del os.environ["IMMURE_RESULTS"]
+    read("immure-results", bridge=bridge)
+    return loaded["run_file"](path, namespace)
+
+
 for function in call_tool, call_tools_parallel, set_result, install_package:
     setattr(builtins, function.__name__, function)
 
@@ -142,3 +149,9 @@ try:
         os.set_inheritable(4, False)
 except OSError:
     pass
+
+# The results of a job that an interpreter starts for are wanted.
+if "IMMURE_RESULTS" in os.environ and os.getpid() == 2:
+    del os.environ["IMMURE_RESULTS"]
+    read("immure-results", bridge=bridge)
+    loaded["await_program"]()

@@ -1,6 +1,6 @@
 /* What the rows of `immure check` share. Runs in the process of the command line; whatever
  * changes namespaces or mounts does so in a forked child. */
-#include "server/cli/probe.h"
+#include "server/probe/probe.h"
 
 #include <errno.h>
 #include <stdarg.h>

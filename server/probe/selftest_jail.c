@@ -1,5 +1,5 @@
 /* The trial jail of `immure check`: the same execution as any job, in a child process. */
-#include "server/cli/selftest_jail.h"
+#include "server/probe/selftest_jail.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -66,7 +66,7 @@ static int start(struct host *host, const struct policy *policy, const char *con
                 [JAIL_FD_BRIDGE_IN] = -1,
                 [JAIL_FD_BRIDGE_OUT] = -1,
                 [JAIL_FD_WORKSPACE] = -1,
-                [JAIL_FD_IMAGE] = -1},
+                [JAIL_FD_IMAGE... JAIL_FD_BIND_LAST] = -1},
     };
     return execution_start(&request, ret, reterr);
 }

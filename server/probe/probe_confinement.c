@@ -1,5 +1,5 @@
 /* Rows of `immure check`: what confines this very process, and what it was given. */
-#include "server/cli/probe.h"
+#include "server/probe/probe.h"
 
 #include <errno.h>
 #include <fcntl.h>

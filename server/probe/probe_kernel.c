@@ -1,6 +1,6 @@
 /* Rows of `immure check`: what the kernel can do, each tried for real, since a container's filter or a sysctl
  * may take away what the version promises. */
-#include "server/cli/probe.h"
+#include "server/probe/probe.h"
 
 #include <errno.h>
 #include <fcntl.h>
