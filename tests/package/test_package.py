@@ -18,9 +18,9 @@ from harness import BUILD, PATIENCE, ROOT, wait_for
 RELEASE = os.environ["IMMURE_TEST_RELEASE"]
 PACKAGES = BUILD / "packages" / RELEASE
 END = "--- the end of it"
-SERVE = ("SANDBOX_EXECUTOR_SERVICE_API_KEY_FILE=/tmp/key SANDBOX_EXECUTOR_CGROUP=BEST_EFFORT SANDBOX_EXECUTOR_ADDR=127.0.0.1:0 "
+SERVE = (": >/tmp/log; SANDBOX_EXECUTOR_SERVICE_API_KEY_FILE=/tmp/key SANDBOX_EXECUTOR_CGROUP=BEST_EFFORT SANDBOX_EXECUTOR_ADDR=127.0.0.1:0 "
          "SANDBOX_EXECUTOR_CONFIG=/etc/immure/server.textproto "
-         "setpriv --reuid=immure --regid=immure --clear-groups --no-new-privs /usr/bin/immure serve </dev/null >/tmp/log 2>&1 & echo $!")
+         "setpriv --reuid=immure --regid=immure --clear-groups --no-new-privs /usr/bin/immure serve </dev/null >>/tmp/log 2>&1 & echo $!")
 CONFFILES = ["/etc/immure/environment", "/etc/immure/server.textproto"]
 
 
