@@ -41,7 +41,7 @@
 #define LOOKS_NS (4 * NS_PER_S)
 /* Enough on a slow and busy machine. Should every pid (32768 at least) be given once meanwhile, the one that
  * was given last would have to be the same again by chance. */
-#define LOOK_NS         NS_PER_S
+#define LOOK_NS         (2 * NS_PER_S)
 #define CHUNK_BYTES     4096
 #define NUMBER_TEXT_MAX 24
 
