@@ -36,6 +36,11 @@ bool handlers_read_session_id(struct request *request, struct msg_session_query 
         request_refuse(request, ERROR_BAD_FIELD, "session_id: " SESSION_ID_RULE, "session_id");
         return false;
     }
+    struct err err = {0};
+    if (request_check_session(request, query->session_id, &err) < 0) {
+        request_refuse_err(request, &err, 0);
+        return false;
+    }
     return true;
 }
 

@@ -284,6 +284,9 @@ static int start_at_once(struct request *request, struct execute_request *execut
 int front_approvals_start(struct request *request, struct execute_request *execute, enum dispatch_way way,
                           uint64_t *ret_retry_after_ms, struct err *reterr)
 {
+    if (request_check_session(request, execute->job->session_id, reterr) < 0) {
+        return -EINVAL;
+    }
     return front_approvals_holds(request->front->approvals, execute)
                ? front_approvals_submit(request, execute, way, ret_retry_after_ms, reterr)
                : start_at_once(request, execute, way, ret_retry_after_ms, reterr);

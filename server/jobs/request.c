@@ -1,6 +1,7 @@
 /* Replies to requests, with the headers that belong to them. Runs in the front. */
 #include "server/jobs/request.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -88,6 +89,17 @@ void request_reply_noted(struct request *request)
     struct buf body = BUF_INIT;
     buf_puts(&body, "");
     reply_with(request, 202, headers, 0, &body);
+}
+
+int request_check_session(const struct request *request, const char *session_id, struct err *reterr)
+{
+    static const char name[] = "X-Immure-Session";
+    const char *routed = http_header(request->http, name);
+    if (!routed ||
+        (session_id && strcmp(routed, session_id) == 0 && http_header_count(request->http, name) == 1)) {
+        return 0;
+    }
+    return err_set(reterr, ERR_INVALID, EINVAL, name, "%s: must be sent once, and equal `session_id`", name);
 }
 
 /* An error's body with the headers that its status asks for. */

@@ -71,5 +71,8 @@ void request_reply_empty(struct request *request);
 void request_refuse(struct request *request, enum error_class class, const char *text, const char *field);
 /* 405; `allow` are the methods that the path takes. */
 void request_refuse_method(struct request *request, const char *allow);
+/* ERR_INVALID where X-Immure-Session, by which a proxy finds the server that has a session, is there and is
+ * not `session_id` (NULL: the request has none). */
+int request_check_session(const struct request *request, const char *session_id, struct err *reterr);
 /* By err.kind; internal errors are logged. `retry_after_ms` is used where the status asks for one. */
 void request_refuse_err(struct request *request, const struct err *err, uint64_t retry_after_ms);

@@ -3,6 +3,7 @@
 import base64
 import calendar
 import concurrent.futures
+import json
 import os
 import re
 import signal
@@ -312,6 +313,30 @@ def test_whether_it_was_there_is_told(server):
     reply = call(server, "POST", "/execute", {"code": "open('/workspace/ran', 'w')", "session_id": "told", "session": "kept"})
     assert reply.status == 409 and reply.json["code"] == "conflict" and reply.json["error"].startswith("session: "), reply.body
     assert "told" not in rows(server)
+
+
+def test_what_a_proxy_routes_by_names_the_session(server):
+    def asked(routed, method="POST", path="/execute", body=None):
+        return server.request(method, path, json.dumps(body) if body else None, headers={"X-Immure-Session": routed})
+
+    tool = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+        "name": "execute_code", "arguments": {"language": "python", "code": "open('ran', 'w')", "session_id": "routed"}}}
+    writes = {"code": "open('ran', 'w')", "session_id": "routed"}
+    refused = [asked("other", body=writes), asked("routed ", body={"code": "1"}), asked("", body={"code": "1"}), asked("Routed", body=writes),
+               asked("routed, routed", body=writes), asked("other", "GET", "/sessions/routed/files"), asked("other", "DELETE", "/workspace/routed"),
+               asked("other", "PUT", "/sessions/routed/files/n", "x"), asked("routed", path="/run-code", body={"source": "1"})]
+    for reply in refused:
+        assert (reply.status, reply.json["code"], reply.json["field"]) == (400, "invalid_field", "X-Immure-Session"), reply.body
+        assert reply.json["error"] == "X-Immure-Session: must be sent once, and equal `session_id`"
+    assert "X-Immure-Session" in asked("other", path="/mcp", body=tool).body.decode()
+    twice = server.request("POST", "/execute", json.dumps(writes), headers={"X-Immure-Session": "routed", "x-immure-session": "routed"})
+    assert (twice.status, twice.json["field"]) == (400, "X-Immure-Session")
+    assert "routed" not in rows(server)
+
+    assert asked("routed", body=writes).json["session"] == "new"
+    assert asked("routed", "GET", "/sessions/routed/files").json["files"][0]["path"] == "ran"
+    assert asked("routed", "GET", "/healthz").status == 200
+    assert asked("routed", "DELETE", "/workspace/routed").status == 204
 
 
 @pytest.mark.host_only
