@@ -151,7 +151,7 @@ static int verify(int argc, char **argv)
     if (r == 0 && options.contains && !is_hash(options.contains)) {
         r = err_set(&err, ERR_INVALID, 0, "--contains", "must be 64 hexadecimal digits, in lower case");
     }
-    if (r < 0) {
+    if (r < 0 || n == 0) {
         return command_fail("audit verify", &err, EXIT_CODE_USAGE);
     }
     return verify_all(argv + 1, (size_t)n, &options);
