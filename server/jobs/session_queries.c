@@ -14,6 +14,7 @@
 #include "jail/base/clock.h"
 #include "jail/base/err.h"
 #include "jail/base/io.h"
+#include "server/http/http.h"
 #include "server/jobs/front_context.h"
 #include "server/jobs/request.h"
 #include "server/kit/json_out.h"
@@ -246,7 +247,11 @@ static int reply_file(struct request *request, uint64_t size, int fd, struct err
     }
     to[n] = '\0';
     body.len += (size_t)n;
-    request_reply(request, 200, "application/octet-stream", &body);
+    /* A program wrote it: no browser is to take it for a page. */
+    static const struct http_header headers[] = {{"Content-Type", "application/octet-stream"},
+                                                 {"X-Content-Type-Options", "nosniff"},
+                                                 {"Cache-Control", "no-store"}};
+    request_reply_headers(request, 200, headers, ARRAY_SIZE(headers), &body);
     return 0;
 }
 

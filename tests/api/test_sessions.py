@@ -406,6 +406,7 @@ def test_files_without_a_job(server):
     assert not reply.json["truncated"] and all(set(row) == {"path", "size", "modified_at"} for row in reply.json["files"])
     reply = file(server, "GET", "put", "out")
     assert reply.status == 200 and reply.body == bytes(range(256)) * 2 and reply.headers["Content-Type"] == "application/octet-stream"
+    assert reply.headers["X-Content-Type-Options"] == "nosniff" and reply.headers["Cache-Control"] == "no-store" and reply.headers["X-Request-Id"]
     assert file(server, "HEAD", "put", "out").headers["Content-Length"] == "512"
     assert file(server, "PUT", "put", "d/in.bin", b"").json == {"session": "kept"}
     assert listing(server, "put") == {"d/in.bin": 0, "out": 512}
