@@ -623,6 +623,11 @@ def test_evaluator_is_no_runtime_for_programs(client):
     assert "isolate" not in reply.json["error"].split("supported")[-1]
 
 
+def test_it_has_no_session_to_be_routed_by(client):
+    reply = client.server.request("POST", "/run-code", json.dumps({"source": "1"}), headers={"X-Immure-Session": "a"})
+    assert (reply.status, reply.json["code"], reply.json["field"]) == (400, "invalid_field", "X-Immure-Session")
+
+
 def test_hang_up_terminates(client, wire):
     before = client.server.log().count("status=cancelled")
     connection = wire(client.server)
